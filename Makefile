@@ -1,0 +1,85 @@
+# Every command that a person or CI runs on this repository. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(PLEXUS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plexus)
+# Outside the clone, so that a second clone reuses the built dependencies.
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+
+NEXTEST_VERSION := 0.9.143
+NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
+
+# The phases of `make test`, cheapest first; the first that fails ends the run.
+PHASES := fmt-check clippy tidy nextest doctest
+
+.PHONY: help run test check bench soak fmt toolchain target-owner $(PHASES)
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+run: target-owner ## build and start the hub: make run ARGS="--help"
+	cargo run --package plexus -- up $(ARGS)
+
+test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
+	@times=''; trap 'printf "\nphase         seconds\n%b" "$$times"' EXIT; \
+	for phase in $(PHASES); do \
+	  printf '\n== %s\n' "$$phase"; began=$$SECONDS; failed=''; \
+	  $(MAKE) "$$phase" || failed=' (failed)'; \
+	  times+="$$(printf '%-12s %8d%s' "$$phase" $$((SECONDS - began)) "$$failed")\n"; \
+	  [[ -z $$failed ]] || exit 1; \
+	done
+
+check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
+	cargo check --workspace
+	@$(MAKE) clippy tidy
+	$(NEXTEST) nextest run --workspace --lib
+
+bench: toolchain ## measure the budgets
+	scripts/bench $(ARGS)
+
+soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
+	$(NEXTEST) nextest run --workspace --profile soak --run-ignored only
+
+fmt: toolchain ## format the code
+	cargo fmt --all
+
+fmt-check: toolchain
+	cargo fmt --all --check
+
+clippy: target-owner
+	cargo clippy --workspace --all-targets -- -D warnings
+
+tidy: target-owner ## the rules the compiler does not know (crate edges, file sizes, ...)
+	cargo xtask tidy
+
+nextest: target-owner $(NEXTEST)
+	$(NEXTEST) nextest run --workspace
+
+doctest: target-owner
+	cargo test --workspace --doc
+
+toolchain:
+	@command -v cargo >/dev/null || { \
+	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
+	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
+	  exit 1; }
+
+# Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
+# target folder it would take another clone's build of `plexus` for this one's. So the members are built anew
+# when the clone changes; dependencies stay.
+target-owner: toolchain
+	@owner='$(CARGO_TARGET_DIR)/.clone'; \
+	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
+	  [[ ! -d '$(CARGO_TARGET_DIR)' ]] || cargo clean --quiet --workspace; \
+	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
+	fi
+
+# Built only where cargo-nextest is not on the PATH.
+$(CACHE)/tools/bin/cargo-nextest: | toolchain
+	@echo 'cargo-nextest is not installed: building $(NEXTEST_VERSION) once into $(CACHE)/tools'
+	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install cargo-nextest \
+	  --version $(NEXTEST_VERSION) --locked --root '$(CACHE)/tools'
+	rm -rf '$(CACHE)/tools/build'

@@ -1,0 +1,61 @@
+//! Time as a value that is passed in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use plexus_proto::Timestamp;
+
+/// Tells the time. Cheap to clone; all clones of a manual clock move together.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    System,
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands still until it is moved.
+    #[must_use]
+    pub fn manual(start: Timestamp) -> Self {
+        Self(Source::Manual(Arc::new(AtomicI64::new(start.as_millisecond()))))
+    }
+
+    /// Now, to the millisecond: what is stored is what was compared.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Source::System => from_millis(Timestamp::now().as_millisecond()),
+            Source::Manual(millis) => from_millis(millis.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a manual clock; the system's clock is not ours to move.
+    pub fn advance(&self, by: std::time::Duration) {
+        if let Source::Manual(millis) = &self.0 {
+            millis.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::System => "Clock::system",
+            Source::Manual(_) => "Clock::manual",
+        })
+    }
+}
+
+/// A timestamp from stored milliseconds; out of range becomes the nearest end.
+#[must_use]
+pub fn from_millis(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap_or(if millis < 0 { Timestamp::MIN } else { Timestamp::MAX })
+}

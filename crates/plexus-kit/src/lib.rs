@@ -1,0 +1,17 @@
+//! The small things every process of Plexus needs: configuration, the registry of environment
+//! variables, telemetry, supervised tasks, a clock, secrets, files with the right mode.
+//!
+//! Clock and environment are passed in, never read on the side, so that tests control both.
+
+pub mod clock;
+pub mod config;
+pub mod env;
+pub mod private_file;
+mod supervisor;
+pub mod telemetry;
+
+pub use clock::Clock;
+pub use config::{Config, ConfigError, Durability};
+pub use env::Environment;
+pub use secrecy::{ExposeSecret, SecretString as Secret};
+pub use supervisor::{Drained, Stage, Supervisor};

@@ -1,0 +1,74 @@
+//! Files and folders that only their owner may read.
+//!
+//! A private file is never readable by others, not even between creation and `chmod`: it is created
+//! with its final mode, filled, and renamed into place.
+
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
+/// Makes the folder with mode 0700, its parents too; an existing one is narrowed to 0700.
+pub fn create_dir(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(path)
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot create folder {}: {e}", path.display())))?;
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, std::fs::Permissions::from_mode(DIR_MODE))?;
+    }
+    Ok(())
+}
+
+/// Replaces the file as a whole: readers see the old content or the new, also after a crash.
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(&temporary)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    if let Some(parent) = path.parent() {
+        fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// The content, or none when there is no such file. A file that others may read is an error.
+pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    if mode & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{path} has mode {:04o} and may have been read by others; run `chmod 600 {path}` and replace the \
+                 secret if they should not have it",
+                mode & 0o7777,
+                path = path.display(),
+            ),
+        ));
+    }
+    fs::read(path).map(Some)
+}
+
+/// Opens a private file for reading and writing in place, creating it if need be.
+pub fn open(path: &Path) -> io::Result<std::fs::File> {
+    let file =
+        std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+    file.map_err(|e| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display())))
+}

@@ -1,0 +1,177 @@
+//! Every background task of a process: spawned by name, watched, drained in order at shutdown.
+//!
+//! Shutdown goes stage by stage. A stage's token is cancelled, its tasks get until the deadline to
+//! end, and only then does the next stage begin; so intake closes before calls finish, and calls
+//! finish before the writer that records them. What does not end in time is named and aborted.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Order of shutdown, first to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Accepts work: listeners, connections, streams.
+    Intake,
+    /// Carries out work that was accepted: calls in flight.
+    Work,
+    /// Records what the work did: the writer, the audit anchor.
+    Storage,
+}
+
+impl Stage {
+    const ORDER: [Self; 3] = [Self::Intake, Self::Work, Self::Storage];
+}
+
+/// Cheap to clone; all clones are one supervisor.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Inner>);
+
+struct Inner {
+    stages: HashMap<Stage, StageState>,
+    next_id: AtomicU64,
+}
+
+#[derive(Default)]
+struct StageState {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    running: Arc<Mutex<HashMap<u64, (String, AbortHandle)>>>,
+}
+
+/// How a shutdown went.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Tasks that did not end in time and were aborted.
+    pub aborted: Vec<String>,
+}
+
+impl Supervisor {
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a supervisor is made once, on purpose")]
+    pub fn new() -> Self {
+        let stages = Stage::ORDER.into_iter().map(|stage| (stage, StageState::default())).collect();
+        Self(Arc::new(Inner { stages, next_id: AtomicU64::new(0) }))
+    }
+
+    fn stage(&self, stage: Stage) -> &StageState {
+        // The map holds every stage from construction on.
+        &self.0.stages[&stage]
+    }
+
+    /// Cancelled when the stage is asked to end.
+    #[must_use]
+    pub fn stopping(&self, stage: Stage) -> CancellationToken {
+        self.stage(stage).stop.clone()
+    }
+
+    /// Runs `task` until it ends. A panic is logged with the name and ends this task only.
+    #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+    pub fn spawn<F>(&self, stage: Stage, name: impl Into<String>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let state = self.stage(stage);
+        let name = name.into();
+        let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
+        let watch = Watch { id, name: name.clone(), running: state.running.clone(), finished: false };
+        let handle = tokio::spawn(state.tracker.track_future(async move {
+            let mut watch = watch;
+            task.await;
+            watch.finished = true;
+        }));
+        let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task that ended before this line has removed nothing yet: leave no entry behind.
+        if !handle.is_finished() {
+            running.insert(id, (name, handle.abort_handle()));
+        }
+    }
+
+    /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.
+    pub fn spawn_restarting<F, Fut>(&self, stage: Stage, name: impl Into<String>, mut restart: F)
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stopping(stage);
+        let name = name.into();
+        self.spawn(stage, name.clone(), async move {
+            let mut pause = Duration::from_millis(100);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    () = restart() => {}
+                }
+                tracing::warn!(task = %name, ?pause, "task ended, restarting");
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                pause = (pause * 2).min(Duration::from_secs(10));
+            }
+        });
+    }
+
+    /// Number of tasks alive in a stage.
+    #[must_use]
+    pub fn count(&self, stage: Stage) -> usize {
+        self.stage(stage).tracker.len()
+    }
+
+    /// Stops stage after stage; `grace` is for each of them.
+    pub async fn shutdown(&self, grace: Duration) -> Drained {
+        let mut drained = Drained::default();
+        for stage in Stage::ORDER {
+            let state = self.stage(stage);
+            state.tracker.close();
+            state.stop.cancel();
+            if tokio::time::timeout(grace, state.tracker.wait()).await.is_ok() {
+                continue;
+            }
+            let stuck: Vec<_> =
+                state.running.lock().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, task)| task).collect();
+            for (name, abort) in stuck {
+                tracing::error!(task = %name, ?stage, "task did not stop in time and was aborted");
+                abort.abort();
+                drained.aborted.push(name);
+            }
+            state.tracker.wait().await;
+        }
+        drained
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = Stage::ORDER.map(|stage| (stage, self.count(stage)));
+        f.debug_struct("Supervisor").field("tasks", &counts).finish()
+    }
+}
+
+/// Takes a task off the list when it ends, and speaks up when it ended by a panic.
+struct Watch {
+    id: u64,
+    name: String,
+    running: Arc<Mutex<HashMap<u64, (String, AbortHandle)>>>,
+    finished: bool,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if !self.finished && std::thread::panicking() {
+            tracing::error!(task = %self.name, "task panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

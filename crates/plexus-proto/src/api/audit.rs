@@ -1,0 +1,135 @@
+//! `/api/v1/audit`.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{CallId, SessionId, TokenId};
+
+/// Which half of a call's record an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditPhase {
+    /// Before the call: who wants what.
+    Started,
+    /// After it: how it ended.
+    Finished,
+    /// A remark of the hub about the chain itself.
+    Notice,
+}
+
+impl AuditPhase {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Finished => "finished",
+            Self::Notice => "notice",
+        }
+    }
+}
+
+/// One link of the chain, as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    pub n: i64,
+    pub at: Timestamp,
+    pub phase: AuditPhase,
+    pub call_id: Option<CallId>,
+    pub token_id: Option<TokenId>,
+    pub actor: String,
+    pub session_id: Option<SessionId>,
+    pub tool: String,
+    /// `mcp`, `rest` …
+    pub via: String,
+    /// `ok` or an error code; empty before the call ended.
+    pub outcome: String,
+    /// Arguments (started) or result (finished), redacted and cut to size.
+    pub detail: Value,
+    pub prev_hash: String,
+    pub hash: String,
+}
+
+/// A call: both halves of its record folded into one line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditCall {
+    pub call_id: CallId,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    pub actor: String,
+    pub token_id: Option<TokenId>,
+    pub session_id: Option<SessionId>,
+    pub tool: String,
+    pub via: String,
+    /// `ok`, an error code, or `unfinished`: running now, or cut off by a crash.
+    pub outcome: String,
+    pub arguments: Value,
+    pub result: Value,
+    /// Numbers of the two entries in the chain.
+    pub entries: Vec<i64>,
+}
+
+/// The newest link, as signed into the file beside the database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditHead {
+    pub hub: String,
+    pub n: i64,
+    pub hash: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemKind {
+    /// The content of an entry does not match its hash.
+    Changed,
+    /// One or more entries are gone.
+    Missing,
+    /// An entry does not follow from the one before it.
+    Reordered,
+    /// The chain is whole in itself but is not the one that was signed.
+    Rewritten,
+    /// The newest entries are gone.
+    CutOff,
+    /// The signed head is missing, unreadable or not signed by this hub.
+    HeadInvalid,
+    /// The hub found the chain broken when it started; the notice has what it saw.
+    BreakAtStart,
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Changed => "changed",
+            Self::Missing => "missing",
+            Self::Reordered => "reordered",
+            Self::Rewritten => "rewritten",
+            Self::CutOff => "cut off",
+            Self::HeadInvalid => "head invalid",
+            Self::BreakAtStart => "break at start",
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditProblem {
+    pub kind: ProblemKind,
+    /// Number of the entry concerned.
+    pub n: i64,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditReport {
+    pub ok: bool,
+    pub hub: String,
+    pub entries: i64,
+    /// The newest entry of the database.
+    pub head: Option<AuditHead>,
+    /// The head in the signed file, when it could be read.
+    pub signed: Option<AuditHead>,
+    /// The first of them, in order; a rewritten table can have millions.
+    pub problems: Vec<AuditProblem>,
+    pub problem_count: u64,
+}

@@ -1,0 +1,28 @@
+//! `/api/v1/status`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::AuditHead;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub instance_id: String,
+    pub started_at: Timestamp,
+    pub uptime_seconds: u64,
+    /// `sqlite`; never the URL, which may carry a password.
+    pub database: String,
+    pub durability: String,
+    pub tools: usize,
+    pub mcp_sessions: usize,
+    pub calls_in_flight: usize,
+    pub audit: AuditStatus,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditStatus {
+    pub head: Option<AuditHead>,
+    /// Whether the chain matched its signed head when the hub started.
+    pub intact_at_start: bool,
+}

@@ -1,0 +1,99 @@
+//! `/api/v1/tokens`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::TokenId;
+
+/// Who holds a token. The order is that of power: a token mints its own kind or a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenKind {
+    Admin,
+    User,
+    Agent,
+    Node,
+    Session,
+}
+
+impl TokenKind {
+    pub const ALL: [Self; 5] = [Self::Admin, Self::User, Self::Agent, Self::Node, Self::Session];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Node => "node",
+            Self::Session => "session",
+        }
+    }
+}
+
+impl fmt::Display for TokenKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for TokenKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a token kind; use admin, user, agent, node or session"))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTokenParams {
+    pub kind: TokenKind,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Empty: the default scopes of the kind, cut to what the minting token may do.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Seconds; absent: the default of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
+}
+
+/// The one answer that carries the token itself; it is not stored and cannot be shown again.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreatedToken {
+    pub token: String,
+    pub jti: TokenId,
+    pub expires_at: Timestamp,
+    pub kind: TokenKind,
+    pub name: String,
+    pub scopes: Vec<String>,
+    pub profile: Option<String>,
+}
+
+impl fmt::Debug for CreatedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreatedToken").field("jti", &self.jti).field("token", &"[redacted]").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Token {
+    pub jti: TokenId,
+    pub kind: TokenKind,
+    pub name: String,
+    pub scopes: Vec<String>,
+    pub profile: Option<String>,
+    /// The token that minted this one; none for the first admin token.
+    pub parent: Option<TokenId>,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub revoked_at: Option<Timestamp>,
+}

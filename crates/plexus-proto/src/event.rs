@@ -1,0 +1,90 @@
+//! Session events: the rows of a session's append-only log, as stored and as sent.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::SessionId;
+
+/// What happened. A kind from elsewhere that we do not know is kept as it came.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// `{tool, args}`: a call passed all checks and runs.
+    ToolStarted,
+    /// `{tool, args, result, success}`: a call ended.
+    ToolCall,
+    Other(String),
+}
+
+impl EventKind {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::ToolStarted => "tool_started",
+            Self::ToolCall => "tool_call",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = Infallible;
+
+    fn from_str(kind: &str) -> Result<Self, Infallible> {
+        Ok(match kind {
+            "tool_started" => Self::ToolStarted,
+            "tool_call" => Self::ToolCall,
+            other => Self::Other(other.to_owned()),
+        })
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Ok(kind) = String::deserialize(deserializer)?.parse();
+        Ok(kind)
+    }
+}
+
+/// One event of a session, with its place in the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    pub session_id: SessionId,
+    /// 1, 2, 3 … without a gap, assigned by the database.
+    pub seq: i64,
+    pub at: Timestamp,
+    pub kind: EventKind,
+    /// Subject of the principal that caused it, such as `agent:codex`.
+    pub actor: String,
+    pub payload: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_id: Option<String>,
+}
+
+/// An event to be appended; the database gives it its `seq`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    pub at: Timestamp,
+    pub kind: EventKind,
+    pub actor: String,
+    /// JSON text, passed through as it is.
+    pub payload: String,
+    /// The same thing seen twice under one external id is one row.
+    pub external_id: Option<String>,
+}

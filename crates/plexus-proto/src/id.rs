@@ -1,0 +1,71 @@
+//! Newtypes over UUIDv7, so that a call id can never be passed where a session id is wanted.
+//!
+//! Version 7 sorts by time of creation, which keeps index inserts at the end of the tree.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A text that should have been one of our ids and is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidId {
+    pub what: &'static str,
+    pub text: String,
+}
+
+impl fmt::Display for InvalidId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a {} (a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057)", self.text, self.what)
+    }
+}
+
+impl std::error::Error for InvalidId {}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident => $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A fresh id; ids made later sort later.
+            #[must_use]
+            #[expect(clippy::new_without_default, reason = "an id is never a default value")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId { what: $what, text: text.chars().take(64).collect() })
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// One dispatched tool call; the same id stands in audit, events and responses.
+    CallId => "call id";
+    /// One session: an append-only log of what an agent did.
+    SessionId => "session id";
+    /// One issued token (`jti`).
+    TokenId => "token id";
+}

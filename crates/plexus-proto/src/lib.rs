@@ -1,0 +1,14 @@
+//! What the parts of Plexus say to each other: ids, events, REST types, error codes.
+//!
+//! Data only. Nothing here does IO, knows tokio or reads a clock, so every other crate, a node on
+//! another machine and a generated client can share it.
+
+pub mod api;
+mod error;
+mod event;
+mod id;
+
+pub use error::{ErrorCode, ErrorEnvelope};
+pub use event::{Event, EventKind, NewEvent};
+pub use id::{CallId, InvalidId, SessionId, TokenId};
+pub use jiff::Timestamp;

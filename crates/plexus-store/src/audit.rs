@@ -1,0 +1,174 @@
+//! Audit rows: inserted only by the writer, read as links of the chain or folded into calls.
+
+use plexus_kit::clock::from_millis;
+use plexus_proto::api::{AuditCall, AuditEntry, AuditHead, AuditPhase};
+use plexus_proto::{CallId, SessionId, Timestamp, TokenId};
+use serde_json::Value as Json;
+
+use crate::audit_chain::ChainedEntry;
+use crate::conn::{Row, Sql, Value, chunk_sizes, placeholders};
+use crate::{Conn, StoreError};
+
+const COLUMNS: usize = 14;
+
+/// An entry before it has its place in the chain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewAudit {
+    pub at: Timestamp,
+    pub phase: AuditPhase,
+    pub call_id: Option<CallId>,
+    pub token_id: Option<TokenId>,
+    pub actor: String,
+    pub session_id: Option<SessionId>,
+    pub tool: String,
+    pub via: &'static str,
+    pub outcome: &'static str,
+    /// JSON text, redacted and bounded by the caller.
+    pub detail: String,
+}
+
+/// Which calls to list; empty fields do not narrow.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    pub tool: Option<String>,
+    pub actor: Option<String>,
+    pub session_id: Option<SessionId>,
+    /// Number of the last entry of the page before.
+    pub before: Option<i64>,
+}
+
+const CALL_COLUMNS: &str = "s.n, s.at, s.call_id, s.token_id, s.actor, s.session_id, s.tool, s.via, s.detail, \
+                            f.n, f.at, f.outcome, f.detail";
+
+impl Conn {
+    /// The newest link of a hub's chain.
+    pub(crate) async fn audit_head(&mut self, hub: &str) -> Result<Option<AuditHead>, StoreError> {
+        let row = self
+            .row(
+                "reading the audit head",
+                "SELECT n, hash FROM audit WHERE hub = $1 ORDER BY n DESC LIMIT 1",
+                vec![hub.into()],
+            )
+            .await?;
+        row.map(|row| Ok(AuditHead { hub: hub.to_owned(), n: row.int(0)?, hash: row.text(1)? })).transpose()
+    }
+
+    /// Links after number `after`, in order, as stored: with the text that was hashed.
+    pub(crate) async fn audit_links(
+        &mut self,
+        hub: &str,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<ChainedEntry>, StoreError> {
+        let rows = self
+            .rows(
+                "reading the audit chain",
+                "SELECT hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, detail, \
+                 prev_hash, hash FROM audit WHERE hub = $1 AND n > $2 ORDER BY n LIMIT $3",
+                vec![hub.into(), after.into(), limit.into()],
+            )
+            .await?;
+        rows.iter().map(ChainedEntry::from_row).collect()
+    }
+
+    /// Calls, newest first, with the number to continue from.
+    pub async fn audit_calls(
+        &mut self,
+        hub: &str,
+        filter: &AuditFilter,
+        limit: i64,
+    ) -> Result<Vec<AuditCall>, StoreError> {
+        let rows = self
+            .rows(
+                "listing audited calls",
+                Sql::Built(format!(
+                    "SELECT {CALL_COLUMNS} FROM audit s \
+                     LEFT JOIN audit f ON f.call_id = s.call_id AND f.phase = 'finished' AND f.hub = s.hub \
+                     WHERE s.hub = $1 AND s.phase = 'started' AND ($2 IS NULL OR s.n < $2) \
+                     AND ($3 IS NULL OR s.tool = $3) AND ($4 IS NULL OR s.actor = $4) \
+                     AND ($5 IS NULL OR s.session_id = $5) ORDER BY s.n DESC LIMIT $6"
+                )),
+                vec![
+                    hub.into(),
+                    filter.before.into(),
+                    filter.tool.as_deref().into(),
+                    filter.actor.as_deref().into(),
+                    filter.session_id.map(|id| id.to_string()).into(),
+                    limit.into(),
+                ],
+            )
+            .await?;
+        rows.iter().map(call).collect()
+    }
+
+    pub async fn audit_call(&mut self, call_id: CallId) -> Result<Option<AuditCall>, StoreError> {
+        let row = self
+            .row(
+                "reading an audited call",
+                Sql::Built(format!(
+                    "SELECT {CALL_COLUMNS} FROM audit s \
+                     LEFT JOIN audit f ON f.call_id = s.call_id AND f.phase = 'finished' AND f.hub = s.hub \
+                     WHERE s.call_id = $1 AND s.phase = 'started'"
+                )),
+                vec![call_id.to_string().into()],
+            )
+            .await?;
+        row.as_ref().map(call).transpose()
+    }
+
+    /// Only the writer calls this: the numbers and hashes must follow the committed head.
+    pub(crate) async fn insert_audit(&mut self, entries: Vec<ChainedEntry>) -> Result<(), StoreError> {
+        let total = entries.len();
+        let mut entries = entries.into_iter();
+        for size in chunk_sizes(total) {
+            let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
+            for entry in entries.by_ref().take(size) {
+                values.extend(entry.into_values());
+            }
+            let sql = format!(
+                "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, \
+                 detail, prev_hash, hash) VALUES {}",
+                placeholders(size, COLUMNS)
+            );
+            self.execute("appending to the audit", Sql::Built(sql), values).await?;
+        }
+        Ok(())
+    }
+
+    /// Remarks of the hub about its own chain.
+    pub async fn audit_notices(&mut self, hub: &str, limit: i64) -> Result<Vec<AuditEntry>, StoreError> {
+        let rows = self
+            .rows(
+                "reading audit notices",
+                "SELECT hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, detail, \
+                 prev_hash, hash FROM audit WHERE hub = $1 AND phase = 'notice' ORDER BY n LIMIT $2",
+                vec![hub.into(), limit.into()],
+            )
+            .await?;
+        rows.iter().map(|row| ChainedEntry::from_row(row)?.into_entry()).collect()
+    }
+}
+
+fn call(row: &Row) -> Result<AuditCall, StoreError> {
+    let id = |e: plexus_proto::InvalidId| StoreError::damaged("audit", e);
+    let finished = row.opt_int(9)?;
+    Ok(AuditCall {
+        call_id: row.text(2)?.parse().map_err(id)?,
+        started_at: from_millis(row.int(1)?),
+        finished_at: row.opt_int(10)?.map(from_millis),
+        actor: row.text(4)?,
+        token_id: row.opt_text(3)?.map(|text| text.parse().map_err(id)).transpose()?,
+        session_id: row.opt_text(5)?.map(|text| text.parse().map_err(id)).transpose()?,
+        tool: row.text(6)?,
+        via: row.text(7)?,
+        outcome: row.opt_text(11)?.unwrap_or_else(|| "unfinished".to_owned()),
+        arguments: json(&row.text(8)?),
+        result: row.opt_text(12)?.map_or(Json::Null, |text| json(&text)),
+        entries: std::iter::once(row.int(0)?).chain(finished).collect(),
+    })
+}
+
+/// Stored detail; what is not JSON (someone tampered) is shown as the text it is.
+pub(crate) fn json(text: &str) -> Json {
+    serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()))
+}

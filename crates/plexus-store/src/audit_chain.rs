@@ -1,0 +1,321 @@
+//! The chain: each audit entry carries the hash of the one before it.
+//!
+//! The hash is SHA-256 over every column in a fixed order, each with its length before it, so that
+//! no two different rows give the same bytes. Anyone can recompute it with what is in the table;
+//! what they cannot do is make a changed chain end in the head that was signed.
+
+use aws_lc_rs::digest;
+use plexus_kit::clock::from_millis;
+use plexus_proto::api::{AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
+
+use crate::audit::{NewAudit, json};
+use crate::conn::{Row, Value};
+use crate::{Conn, Store, StoreError};
+
+/// Hash "before" the first entry.
+const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// Problems spelt out in a report; beyond that they are counted.
+const PROBLEMS_NAMED: usize = 100;
+/// Rows read at a time.
+const PAGE: i64 = 2_000;
+
+/// A row of the chain exactly as stored: text is kept as text, because text is what was hashed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChainedEntry {
+    hub: String,
+    n: i64,
+    at: i64,
+    phase: String,
+    call_id: Option<String>,
+    token_id: Option<String>,
+    actor: String,
+    session_id: Option<String>,
+    tool: String,
+    via: String,
+    outcome: String,
+    detail: String,
+    prev_hash: String,
+    hash: String,
+}
+
+impl ChainedEntry {
+    pub(crate) fn from_row(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            hub: row.text(0)?,
+            n: row.int(1)?,
+            at: row.int(2)?,
+            phase: row.text(3)?,
+            call_id: row.opt_text(4)?,
+            token_id: row.opt_text(5)?,
+            actor: row.text(6)?,
+            session_id: row.opt_text(7)?,
+            tool: row.text(8)?,
+            via: row.text(9)?,
+            outcome: row.text(10)?,
+            detail: row.text(11)?,
+            prev_hash: row.text(12)?,
+            hash: row.text(13)?,
+        })
+    }
+
+    pub(crate) fn into_values(self) -> [Value; 14] {
+        [
+            self.hub.into(),
+            self.n.into(),
+            self.at.into(),
+            self.phase.into(),
+            self.call_id.into(),
+            self.token_id.into(),
+            self.actor.into(),
+            self.session_id.into(),
+            self.tool.into(),
+            self.via.into(),
+            self.outcome.into(),
+            self.detail.into(),
+            self.prev_hash.into(),
+            self.hash.into(),
+        ]
+    }
+
+    pub(crate) fn into_entry(self) -> Result<AuditEntry, StoreError> {
+        let id = |e: plexus_proto::InvalidId| StoreError::damaged("audit", e);
+        Ok(AuditEntry {
+            n: self.n,
+            at: from_millis(self.at),
+            phase: match self.phase.as_str() {
+                "started" => AuditPhase::Started,
+                "finished" => AuditPhase::Finished,
+                _ => AuditPhase::Notice,
+            },
+            call_id: self.call_id.map(|text| text.parse().map_err(id)).transpose()?,
+            token_id: self.token_id.map(|text| text.parse().map_err(id)).transpose()?,
+            actor: self.actor,
+            session_id: self.session_id.map(|text| text.parse().map_err(id)).transpose()?,
+            tool: self.tool,
+            via: self.via,
+            outcome: self.outcome,
+            detail: json(&self.detail),
+            prev_hash: self.prev_hash,
+            hash: self.hash,
+        })
+    }
+
+    pub(crate) fn head(&self) -> AuditHead {
+        AuditHead { hub: self.hub.clone(), n: self.n, hash: self.hash.clone() }
+    }
+
+    fn computed_hash(&self) -> String {
+        let mut context = digest::Context::new(&digest::SHA256);
+        let mut field = |value: Option<&str>| match value {
+            // A missing value and an empty one differ.
+            None => context.update(&u64::MAX.to_be_bytes()),
+            Some(text) => {
+                context.update(&(text.len() as u64).to_be_bytes());
+                context.update(text.as_bytes());
+            }
+        };
+        field(Some(&self.prev_hash));
+        field(Some(&self.hub));
+        field(Some(&self.n.to_string()));
+        field(Some(&self.at.to_string()));
+        field(Some(&self.phase));
+        field(self.call_id.as_deref());
+        field(self.token_id.as_deref());
+        field(Some(&self.actor));
+        field(self.session_id.as_deref());
+        field(Some(&self.tool));
+        field(Some(&self.via));
+        field(Some(&self.outcome));
+        field(Some(&self.detail));
+        hex(context.finish().as_ref())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Gives entries their numbers and hashes, following `head`.
+pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>) -> Vec<ChainedEntry> {
+    let (mut n, mut prev_hash) = head.map_or((0, GENESIS.to_owned()), |head| (head.n, head.hash.clone()));
+    let mut chained = Vec::with_capacity(entries.len());
+    for entry in entries {
+        n += 1;
+        let mut link = ChainedEntry {
+            hub: hub.to_owned(),
+            n,
+            at: entry.at.as_millisecond(),
+            phase: entry.phase.as_str().to_owned(),
+            call_id: entry.call_id.map(|id| id.to_string()),
+            token_id: entry.token_id.map(|id| id.to_string()),
+            actor: entry.actor,
+            session_id: entry.session_id.map(|id| id.to_string()),
+            tool: entry.tool,
+            via: entry.via.to_owned(),
+            outcome: entry.outcome.to_owned(),
+            detail: entry.detail,
+            prev_hash,
+            hash: String::new(),
+        };
+        link.hash = link.computed_hash();
+        prev_hash = link.hash.clone();
+        chained.push(link);
+    }
+    chained
+}
+
+/// Walks the chain link by link and keeps what it finds.
+struct Walk {
+    last: Option<(i64, String)>,
+    entries: i64,
+    problems: Vec<AuditProblem>,
+    problem_count: u64,
+}
+
+impl Walk {
+    fn problem(&mut self, kind: ProblemKind, n: i64, message: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_NAMED {
+            self.problems.push(AuditProblem { kind, n, message });
+        }
+    }
+
+    fn link(&mut self, link: &ChainedEntry) {
+        let (last_n, last_hash) = self.last.clone().unwrap_or((0, GENESIS.to_owned()));
+        self.entries += 1;
+        let gap = link.n != last_n + 1;
+        if gap {
+            let message = match link.n - last_n - 1 {
+                1 => format!("entry {} is missing", last_n + 1),
+                _ => format!("entries {} to {} are missing", last_n + 1, link.n - 1),
+            };
+            self.problem(ProblemKind::Missing, last_n + 1, message);
+        }
+        let changed = link.computed_hash() != link.hash;
+        if changed {
+            let message = format!("entry {} does not match its hash: its content was changed", link.n);
+            self.problem(ProblemKind::Changed, link.n, message);
+        } else if !gap && link.prev_hash != last_hash {
+            let message = format!("entry {} does not follow entry {last_n}: entries were exchanged or replaced", link.n);
+            self.problem(ProblemKind::Reordered, link.n, message);
+        }
+        self.last = Some((link.n, link.hash.clone()));
+    }
+}
+
+impl Store {
+    /// Recomputes this hub's chain and compares it with the signed head: `Err` in `signed` says why
+    /// the head cannot be used.
+    pub async fn verify_audit(&self, signed: Result<Option<AuditHead>, String>) -> Result<AuditReport, StoreError> {
+        let hub = self.instance_id().to_owned();
+        let mut reader = self.read().await?;
+        let mut walk = Walk { last: None, entries: 0, problems: Vec::new(), problem_count: 0 };
+        let mut at_signed = None;
+        loop {
+            let after = walk.last.as_ref().map_or(0, |(n, _)| *n);
+            let links = reader.audit_links(&hub, after, PAGE).await?;
+            for link in &links {
+                walk.link(link);
+                if let Ok(Some(signed)) = &signed
+                    && signed.n == link.n
+                {
+                    at_signed = Some(link.hash.clone());
+                }
+            }
+            if (links.len() as i64) < PAGE {
+                break;
+            }
+            // A long chain must not keep the runtime from other work.
+            tokio::task::yield_now().await;
+        }
+        for notice in reader.audit_notices(&hub, PROBLEMS_NAMED as i64).await? {
+            if notice.outcome == BREAK_OUTCOME {
+                let message = format!("at start-up the hub found: {}", notice.detail["message"].as_str().unwrap_or("?"));
+                walk.problem(ProblemKind::BreakAtStart, notice.n, message);
+            }
+        }
+        let last_n = walk.last.as_ref().map_or(0, |(n, _)| *n);
+        let signed = match signed {
+            Ok(signed) => signed,
+            Err(why) => {
+                walk.problem(ProblemKind::HeadInvalid, last_n, why);
+                None
+            }
+        };
+        if let Some(signed) = &signed {
+            compare_with_head(&mut walk, signed, at_signed.as_deref(), last_n);
+        } else if last_n > 0 && walk.problems.iter().all(|p| p.kind != ProblemKind::HeadInvalid) {
+            walk.problem(ProblemKind::HeadInvalid, last_n, "there are entries but no signed head".to_owned());
+        }
+        Ok(AuditReport {
+            ok: walk.problem_count == 0,
+            entries: walk.entries,
+            head: walk.last.map(|(n, hash)| AuditHead { hub: hub.clone(), n, hash }),
+            signed,
+            hub,
+            problems: walk.problems,
+            problem_count: walk.problem_count,
+        })
+    }
+}
+
+/// Outcome of the notice that a hub writes when it finds its chain not to match the signed head.
+pub(crate) const BREAK_OUTCOME: &str = "chain_break";
+
+fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str>, last_n: i64) {
+    if signed.n > last_n {
+        let message = format!(
+            "the newest entries are gone: the signed head is entry {}, the table ends at {last_n}",
+            signed.n
+        );
+        walk.problem(ProblemKind::CutOff, last_n + 1, message);
+    } else if at_signed.is_some_and(|hash| hash != signed.hash) {
+        let message = format!("entry {} is not the one that was signed: the chain was rewritten", signed.n);
+        walk.problem(ProblemKind::Rewritten, signed.n, message);
+    }
+}
+
+impl Conn {
+    /// What is wrong between the newest rows and the signed head, checked at start-up without a walk.
+    pub async fn audit_break(&mut self, signed: &AuditHead) -> Result<Option<String>, StoreError> {
+        let row = self
+            .row(
+                "checking the audit head",
+                "SELECT hash FROM audit WHERE hub = $1 AND n = $2",
+                vec![signed.hub.as_str().into(), signed.n.into()],
+            )
+            .await?;
+        let Some(row) = row else {
+            let end = self.audit_head(&signed.hub).await?.map_or(0, |head| head.n);
+            return Ok(Some(format!(
+                "entry {} was signed as the newest, but it is not in the table, which ends at {end}",
+                signed.n
+            )));
+        };
+        let rewritten = row.text(0)? != signed.hash;
+        Ok(rewritten.then(|| format!("entry {} is not the one that was signed", signed.n)))
+    }
+}
+
+impl NewAudit {
+    /// The hub found its chain broken; said once, in the chain, where it stays.
+    #[must_use]
+    pub fn chain_break(at: plexus_proto::Timestamp, signed: &AuditHead, message: &str) -> Self {
+        Self {
+            at,
+            phase: AuditPhase::Notice,
+            call_id: None,
+            token_id: None,
+            actor: "hub".to_owned(),
+            session_id: None,
+            tool: String::new(),
+            via: "start",
+            outcome: BREAK_OUTCOME,
+            detail: serde_json::json!({ "message": message, "signed": signed }).to_string(),
+        }
+    }
+}

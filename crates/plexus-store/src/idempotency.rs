@@ -1,0 +1,80 @@
+//! First results, kept by the key of the write that made them.
+
+use plexus_proto::{CallId, SessionId, Timestamp};
+
+use crate::{Conn, StoreError};
+
+/// What the first call with a key did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyRecord {
+    pub subject: String,
+    pub key: String,
+    /// Digest of tool and arguments: the same key with others is a mistake of the caller.
+    pub request_hash: String,
+    pub call_id: CallId,
+    pub session_id: SessionId,
+    /// The result, as the dispatcher encodes it.
+    pub result: String,
+}
+
+impl Conn {
+    pub async fn idempotent_result(
+        &mut self,
+        subject: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>, StoreError> {
+        let row = self
+            .row(
+                "looking up an idempotency key",
+                "SELECT request_hash, call_id, session_id, result FROM idempotency WHERE subject = $1 AND key = $2",
+                vec![subject.into(), key.into()],
+            )
+            .await?;
+        row.map(|row| {
+            Ok(IdempotencyRecord {
+                subject: subject.to_owned(),
+                key: key.to_owned(),
+                request_hash: row.text(0)?,
+                call_id: row.text(1)?.parse().map_err(|e| StoreError::damaged("idempotency", e))?,
+                session_id: row.text(2)?.parse().map_err(|e| StoreError::damaged("idempotency", e))?,
+                result: row.text(3)?,
+            })
+        })
+        .transpose()
+    }
+
+    /// Stores the first result of a key. An error when the key has one: the write that came with it
+    /// must be undone.
+    pub async fn insert_idempotent_result(
+        &mut self,
+        record: &IdempotencyRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.execute(
+            "storing an idempotent result",
+            "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            vec![
+                record.subject.as_str().into(),
+                record.key.as_str().into(),
+                record.request_hash.as_str().into(),
+                record.call_id.to_string().into(),
+                record.session_id.to_string().into(),
+                record.result.as_str().into(),
+                now.as_millisecond().into(),
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets results older than `before`; returns how many.
+    pub async fn purge_idempotent_results(&mut self, before: Timestamp) -> Result<u64, StoreError> {
+        self.execute(
+            "purging idempotent results",
+            "DELETE FROM idempotency WHERE at < $1",
+            vec![before.as_millisecond().into()],
+        )
+        .await
+    }
+}

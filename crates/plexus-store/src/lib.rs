@@ -1,0 +1,31 @@
+//! The only SQL of Plexus.
+//!
+//! - SQL text is shared by all databases (`$1` binds); what differs lives in [`dialect`].
+//! - Every write goes through one group-commit [`Writer`]; readers use a pool that cannot write.
+//! - A caller that was told "done" was told so after the commit.
+//! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
+
+mod audit;
+mod audit_chain;
+mod conn;
+mod dialect;
+mod error;
+mod events;
+mod idempotency;
+mod mcp_sessions;
+mod scratchpad;
+mod sessions;
+mod store;
+mod todos;
+mod tokens;
+mod writer;
+
+pub use audit::{AuditFilter, NewAudit};
+pub use conn::Conn;
+pub use error::StoreError;
+pub use idempotency::IdempotencyRecord;
+pub use mcp_sessions::McpSessionRecord;
+pub use scratchpad::SectionInfo;
+pub use store::{Reader, Store, StoreOptions};
+pub use todos::{TodoRecord, TodoStatus};
+pub use writer::Records;

@@ -1,0 +1,68 @@
+//! Session-era MCP sessions, so that a client keeps its session over a restart of the hub.
+
+use plexus_proto::Timestamp;
+
+use crate::{Conn, StoreError};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpSessionRecord {
+    pub id: String,
+    /// Subject of the principal; a session answers to nobody else.
+    pub owner: String,
+    /// Negotiated protocol revision.
+    pub version: String,
+    /// Name the client gave itself.
+    pub client: String,
+}
+
+impl Conn {
+    pub async fn insert_mcp_session(&mut self, record: &McpSessionRecord, now: Timestamp) -> Result<(), StoreError> {
+        self.execute(
+            "storing an MCP session",
+            "INSERT INTO mcp_sessions (id, owner, version, client, created_at) VALUES ($1, $2, $3, $4, $5)",
+            vec![
+                record.id.as_str().into(),
+                record.owner.as_str().into(),
+                record.version.as_str().into(),
+                record.client.as_str().into(),
+                now.as_millisecond().into(),
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
+    pub async fn mcp_session(&mut self, id: &str) -> Result<Option<McpSessionRecord>, StoreError> {
+        let row = self
+            .row(
+                "reading an MCP session",
+                "SELECT owner, version, client FROM mcp_sessions WHERE id = $1",
+                vec![id.into()],
+            )
+            .await?;
+        row.map(|row| {
+            Ok(McpSessionRecord {
+                id: id.to_owned(),
+                owner: row.text(0)?,
+                version: row.text(1)?,
+                client: row.text(2)?,
+            })
+        })
+        .transpose()
+    }
+
+    pub async fn delete_mcp_session(&mut self, id: &str) -> Result<(), StoreError> {
+        self.execute("ending an MCP session", "DELETE FROM mcp_sessions WHERE id = $1", vec![id.into()]).await?;
+        Ok(())
+    }
+
+    /// Forgets sessions opened before `before`; returns how many.
+    pub async fn purge_mcp_sessions(&mut self, before: Timestamp) -> Result<u64, StoreError> {
+        self.execute(
+            "purging MCP sessions",
+            "DELETE FROM mcp_sessions WHERE created_at < $1",
+            vec![before.as_millisecond().into()],
+        )
+        .await
+    }
+}

@@ -1,0 +1,87 @@
+//! Sessions: one row per client conversation, found by owner and key.
+
+use plexus_kit::clock::from_millis;
+use plexus_proto::api::Session;
+use plexus_proto::{SessionId, Timestamp};
+
+use crate::conn::{Row, Value};
+use crate::{Conn, StoreError};
+
+fn session(row: &Row) -> Result<Session, StoreError> {
+    Ok(Session {
+        id: row.text(0)?.parse().map_err(|e| StoreError::damaged("sessions", e))?,
+        owner: row.text(1)?,
+        key: row.text(2)?,
+        client: row.opt_text(3)?,
+        created_at: from_millis(row.int(4)?),
+        updated_at: from_millis(row.int(5)?),
+        last_seq: row.int(6)?,
+    })
+}
+
+impl Conn {
+    /// The session of this owner and key, made if it does not exist.
+    pub async fn ensure_session(
+        &mut self,
+        owner: &str,
+        key: &str,
+        client: Option<&str>,
+        now: Timestamp,
+    ) -> Result<SessionId, StoreError> {
+        let now = now.as_millisecond();
+        let row = self
+            .row(
+                "opening a session",
+                "INSERT INTO sessions (id, owner, key, client, created_at, updated_at, last_seq) \
+                 VALUES ($1, $2, $3, $4, $5, $5, 0) \
+                 ON CONFLICT (owner, key) DO UPDATE SET client = COALESCE(sessions.client, excluded.client) \
+                 RETURNING id",
+                vec![SessionId::new().to_string().into(), owner.into(), key.into(), client.into(), now.into()],
+            )
+            .await?;
+        let id = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();
+        id.parse().map_err(|e| StoreError::damaged("sessions", e))
+    }
+
+    pub async fn session(&mut self, id: SessionId) -> Result<Option<Session>, StoreError> {
+        let row = self
+            .row(
+                "reading a session",
+                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions WHERE id = $1",
+                vec![id.to_string().into()],
+            )
+            .await?;
+        row.as_ref().map(session).transpose()
+    }
+
+    pub async fn session_by_key(&mut self, owner: &str, key: &str) -> Result<Option<Session>, StoreError> {
+        let row = self
+            .row(
+                "reading a session",
+                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
+                 WHERE owner = $1 AND key = $2",
+                vec![owner.into(), key.into()],
+            )
+            .await?;
+        row.as_ref().map(session).transpose()
+    }
+
+    /// Newest first, of one owner or of all. `before` is the last id of the page before.
+    pub async fn sessions(
+        &mut self,
+        owner: Option<&str>,
+        before: Option<SessionId>,
+        limit: i64,
+    ) -> Result<Vec<Session>, StoreError> {
+        let before = before.map_or(Value::Null, |id| id.to_string().into());
+        let rows = self
+            .rows(
+                "listing sessions",
+                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
+                 WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+                vec![owner.into(), before, limit.into()],
+            )
+            .await?;
+        rows.iter().map(session).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! The group-commit writer: the one task that writes.
+//!
+//! Requests are taken in order; all that wait are carried out in one transaction and answered after
+//! its commit. So:
+//! - a request is committed only together with or after every request submitted before it;
+//! - records that nobody waits for ([`Writer::append_soon`]) hold until someone waits or
+//!   [`LINGER`] has passed, which puts the two records of a short call into one commit;
+//! - when a commit fails, everyone in it is told, and the audit chain stays where it was.
+//!
+//! The queue is bounded; a full one makes callers wait.
+
+mod batch;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use plexus_kit::{Stage, Supervisor};
+use plexus_proto::api::AuditHead;
+use plexus_proto::{NewEvent, SessionId};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::audit::NewAudit;
+use crate::{Conn, StoreError};
+
+use batch::Batch;
+
+/// Requests that may wait; one more makes its caller wait.
+const QUEUE: usize = 4096;
+/// Requests in one transaction.
+const BATCH: usize = 256;
+/// How long records without a waiter may linger for company.
+const LINGER: Duration = Duration::from_millis(2);
+
+/// Rows to append to the logs.
+#[derive(Debug, Default)]
+pub struct Records {
+    pub audit: Vec<NewAudit>,
+    pub events: Vec<(SessionId, NewEvent)>,
+}
+
+type Work = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<(), Undo>> + Send>;
+type Record = Box<dyn FnOnce() -> Records + Send>;
+
+/// A unit of work failed and what it wrote must be undone. The failure itself is kept by the unit.
+struct Undo;
+
+/// One request to the writer.
+struct Request {
+    /// Runs first, under a savepoint.
+    work: Option<Work>,
+    /// Runs after it.
+    record: Record,
+    reply: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Writer {
+    queue: mpsc::Sender<Request>,
+    heads: watch::Receiver<Option<AuditHead>>,
+}
+
+impl Writer {
+    pub(crate) fn start(conn: Conn, hub: String, head: Option<AuditHead>, supervisor: &Supervisor) -> Self {
+        let (queue, requests) = mpsc::channel(QUEUE);
+        let (published, heads) = watch::channel(head.clone());
+        let stop = supervisor.stopping(Stage::Storage);
+        let batch = Batch::new(conn, hub, head, published);
+        supervisor.spawn(Stage::Storage, "store writer", async move {
+            run(batch, requests, stop).await;
+        });
+        Self { queue, heads }
+    }
+
+    pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {
+        self.heads.clone()
+    }
+
+    pub(crate) async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        R: FnOnce(&Result<T, E>) -> Records + Send + 'static,
+    {
+        // The outcome stays here while the writer, which does not know its type, passes () around.
+        let slot = Arc::new(Mutex::new(None));
+        let (filled, read) = (slot.clone(), slot.clone());
+        let work: Work = Box::new(move |conn| {
+            Box::pin(async move {
+                let outcome = work(conn).await;
+                let done = if outcome.is_ok() { Ok(()) } else { Err(Undo) };
+                *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+                done
+            })
+        });
+        let record: Record = Box::new(move || {
+            read.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(record).unwrap_or_default()
+        });
+        self.submit(Some(work), record).await?;
+        let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.ok_or(StoreError::Closed)
+    }
+
+    pub(crate) async fn append(&self, records: Records) -> Result<(), StoreError> {
+        self.submit(None, Box::new(move || records)).await
+    }
+
+    pub(crate) async fn append_soon(&self, records: Records) -> Result<(), StoreError> {
+        let request = Request { work: None, record: Box::new(move || records), reply: None };
+        self.queue.send(request).await.map_err(|_| StoreError::Closed)
+    }
+
+    async fn submit(&self, work: Option<Work>, record: Record) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { work, record, reply: Some(reply) };
+        self.queue.send(request).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("free", &self.queue.capacity()).finish()
+    }
+}
+
+async fn run(mut batch: Batch, mut requests: mpsc::Receiver<Request>, stop: tokio_util::sync::CancellationToken) {
+    let mut waiting = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            first = requests.recv() => match first {
+                Some(first) => waiting.push(first),
+                None => return,
+            },
+            // Asked to stop: take no more, finish what was accepted.
+            () = stop.cancelled(), if !requests.is_closed() => {
+                requests.close();
+                continue;
+            }
+        }
+        gather(&mut waiting, &mut requests).await;
+        batch.commit(&mut waiting).await;
+    }
+}
+
+/// Adds what is already waiting; while nobody waits for an answer, lingers for more.
+async fn gather(waiting: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+    let until = Instant::now() + LINGER;
+    while waiting.len() < BATCH {
+        match requests.try_recv() {
+            Ok(request) => waiting.push(request),
+            Err(_) if waiting.iter().any(|request| request.reply.is_some()) => return,
+            Err(_) => match tokio::time::timeout_at(until, requests.recv()).await {
+                Ok(Some(request)) => waiting.push(request),
+                Ok(None) | Err(_) => return,
+            },
+        }
+    }
+}

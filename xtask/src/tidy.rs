@@ -1,0 +1,41 @@
+//! `cargo xtask tidy`: the rules of this codebase that the compiler does not know.
+//!
+//! A check is a function from the tree to its findings; it sees every file and changes none. A finding
+//! names the place, what is wrong there and what to do about it.
+
+mod edges;
+mod file_size;
+mod leftovers;
+mod libraries;
+mod module_docs;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::tree::Tree;
+
+type Check = fn(&Tree) -> Vec<Finding>;
+
+pub(crate) const CHECKS: [Check; 6] =
+    [edges::check, libraries::check, module_docs::check, file_size::check, names::check, leftovers::check];
+
+#[derive(Debug)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    wrong: String,
+    remedy: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, wrong, remedy } = self;
+        write!(f, "{path}:{line}: {wrong}; {remedy}")
+    }
+}
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    CHECKS.iter().flat_map(|check| check(tree)).collect()
+}

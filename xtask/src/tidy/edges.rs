@@ -1,0 +1,104 @@
+//! Which crate of the workspace may depend on which.
+//!
+//! The table is the whole truth: a crate that is not in it, or an edge it does not list, is a finding.
+//! Crates for development only may use anything, and nothing that ships may use them.
+
+use crate::manifest::{Dependency, Manifest};
+use crate::tidy::Finding;
+use crate::tree::Tree;
+
+pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
+    ("plexus-proto", &[]),
+    ("plexus-kit", &["plexus-proto"]),
+    ("plexus-store", &["plexus-proto", "plexus-kit"]),
+    ("plexus-auth", &["plexus-proto", "plexus-kit", "plexus-store"]),
+    ("plexus-tools", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth"]),
+    ("plexus-mcp", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools"]),
+    ("plexus-agent", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools"]),
+    ("plexus-bridge", &["plexus-proto", "plexus-kit"]),
+    (
+        "plexus-node",
+        &[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-tools",
+            "plexus-mcp",
+            "plexus-bridge",
+            "plexus-agent",
+        ],
+    ),
+    (
+        "plexus-hub",
+        &[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-auth",
+            "plexus-tools",
+            "plexus-mcp",
+            "plexus-agent",
+            "plexus-bridge",
+            "plexus-node",
+        ],
+    ),
+    (
+        "plexus",
+        &[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-auth",
+            "plexus-tools",
+            "plexus-mcp",
+            "plexus-agent",
+            "plexus-bridge",
+            "plexus-node",
+            "plexus-hub",
+        ],
+    ),
+];
+
+const DEV_ONLY: [&str; 2] = ["plexus-testkit", "xtask"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let shipped = tree.manifests.iter().filter(|manifest| !DEV_ONLY.contains(&manifest.name.as_str()));
+    shipped.flat_map(|manifest| check_manifest(tree, manifest)).collect()
+}
+
+fn check_manifest(tree: &Tree, manifest: &Manifest) -> Vec<Finding> {
+    let name = &manifest.name;
+    let Some((_, may_use)) = MAY_USE.iter().find(|(known, _)| known == name) else {
+        return vec![Finding {
+            path: manifest.path.clone(),
+            line: 1,
+            wrong: format!("crate `{name}` has no entry in the table of crate edges"),
+            remedy: "add it to xtask/src/tidy/edges.rs and give the reason in ARCHITECTURE.md".to_owned(),
+        }];
+    };
+    let refused = |dependency: &&Dependency| !may_use.contains(&dependency.package.as_str());
+    let internal = manifest.dependencies.iter().filter(|dependency| is_internal(tree, &dependency.package));
+    internal.filter(refused).map(|dependency| finding(manifest, dependency)).collect()
+}
+
+fn is_internal(tree: &Tree, package: &str) -> bool {
+    DEV_ONLY.contains(&package)
+        || MAY_USE.iter().any(|(known, _)| *known == package)
+        || tree.manifests.iter().any(|manifest| manifest.name == package)
+}
+
+fn finding(manifest: &Manifest, dependency: &Dependency) -> Finding {
+    let (name, package) = (&manifest.name, &dependency.package);
+    let (wrong, remedy) = if DEV_ONLY.contains(&package.as_str()) {
+        (
+            format!("`{name}` ships with `{package}`, which is for development only"),
+            "move it to [dev-dependencies]",
+        )
+    } else {
+        (
+            format!("`{name}` may not depend on `{package}`"),
+            "move the code to a crate that may, or change xtask/src/tidy/edges.rs and give the reason in ARCHITECTURE.md",
+        )
+    };
+    Finding { path: manifest.path.clone(), line: dependency.line, wrong, remedy: remedy.to_owned() }
+}

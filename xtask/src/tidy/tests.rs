@@ -1,0 +1,187 @@
+use super::*;
+use crate::tree::File;
+
+/// The findings of one check over made-up files, as they are printed.
+fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
+    let files =
+        files.iter().map(|(path, text)| File { path: (*path).to_owned(), text: Some((*text).to_owned()) });
+    let tree = Tree::new(files.collect()).unwrap();
+    check(&tree).iter().map(ToString::to_string).collect()
+}
+
+/// One finding, which starts with the given place and says the given words.
+#[track_caller]
+fn assert_finds(check: Check, files: &[(&str, &str)], place: &str, words: &str) {
+    let findings = found(check, files);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert!(finding.starts_with(&format!("{place}: ")), "{finding}");
+    assert!(finding.contains(words) && finding.contains("; "), "{finding}");
+}
+
+#[track_caller]
+fn assert_clean(check: Check, files: &[(&str, &str)]) {
+    assert_eq!(found(check, files), Vec::<String>::new());
+}
+
+fn manifest(name: &str, rest: &str) -> String {
+    format!("[package]\nname = \"{name}\"\n{rest}")
+}
+
+const KIT: &str = "crates/plexus-kit/Cargo.toml";
+
+#[test]
+fn an_edge_outside_the_table_is_found() {
+    let upward =
+        manifest("plexus-kit", "[dependencies]\nplexus-proto.workspace = true\nplexus-hub.workspace = true");
+    assert_finds(edges::check, &[(KIT, &upward)], &format!("{KIT}:5"), "may not depend on `plexus-hub`");
+
+    for section in ["build-dependencies", "target.'cfg(unix)'.dependencies"] {
+        let hidden =
+            manifest("plexus-kit", &format!("[{section}]\nplexus-hub = {{ path = \"../plexus-hub\" }}"));
+        assert_finds(edges::check, &[(KIT, &hidden)], &format!("{KIT}:4"), "may not depend on `plexus-hub`");
+    }
+}
+
+#[test]
+fn an_edge_of_the_table_and_a_dev_dependency_are_free() {
+    let kit = manifest(
+        "plexus-kit",
+        "[dependencies]\nplexus-proto.workspace = true\nserde = \"1\"\n[dev-dependencies]\nplexus-testkit.workspace = true",
+    );
+    let testkit = manifest("plexus-testkit", "[dependencies]\nplexus-hub.workspace = true");
+    assert_clean(edges::check, &[(KIT, &kit), ("crates/plexus-testkit/Cargo.toml", &testkit)]);
+}
+
+#[test]
+fn a_renamed_dependency_is_found_under_its_package() {
+    let local = manifest("plexus-kit", "[dependencies]\nserver = { package = \"plexus-hub\", path = \"x\" }");
+    assert_finds(edges::check, &[(KIT, &local)], &format!("{KIT}:4"), "`plexus-hub`");
+
+    let root = "[workspace.dependencies]\nserver = { package = \"plexus-hub\", path = \"x\" }";
+    let inherited = manifest("plexus-kit", "[dependencies.server]\nworkspace = true");
+    assert_finds(
+        edges::check,
+        &[("Cargo.toml", root), (KIT, &inherited)],
+        &format!("{KIT}:3"),
+        "`plexus-hub`",
+    );
+}
+
+#[test]
+fn a_crate_that_ships_may_not_use_one_for_development() {
+    for dev_only in ["plexus-testkit", "xtask"] {
+        let path = "crates/plexus/Cargo.toml";
+        let binary = manifest("plexus", &format!("[dependencies]\n{dev_only}.workspace = true"));
+        assert_finds(edges::check, &[(path, &binary)], &format!("{path}:4"), "for development only");
+    }
+}
+
+#[test]
+fn a_crate_without_an_entry_is_found() {
+    let path = "crates/plexus-new/Cargo.toml";
+    let new = manifest("plexus-new", "");
+    assert_finds(edges::check, &[(path, &new)], &format!("{path}:1"), "no entry");
+}
+
+#[test]
+fn no_crate_of_the_table_reaches_itself() {
+    // What may be used is listed above its user, so the table cannot hold a cycle.
+    let names: Vec<&str> = edges::MAY_USE.iter().map(|(name, _)| *name).collect();
+    for (index, (name, may_use)) in edges::MAY_USE.iter().enumerate() {
+        for used in *may_use {
+            assert!(names[..index].contains(used), "`{name}` may use `{used}`, which is not above it");
+        }
+    }
+}
+
+#[test]
+fn a_library_outside_its_crate_is_found() {
+    for (name, library) in [
+        ("plexus-hub", "rmcp"),
+        ("plexus-testkit", "rmcp"),
+        ("plexus-auth", "sqlx"),
+        ("plexus-tools", "axum"),
+        ("plexus-proto", "axum"),
+        ("plexus-kit", "axum"),
+        ("plexus-store", "axum"),
+        ("plexus-auth", "axum"),
+        ("plexus-proto", "tokio"),
+    ] {
+        let path = format!("crates/{name}/Cargo.toml");
+        let text = manifest(name, &format!("[dependencies]\n{library} = \"1\""));
+        let words = format!("`{name}` may not depend on `{library}`");
+        assert_finds(libraries::check, &[(&path, &text)], &format!("{path}:4"), &words);
+    }
+}
+
+#[test]
+fn a_library_in_its_crate_or_in_tests_is_free() {
+    let mcp = manifest("plexus-mcp", "[dependencies]\nrmcp = \"1\"\naxum = \"1\"\ntokio = \"1\"");
+    let store = manifest("plexus-store", "[dependencies]\nsqlx = \"1\"\ntokio = \"1\"");
+    let hub = manifest("plexus-hub", "[dev-dependencies]\nrmcp = \"1\"");
+    assert_clean(
+        libraries::check,
+        &[
+            ("crates/plexus-mcp/Cargo.toml", &mcp),
+            ("crates/plexus-store/Cargo.toml", &store),
+            ("crates/plexus-hub/Cargo.toml", &hub),
+        ],
+    );
+}
+
+#[test]
+fn a_module_without_a_doc_is_found() {
+    for text in ["", "use std::fmt;\n//! Too late.\n", "//!\n//! Empty first line.\n", "// Not a doc.\n"] {
+        let path = "crates/a/src/outbox.rs";
+        assert_finds(module_docs::check, &[(path, text)], "crates/a/src/outbox.rs:1", "module doc");
+    }
+    let documented = ("crates/a/src/lib.rs", "//! What it is for.\n");
+    let tests = [("crates/a/src/outbox/tests.rs", "use super::*;\n"), ("crates/a/tests/it/main.rs", "")];
+    assert_clean(module_docs::check, &[documented, tests[0], tests[1]]);
+}
+
+#[test]
+fn a_file_past_its_limit_is_found() {
+    let lines = |count: usize| "//\n".repeat(count);
+    let (source, tests) = ("crates/a/src/lib.rs", "crates/a/src/tests.rs");
+    assert_finds(file_size::check, &[(source, &lines(601))], "crates/a/src/lib.rs:601", "601 lines");
+    assert_finds(file_size::check, &[(tests, &lines(1201))], "crates/a/src/tests.rs:1201", "1201 lines");
+    let story = "crates/a/tests/it/story.rs";
+    assert_clean(
+        file_size::check,
+        &[(source, &lines(600)), (tests, &lines(1200)), (story, &lines(1200)), ("schema.sql", &lines(5000))],
+    );
+}
+
+#[test]
+fn a_vague_name_is_found_once() {
+    for (path, place) in [
+        ("crates/a/src/utils.rs", "crates/a/src/utils.rs:1"),
+        ("crates/a/tests/common/mod.rs", "crates/a/tests/common:1"),
+        ("web/src/Helpers.test.ts", "web/src/Helpers.test.ts:1"),
+        ("misc/notes.md", "misc:1"),
+    ] {
+        assert_finds(names::check, &[(path, "")], place, "says nothing");
+    }
+    assert_finds(names::check, &[("misc/a.md", ""), ("misc/b.md", "")], "misc:1", "says nothing");
+    assert_clean(names::check, &[("crates/a/src/commonmark.rs", ""), ("crates/a/src/outbox.rs", "")]);
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    for mark in leftovers::MARKS {
+        let text = format!("fn f() {{\n    // {mark}: later\n}}\n");
+        assert_finds(leftovers::check, &[("crates/a/src/lib.rs", &text)], "crates/a/src/lib.rs:2", mark);
+        assert_finds(leftovers::check, &[("Makefile", &text)], "Makefile:2", mark);
+    }
+    let names = format!("const {}_LIST: u8 = 1; // my{}\n", leftovers::MARKS[0], leftovers::MARKS[1]);
+    assert_clean(leftovers::check, &[("crates/a/src/lib.rs", &names)]);
+}
+
+#[test]
+fn a_broken_manifest_is_named() {
+    let file = File { path: KIT.to_owned(), text: Some("[package".to_owned()) };
+    let error = Tree::new(vec![file]).unwrap_err();
+    assert!(format!("{error:#}").starts_with(KIT), "{error:#}");
+}
