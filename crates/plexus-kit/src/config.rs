@@ -129,7 +129,11 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 impl Config {
     /// Merges the layers. `flags` names the configuration file through its own field in the command
     /// line, so the file is given separately.
-    pub fn load(file: Option<&Path>, environment: &Environment, flags: RawConfig) -> Result<Self, ConfigError> {
+    pub fn load(
+        file: Option<&Path>,
+        environment: &Environment,
+        flags: RawConfig,
+    ) -> Result<Self, ConfigError> {
         let file = match file.map(PathBuf::from).or_else(|| environment.get(env::CONFIG).map(PathBuf::from)) {
             None => RawConfig::default(),
             Some(path) => {
@@ -164,7 +168,10 @@ impl Config {
         let limits = merged.limits.unwrap_or_default();
         let defaults = Limits::default();
         Ok(Self {
-            data_dir: merged.data_dir.or_else(|| default_data_dir(environment)).ok_or(ConfigError::NoDataDir)?,
+            data_dir: merged
+                .data_dir
+                .or_else(|| default_data_dir(environment))
+                .ok_or(ConfigError::NoDataDir)?,
             listen: listen.parse().map_err(|_| ConfigError::Value {
                 source_name: "listen".to_owned(),
                 value: listen,

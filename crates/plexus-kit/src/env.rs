@@ -20,7 +20,8 @@ pub const LISTEN: Variable = Variable { name: "PLEXUS_LISTEN", about: "address t
 pub const DATABASE_URL: Variable =
     Variable { name: "PLEXUS_DATABASE_URL", about: "database of the hub; else SQLite in the data folder" };
 pub const CONFIG: Variable = Variable { name: "PLEXUS_CONFIG", about: "configuration file of the hub" };
-pub const LOG: Variable = Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
+pub const LOG: Variable =
+    Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
 pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
 pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "where the default data folder is made" };
@@ -38,7 +39,9 @@ impl Environment {
     /// What the operating system gave this process; called once, in `main`.
     #[must_use]
     pub fn of_process() -> Self {
-        std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
+        std::env::vars_os()
+            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+            .collect()
     }
 
     /// A variable that is set and not empty.

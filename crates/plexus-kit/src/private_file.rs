@@ -27,19 +27,26 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file as a whole: readers see the old content or the new, also after a crash.
+/// Replaces the file as a whole: readers see the old content or the new, also after a power cut.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, content, true)
+}
+
+/// As [`write`], but a power cut may bring the old content back.
+pub fn write_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, content, false)
+}
+
+fn replace(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(FILE_MODE)
-        .open(&temporary)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&temporary)?;
     file.write_all(content)?;
-    file.sync_all()?;
+    if sync {
+        file.sync_all()?;
+    }
     fs::rename(&temporary, path)?;
-    if let Some(parent) = path.parent() {
+    if sync && let Some(parent) = path.parent() {
         fs::File::open(parent)?.sync_all()?;
     }
     Ok(())
@@ -68,7 +75,12 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Opens a private file for reading and writing in place, creating it if need be.
 pub fn open(path: &Path) -> io::Result<std::fs::File> {
-    let file =
-        std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE)
+        .open(path);
     file.map_err(|e| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display())))
 }

@@ -136,8 +136,13 @@ impl Supervisor {
             if tokio::time::timeout(grace, state.tracker.wait()).await.is_ok() {
                 continue;
             }
-            let stuck: Vec<_> =
-                state.running.lock().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, task)| task).collect();
+            let stuck: Vec<_> = state
+                .running
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .drain()
+                .map(|(_, task)| task)
+                .collect();
             for (name, abort) in stuck {
                 tracing::error!(task = %name, ?stage, "task did not stop in time and was aborted");
                 abort.abort();

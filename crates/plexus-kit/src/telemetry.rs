@@ -27,7 +27,9 @@ pub fn init(environment: &Environment, default_filter: &str) {
         Some("json") => builder.json().flatten_event(true).finish().try_init(),
         _ => builder.finish().try_init(),
     };
-    if installed.is_ok() && let Some(complaint) = complaint {
+    if installed.is_ok()
+        && let Some(complaint) = complaint
+    {
         tracing::warn!("log filter ignored: {complaint}");
     }
 }

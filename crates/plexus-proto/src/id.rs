@@ -17,7 +17,11 @@ pub struct InvalidId {
 
 impl fmt::Display for InvalidId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a {} (a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057)", self.text, self.what)
+        write!(
+            f,
+            "{:?} is not a {} (a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057)",
+            self.text, self.what
+        )
     }
 }
 

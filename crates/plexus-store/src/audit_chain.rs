@@ -200,7 +200,10 @@ impl Walk {
             let message = format!("entry {} does not match its hash: its content was changed", link.n);
             self.problem(ProblemKind::Changed, link.n, message);
         } else if !gap && link.prev_hash != last_hash {
-            let message = format!("entry {} does not follow entry {last_n}: entries were exchanged or replaced", link.n);
+            let message = format!(
+                "entry {} does not follow entry {last_n}: entries were exchanged or replaced",
+                link.n
+            );
             self.problem(ProblemKind::Reordered, link.n, message);
         }
         self.last = Some((link.n, link.hash.clone()));
@@ -210,7 +213,10 @@ impl Walk {
 impl Store {
     /// Recomputes this hub's chain and compares it with the signed head: `Err` in `signed` says why
     /// the head cannot be used.
-    pub async fn verify_audit(&self, signed: Result<Option<AuditHead>, String>) -> Result<AuditReport, StoreError> {
+    pub async fn verify_audit(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+    ) -> Result<AuditReport, StoreError> {
         let hub = self.instance_id().to_owned();
         let mut reader = self.read().await?;
         let mut walk = Walk { last: None, entries: 0, problems: Vec::new(), problem_count: 0 };
@@ -234,7 +240,10 @@ impl Store {
         }
         for notice in reader.audit_notices(&hub, PROBLEMS_NAMED as i64).await? {
             if notice.outcome == BREAK_OUTCOME {
-                let message = format!("at start-up the hub found: {}", notice.detail["message"].as_str().unwrap_or("?"));
+                let message = format!(
+                    "at start-up the hub found: {}",
+                    notice.detail["message"].as_str().unwrap_or("?")
+                );
                 walk.problem(ProblemKind::BreakAtStart, notice.n, message);
             }
         }

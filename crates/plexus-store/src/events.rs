@@ -12,7 +12,12 @@ const COLUMNS: usize = 7;
 
 impl Conn {
     /// Events of a session after `after`, oldest first.
-    pub async fn events(&mut self, session: SessionId, after: i64, limit: i64) -> Result<Vec<Event>, StoreError> {
+    pub async fn events(
+        &mut self,
+        session: SessionId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<Event>, StoreError> {
         let rows = self
             .rows(
                 "reading events",

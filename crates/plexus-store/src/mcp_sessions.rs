@@ -16,7 +16,11 @@ pub struct McpSessionRecord {
 }
 
 impl Conn {
-    pub async fn insert_mcp_session(&mut self, record: &McpSessionRecord, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn insert_mcp_session(
+        &mut self,
+        record: &McpSessionRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.execute(
             "storing an MCP session",
             "INSERT INTO mcp_sessions (id, owner, version, client, created_at) VALUES ($1, $2, $3, $4, $5)",
@@ -52,7 +56,8 @@ impl Conn {
     }
 
     pub async fn delete_mcp_session(&mut self, id: &str) -> Result<(), StoreError> {
-        self.execute("ending an MCP session", "DELETE FROM mcp_sessions WHERE id = $1", vec![id.into()]).await?;
+        self.execute("ending an MCP session", "DELETE FROM mcp_sessions WHERE id = $1", vec![id.into()])
+            .await?;
         Ok(())
     }
 

@@ -36,7 +36,13 @@ impl Conn {
                  VALUES ($1, $2, $3, $4, $5, $5, 0) \
                  ON CONFLICT (owner, key) DO UPDATE SET client = COALESCE(sessions.client, excluded.client) \
                  RETURNING id",
-                vec![SessionId::new().to_string().into(), owner.into(), key.into(), client.into(), now.into()],
+                vec![
+                    SessionId::new().to_string().into(),
+                    owner.into(),
+                    key.into(),
+                    client.into(),
+                    now.into(),
+                ],
             )
             .await?;
         let id = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();

@@ -88,7 +88,12 @@ impl Conn {
                 "INSERT INTO todos (session_id, id, text, status, created_at, updated_at) \
                  SELECT $1, COALESCE(MAX(id), 0) + 1, $2, $3, $4, $4 FROM todos WHERE session_id = $1 \
                  RETURNING id, text, status, updated_at",
-                vec![session.to_string().into(), text.into(), status.as_str().into(), now.as_millisecond().into()],
+                vec![
+                    session.to_string().into(),
+                    text.into(),
+                    status.as_str().into(),
+                    now.as_millisecond().into(),
+                ],
             )
             .await?;
         row.as_ref().map_or_else(|| Err(StoreError::damaged("todos", "insert returned no row")), todo)

@@ -15,7 +15,11 @@ fn token(row: &Row) -> Result<Token, StoreError> {
         name: row.text(2)?,
         scopes: serde_json::from_str(&row.text(3)?).map_err(|e| StoreError::damaged("tokens", e))?,
         profile: row.opt_text(4)?,
-        parent: row.opt_text(5)?.map(|id| id.parse()).transpose().map_err(|e| StoreError::damaged("tokens", e))?,
+        parent: row
+            .opt_text(5)?
+            .map(|id| id.parse())
+            .transpose()
+            .map_err(|e| StoreError::damaged("tokens", e))?,
         created_at: from_millis(row.int(6)?),
         expires_at: from_millis(row.int(7)?),
         revoked_at: row.opt_int(8)?.map(from_millis),
@@ -96,7 +100,11 @@ impl Conn {
 
     pub async fn revocation_epoch(&mut self) -> Result<i64, StoreError> {
         let row = self
-            .row("reading the revocation epoch", "SELECT value FROM meta WHERE key = 'revocation_epoch'", vec![])
+            .row(
+                "reading the revocation epoch",
+                "SELECT value FROM meta WHERE key = 'revocation_epoch'",
+                vec![],
+            )
             .await?;
         row.map_or(Ok(0), |row| row.int(0))
     }

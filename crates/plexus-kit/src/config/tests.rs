@@ -30,7 +30,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
 #[test]
 fn a_misspelt_key_is_named_with_its_place() {
     let file = file("lisen = \"127.0.0.1:1\"\n");
-    let error = Config::load(Some(file.path()), &environment(&[("HOME", "/h")]), RawConfig::default()).unwrap_err();
+    let error =
+        Config::load(Some(file.path()), &environment(&[("HOME", "/h")]), RawConfig::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("lisen") && text.contains("line 1") && text.contains("listen"), "{text}");
 }

@@ -80,7 +80,10 @@ pub struct CreatedToken {
 
 impl fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CreatedToken").field("jti", &self.jti).field("token", &"[redacted]").finish_non_exhaustive()
+        f.debug_struct("CreatedToken")
+            .field("jti", &self.jti)
+            .field("token", &"[redacted]")
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,11 @@
 //! One transaction of the writer: units of work, then the records of all of them.
 
 use std::collections::HashMap;
-use std::mem;
+use std::iter;
 
 use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::{Records, Request};
 use crate::audit_chain::{self, ChainedEntry};
@@ -17,6 +17,12 @@ pub(super) struct Batch {
     /// Newest link that is committed; the next one follows it.
     head: Option<AuditHead>,
     published: watch::Sender<Option<AuditHead>>,
+}
+
+/// What one request will be told once the outcome of the transaction is known.
+struct Answer {
+    reply: Option<oneshot::Sender<Result<(), StoreError>>>,
+    failure: Option<StoreError>,
 }
 
 impl Batch {
@@ -31,8 +37,8 @@ impl Batch {
 
     /// Carries out the requests and answers them. Never fails as a whole: failures are answers.
     pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) {
-        let mut replies = Vec::with_capacity(requests.len());
-        let outcome = self.transaction(requests.drain(..), &mut replies).await;
+        let mut answers = Vec::with_capacity(requests.len());
+        let outcome = self.transaction(requests.drain(..), &mut answers).await;
         match &outcome {
             Ok(head) if *head != self.head => {
                 self.head.clone_from(head);
@@ -46,9 +52,10 @@ impl Batch {
                 }
             }
         }
-        for (reply, own_failure) in replies {
+        for answer in answers {
+            let Some(reply) = answer.reply else { continue };
             // A caller that is gone was told nothing, and needs nothing.
-            let _ = reply.send(match (&outcome, own_failure) {
+            let _ = reply.send(match (&outcome, answer.failure) {
                 (Err(error), _) => Err(error.clone()),
                 (Ok(_), Some(error)) => Err(error),
                 (Ok(_), None) => Ok(()),
@@ -59,10 +66,11 @@ impl Batch {
     async fn transaction(
         &mut self,
         requests: impl Iterator<Item = Request>,
-        replies: &mut Vec<(tokio::sync::oneshot::Sender<Result<(), StoreError>>, Option<StoreError>)>,
+        answers: &mut Vec<Answer>,
     ) -> Result<Option<AuditHead>, StoreError> {
         let mut begun = self.conn.execute("beginning a transaction", self.conn.0.begin_sql(), vec![]).await;
         let mut all = Records::default();
+        // For each event, which request it came from.
         let mut owners: Vec<usize> = Vec::new();
         for request in requests {
             if begun.is_ok() {
@@ -72,17 +80,15 @@ impl Batch {
             if begun.is_ok() {
                 let records = (request.record)();
                 all.audit.extend(records.audit);
-                owners.extend(mem::take(&mut vec![replies.len(); records.events.len()]));
+                owners.extend(iter::repeat_n(answers.len(), records.events.len()));
                 all.events.extend(records.events);
             }
-            if let Some(reply) = request.reply {
-                replies.push((reply, None));
-            }
+            answers.push(Answer { reply: request.reply, failure: None });
         }
         begun?;
         for (event, failure) in self.append_events(all.events).await? {
-            if let Some((_, slot)) = owners.get(event).and_then(|owner| replies.get_mut(*owner)) {
-                *slot = Some(failure);
+            if let Some(answer) = owners.get(event).and_then(|owner| answers.get_mut(*owner)) {
+                answer.failure = Some(failure);
             }
         }
         let chained = audit_chain::extend(&self.hub, self.head.as_ref(), all.audit);

@@ -127,7 +127,11 @@ impl fmt::Debug for Writer {
     }
 }
 
-async fn run(mut batch: Batch, mut requests: mpsc::Receiver<Request>, stop: tokio_util::sync::CancellationToken) {
+async fn run(
+    mut batch: Batch,
+    mut requests: mpsc::Receiver<Request>,
+    stop: tokio_util::sync::CancellationToken,
+) {
     let mut waiting = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {

@@ -1,0 +1,113 @@
+//! The signed head of the audit chain, in a file beside the database.
+//!
+//! Who can change the table can also make its hashes fit; they cannot sign the head that results.
+//! The file follows the chain at most [`PAUSE`] behind, so only what was written in the last moment
+//! before a crash can be cut off unnoticed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::{Durability, private_file};
+use plexus_proto::api::AuditHead;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::SigningKey;
+
+/// Time between two writes of the file.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub struct AuditAnchor {
+    path: PathBuf,
+    key: Arc<SigningKey>,
+    durability: Durability,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SignedHead {
+    #[serde(flatten)]
+    head: AuditHead,
+    kid: String,
+    /// Hex.
+    signature: String,
+}
+
+impl AuditAnchor {
+    #[must_use]
+    pub fn new(path: PathBuf, key: Arc<SigningKey>, durability: Durability) -> Self {
+        Self { path, key, durability }
+    }
+
+    /// The head that was signed last; none before the first. `Err` says what is wrong with the file.
+    pub fn read(&self) -> Result<Option<AuditHead>, String> {
+        let shown = self.path.display();
+        let Some(bytes) = private_file::read(&self.path).map_err(|e| e.to_string())? else { return Ok(None) };
+        let signed: SignedHead =
+            serde_json::from_slice(&bytes).map_err(|e| format!("{shown} is not a signed head: {e}"))?;
+        let signature =
+            unhex(&signed.signature).ok_or_else(|| format!("{shown}: the signature is not hex"))?;
+        if signed.kid != self.key.kid() {
+            return Err(format!("{shown} was signed with another key ({})", signed.kid));
+        }
+        if !self.key.verify(&message(&signed.head), &signature) {
+            return Err(format!("{shown}: the signature does not fit; the file was changed"));
+        }
+        Ok(Some(signed.head))
+    }
+
+    /// Puts a file that contradicts the table aside, as evidence.
+    pub fn set_aside(&self, suffix: &str) -> std::io::Result<PathBuf> {
+        let target = self.path.with_extension(format!("head.{suffix}"));
+        std::fs::rename(&self.path, &target)?;
+        Ok(target)
+    }
+
+    /// Signs each new head until there are no more, the last one included.
+    pub async fn follow(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
+        let mut written = None;
+        loop {
+            let more = heads.changed().await.is_ok();
+            let head = heads.borrow_and_update().clone();
+            if head != written
+                && let Some(head) = &head
+            {
+                match self.write(head) {
+                    Ok(()) => written = Some(head.clone()),
+                    Err(error) => tracing::error!(%error, "cannot write the signed audit head"),
+                }
+            }
+            if !more {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn write(&self, head: &AuditHead) -> std::io::Result<()> {
+        let signature = self.key.sign(&message(head)).iter().map(|b| format!("{b:02x}")).collect();
+        let signed = SignedHead { head: head.clone(), kid: self.key.kid().to_owned(), signature };
+        let bytes = serde_json::to_vec(&signed)?;
+        match self.durability {
+            Durability::Power => private_file::write(&self.path, &bytes),
+            Durability::Process => private_file::write_unsynced(&self.path, &bytes),
+        }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn message(head: &AuditHead) -> Vec<u8> {
+    format!("plexus audit head\0{}\0{}\0{}", head.hub, head.n, head.hash).into_bytes()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}

@@ -1,0 +1,311 @@
+//! Verifies, mints and revokes tokens.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest;
+use jsonwebtoken::{Algorithm, Validation};
+use moka::sync::Cache;
+use plexus_kit::clock::from_millis;
+use plexus_kit::{Clock, private_file};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
+use plexus_proto::{Timestamp, TokenId};
+use plexus_store::Store;
+use serde::{Deserialize, Serialize};
+
+use crate::{AuthError, Principal, Scope, ScopeSet, SigningKey};
+
+const AUDIENCE: &str = "plexus";
+/// Verified tokens kept; beyond that the least used are verified again.
+const CACHE: u64 = 10_000;
+const CACHE_IDLE: Duration = Duration::from_secs(600);
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+const DAY: u64 = 24 * 60 * 60;
+const MAX_TTL: u64 = 3650 * DAY;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Claims {
+    jti: TokenId,
+    kind: TokenKind,
+    sub: String,
+    scopes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile: Option<String>,
+    aud: String,
+    iat: i64,
+    exp: i64,
+}
+
+pub struct Authenticator {
+    key: Arc<SigningKey>,
+    store: Store,
+    clock: Clock,
+    validation: Validation,
+    /// By SHA-256 of the token: the token itself is not kept.
+    verified: Cache<[u8; 32], Arc<Principal>>,
+    revoked: ArcSwap<HashSet<TokenId>>,
+    /// Epoch that `revoked` was read at.
+    epoch: AtomicI64,
+}
+
+impl Authenticator {
+    pub async fn new(key: Arc<SigningKey>, store: Store, clock: Clock) -> Result<Self, AuthError> {
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        validation.set_audience(&[AUDIENCE]);
+        validation.set_required_spec_claims(&["exp", "aud", "sub"]);
+        // Expiry is compared with our own clock on every use, not only when the signature is checked.
+        validation.validate_exp = false;
+        let authenticator = Self {
+            key,
+            store,
+            clock,
+            validation,
+            verified: Cache::builder().max_capacity(CACHE).time_to_idle(CACHE_IDLE).build(),
+            revoked: ArcSwap::default(),
+            epoch: AtomicI64::new(-1),
+        };
+        authenticator.refresh_revocations().await?;
+        Ok(authenticator)
+    }
+
+    /// The principal of a token. No database read; the signature is checked once per token.
+    pub fn authenticate(&self, token: &str) -> Result<Arc<Principal>, AuthError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(AuthError::InvalidToken);
+        }
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
+        let principal = match self.verified.get(&hash) {
+            Some(principal) => principal,
+            None => {
+                let principal = Arc::new(self.verify(token)?);
+                self.verified.insert(hash, principal.clone());
+                principal
+            }
+        };
+        if principal.expires_at() <= self.clock.now() {
+            return Err(AuthError::Expired);
+        }
+        if self.revoked.load().contains(&principal.token_id()) {
+            return Err(AuthError::Revoked);
+        }
+        Ok(principal)
+    }
+
+    /// Whether a principal that was authenticated earlier, for a stream that lives on, still is one.
+    #[must_use]
+    pub fn is_current(&self, principal: &Principal) -> bool {
+        principal.expires_at() > self.clock.now() && !self.revoked.load().contains(&principal.token_id())
+    }
+
+    fn verify(&self, token: &str) -> Result<Principal, AuthError> {
+        let claims = jsonwebtoken::decode::<Claims>(token, &self.key.decoding, &self.validation)
+            .map_err(|_| AuthError::InvalidToken)?
+            .claims;
+        let name = claims.sub.strip_prefix(claims.kind.as_str()).and_then(|rest| rest.strip_prefix(':'));
+        let name = name.ok_or(AuthError::InvalidToken)?;
+        let scopes = ScopeSet::parse(&claims.scopes).map_err(|_| AuthError::InvalidToken)?;
+        let expires_at = Timestamp::from_second(claims.exp).map_err(|_| AuthError::InvalidToken)?;
+        Ok(Principal::new(claims.jti, claims.kind, name, scopes, claims.profile, expires_at))
+    }
+
+    /// Mints a token that can do no more than the one that asks.
+    pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
+        if !by.allows("token:create") {
+            return Err(AuthError::Forbidden(format!(
+                "{} may not create tokens: its token lacks the scope token:create",
+                by.subject()
+            )));
+        }
+        check_name(&params.name)?;
+        if params.kind < by.kind() || (params.kind == TokenKind::Admin && !by.is_admin()) {
+            return Err(AuthError::Forbidden(format!(
+                "a token of kind {} cannot create one of kind {}",
+                by.kind(),
+                params.kind
+            )));
+        }
+        // A name is what sessions and keys belong to: nobody but an admin may take another's.
+        if !by.is_admin() && params.name != by.name() && !params.name.starts_with(&format!("{}/", by.name()))
+        {
+            return Err(AuthError::Forbidden(format!(
+                "{} may only create tokens named {name} or {name}/…",
+                by.subject(),
+                name = by.name(),
+            )));
+        }
+        let scopes = if params.scopes.is_empty() {
+            by.scopes().keep_allowed(default_scopes(params.kind))
+        } else {
+            params.scopes.clone()
+        };
+        let set = ScopeSet::parse(&scopes).map_err(|e| AuthError::Invalid(e.to_string()))?;
+        if set.is_admin() && params.kind != TokenKind::Admin {
+            return Err(AuthError::Invalid(format!(
+                "the scope admin needs --kind admin, not {}",
+                params.kind
+            )));
+        }
+        if let Some(scope) = by.scopes().first_beyond(&set) {
+            return Err(AuthError::Forbidden(format!(
+                "{} does not have the scope {scope} itself",
+                by.subject()
+            )));
+        }
+        let profile = match (by.profile(), params.profile) {
+            (Some(own), Some(asked)) if own != asked => {
+                return Err(AuthError::Forbidden(format!(
+                    "a token of profile {own} cannot create one of profile {asked}"
+                )));
+            }
+            (own, asked) => asked.or_else(|| own.map(str::to_owned)),
+        };
+        let ttl = params.ttl_seconds.unwrap_or_else(|| default_ttl(params.kind));
+        if ttl == 0 || ttl > MAX_TTL {
+            return Err(AuthError::Invalid(format!(
+                "the lifetime must be between 1 second and {} days",
+                MAX_TTL / DAY
+            )));
+        }
+        let expires_at = self.in_seconds(ttl);
+        if expires_at > by.expires_at() && params.ttl_seconds.is_some() && !by.is_admin() {
+            return Err(AuthError::Forbidden(format!(
+                "a token cannot outlive the one that creates it ({})",
+                by.expires_at()
+            )));
+        }
+        let expires_at = if by.is_admin() { expires_at } else { expires_at.min(by.expires_at()) };
+        self.issue(params.kind, params.name, scopes, profile, Some(by.token_id()), expires_at).await
+    }
+
+    async fn issue(
+        &self,
+        kind: TokenKind,
+        name: String,
+        scopes: Vec<String>,
+        profile: Option<String>,
+        parent: Option<TokenId>,
+        expires_at: Timestamp,
+    ) -> Result<CreatedToken, AuthError> {
+        let jti = TokenId::new();
+        let created_at = self.clock.now();
+        let claims = Claims {
+            jti,
+            kind,
+            sub: format!("{kind}:{name}"),
+            scopes: scopes.clone(),
+            profile: profile.clone(),
+            aud: AUDIENCE.to_owned(),
+            iat: created_at.as_second(),
+            exp: expires_at.as_second(),
+        };
+        let token = jsonwebtoken::encode(&self.key.header(), &claims, &self.key.encoding)
+            .map_err(|e| AuthError::DamagedKey(e.to_string()))?;
+        let row = Token {
+            jti,
+            kind,
+            name: name.clone(),
+            scopes: scopes.clone(),
+            profile: profile.clone(),
+            parent,
+            created_at,
+            expires_at,
+            revoked_at: None,
+        };
+        self.store.write(move |conn| Box::pin(async move { conn.insert_token(&row).await })).await?;
+        Ok(CreatedToken { token, jti, expires_at, kind, name, scopes, profile })
+    }
+
+    /// Revokes a token and all that were minted from it; here at once, elsewhere within a second.
+    pub async fn revoke(&self, jti: TokenId) -> Result<Option<Token>, AuthError> {
+        let now = self.clock.now();
+        let token = self.store.write(move |conn| Box::pin(conn.revoke_token(jti, now))).await?;
+        self.refresh_revocations().await?;
+        Ok(token)
+    }
+
+    /// Reads the revoked tokens again if any hub has revoked one since.
+    pub async fn refresh_revocations(&self) -> Result<(), AuthError> {
+        let mut reader = self.store.read().await?;
+        let epoch = reader.revocation_epoch().await?;
+        if epoch != self.epoch.load(Ordering::Acquire) {
+            let revoked = reader.revoked_tokens(self.clock.now()).await?;
+            self.revoked.store(Arc::new(revoked.into_iter().collect()));
+            self.epoch.store(epoch, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the file holds an admin token that is good for a while yet.
+    pub async fn ensure_admin_token(&self, path: &Path) -> Result<(), AuthError> {
+        let failed = |source: std::io::Error| AuthError::Key {
+            what: format!("cannot use the admin token: {source}"),
+            source,
+        };
+        let current = private_file::read(path).map_err(failed)?;
+        let good = current
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .and_then(|token| self.authenticate(token.trim()).ok())
+            .is_some_and(|principal| {
+                principal.is_admin() && principal.expires_at() > self.in_seconds(30 * DAY)
+            });
+        if good {
+            return Ok(());
+        }
+        let expires_at = self.in_seconds(default_ttl(TokenKind::Admin));
+        let scopes = vec![Scope::ADMIN.to_owned()];
+        let created =
+            self.issue(TokenKind::Admin, "local".to_owned(), scopes, None, None, expires_at).await?;
+        private_file::write(path, format!("{}\n", created.token).as_bytes()).map_err(failed)
+    }
+
+    /// Whole seconds, as in the token.
+    fn in_seconds(&self, seconds: u64) -> Timestamp {
+        let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+        from_millis(self.clock.now().as_second().saturating_mul(1000).saturating_add(millis))
+    }
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+fn default_scopes(kind: TokenKind) -> &'static [&'static str] {
+    match kind {
+        TokenKind::Admin => &[Scope::ADMIN],
+        TokenKind::User => &["call:*", "read:*", "token:create"],
+        TokenKind::Agent | TokenKind::Session => &["call:*"],
+        TokenKind::Node => &[],
+    }
+}
+
+fn default_ttl(kind: TokenKind) -> u64 {
+    match kind {
+        TokenKind::Admin => 365 * DAY,
+        TokenKind::User => 90 * DAY,
+        TokenKind::Agent | TokenKind::Node => 30 * DAY,
+        TokenKind::Session => DAY,
+    }
+}
+
+fn check_name(name: &str) -> Result<(), AuthError> {
+    let ok = (1..=100).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._/@-".contains(&b));
+    if ok {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(100).collect();
+    Err(AuthError::Invalid(format!(
+        "{shown:?} is not a token name: use 1 to 100 letters, digits and . _ - / @"
+    )))
+}
+
+#[cfg(test)]
+mod tests;

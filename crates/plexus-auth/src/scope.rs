@@ -1,0 +1,130 @@
+//! Scopes: `verb:resource` with `*` for any run of characters, or `admin` for everything.
+//!
+//! A resource may be narrowed with a dot: `call:todo` grants every action of `todo`,
+//! `call:todo.list` only the one.
+
+use std::fmt;
+use std::str::FromStr;
+
+const MAX_LENGTH: usize = 200;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a scope; write `verb:resource`, such as call:* or call:todo, or `admin`")]
+pub struct InvalidScope(String);
+
+impl Scope {
+    /// Everything.
+    pub const ADMIN: &str = "admin";
+
+    fn is_admin(&self) -> bool {
+        self.0 == Self::ADMIN
+    }
+
+    /// Whether this scope grants `wanted`, which may itself have stars in it.
+    fn covers(&self, wanted: &str) -> bool {
+        if self.is_admin() {
+            return true;
+        }
+        if glob(&self.0, wanted) {
+            return true;
+        }
+        // `call:todo` covers `call:todo.list`.
+        wanted.match_indices('.').any(|(dot, _)| glob(&self.0, &wanted[..dot]))
+    }
+}
+
+impl FromStr for Scope {
+    type Err = InvalidScope;
+
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        let invalid = || InvalidScope(text.chars().take(MAX_LENGTH).collect());
+        if text == Self::ADMIN {
+            return Ok(Self(text.to_owned()));
+        }
+        let (verb, resource) = text.split_once(':').ok_or_else(invalid)?;
+        let verb_ok = !verb.is_empty() && verb.bytes().all(|b| b.is_ascii_lowercase() || b == b'*');
+        let resource_ok = !resource.is_empty()
+            && resource.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:*/".contains(&b));
+        if verb_ok && resource_ok && text.len() <= MAX_LENGTH {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(invalid())
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether `pattern` matches `text` as a whole; `*` stands for any run of characters.
+///
+/// A star in `text` is an ordinary character that only a star matches. That makes the same function
+/// answer "is one pattern within another": whatever the inner star stands for, the outer one took.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            retry = Some((p, t));
+            p += 1;
+        } else if p < pattern.len() && pattern[p] == text[t] {
+            p += 1;
+            t += 1;
+        } else if let Some((star, from)) = retry {
+            p = star + 1;
+            t = from + 1;
+            retry = Some((star, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// What a token grants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScopeSet(Vec<Scope>);
+
+impl ScopeSet {
+    pub fn parse<S: AsRef<str>>(scopes: &[S]) -> Result<Self, InvalidScope> {
+        scopes.iter().map(|scope| scope.as_ref().parse()).collect::<Result<_, _>>().map(Self)
+    }
+
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.0.iter().any(Scope::is_admin)
+    }
+
+    /// Whether `wanted`, such as `call:todo.list`, is granted.
+    #[must_use]
+    pub fn allows(&self, wanted: &str) -> bool {
+        self.0.iter().any(|scope| scope.covers(wanted))
+    }
+
+    /// The first of `other`'s scopes that goes beyond this set.
+    #[must_use]
+    pub fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o Scope> {
+        other.0.iter().find(|scope| !self.allows(&scope.0))
+    }
+
+    #[must_use]
+    pub fn to_strings(&self) -> Vec<String> {
+        self.0.iter().map(|scope| scope.0.clone()).collect()
+    }
+
+    /// Those of `wanted` that this set grants.
+    #[must_use]
+    pub fn keep_allowed(&self, wanted: &[&str]) -> Vec<String> {
+        wanted.iter().filter(|scope| self.allows(scope)).map(|scope| (*scope).to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
