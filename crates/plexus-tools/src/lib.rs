@@ -1,1 +1,30 @@
-//! Stub.
+//! Tools, and the one way to call them.
+//!
+//! [`Dispatcher::call`] is the only path to a tool. In this order it resolves the name within what
+//! the caller may see, validates arguments, looks for an earlier result, takes a place among the
+//! caller's running calls, executes under a deadline, and records what happened. A tool that the
+//! caller may not use is not found by the same code that does not find one that does not exist.
+
+mod arguments;
+mod context;
+mod dispatcher;
+mod error;
+mod handler;
+pub mod native;
+mod output;
+mod redact;
+mod registry;
+mod schema;
+mod sessions;
+mod spec;
+mod visible;
+
+pub use context::{Progress, ProgressSink, ToolContext};
+pub use dispatcher::{Call, CallReply, Dispatcher, DispatcherOptions, Via};
+pub use error::CallError;
+pub use handler::{Outcome, Tool, Transaction, TypedTool};
+pub use output::ToolOutput;
+pub use registry::Registry;
+pub use sessions::SessionKey;
+pub use spec::{Access, Action, Placement, ToolSpec};
+pub use visible::{Visible, nearest};

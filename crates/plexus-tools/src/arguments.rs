@@ -1,0 +1,143 @@
+//! Argument validation, with errors that tell a model what to change.
+
+use jsonschema::Validator;
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use plexus_proto::ErrorCode;
+use serde_json::{Map, Value, json};
+
+use crate::CallError;
+use crate::visible::nearest;
+
+/// Problems named in one error; a model fixes these first.
+const SHOWN: usize = 8;
+/// Characters of a wrong value that are repeated back.
+const VALUE_SHOWN: usize = 80;
+
+/// Null stands for "not given" where a field may be left out.
+pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
+    let required = schema["required"].as_array();
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
+    arguments.retain(|name, value| !value.is_null() || is_required(name));
+}
+
+/// Checks arguments against the schema of the tool.
+pub(crate) fn validate(
+    tool: &str,
+    schema: &Value,
+    validator: &Validator,
+    arguments: &Value,
+) -> Result<(), CallError> {
+    if validator.is_valid(arguments) {
+        return Ok(());
+    }
+    let problems: Vec<Value> =
+        validator.iter_errors(arguments).take(SHOWN).flat_map(|error| problems(&error, schema)).collect();
+    Err(invalid(tool, problems))
+}
+
+/// One error from a list of `{path, message, …}`.
+pub(crate) fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| {
+            let path = problem["path"].as_str().filter(|path| !path.is_empty()).unwrap_or("(arguments)");
+            format!("- {path}: {}", problem["message"].as_str().unwrap_or("invalid"))
+        })
+        .collect();
+    CallError::new(
+        ErrorCode::InvalidArguments,
+        format!("Invalid arguments for {tool}:\n{}", lines.join("\n")),
+    )
+    .hint("Nothing was run. Correct the arguments and call again.")
+    .details(json!({ "problems": problems }))
+}
+
+/// A field that this action needs and did not get.
+pub(crate) fn missing(tool: &str, field: &str, action: &str) -> CallError {
+    let message = format!("required for action {action:?}");
+    invalid(tool, vec![json!({ "path": format!("/{field}"), "message": message, "expected": "a value" })])
+}
+
+fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
+    let path = error.instance_path().to_string();
+    let got = shown(error.instance());
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            unexpected.iter().map(|field| unknown_field(&path, field, schema, error)).collect()
+        }
+        ValidationErrorKind::Required { property } => {
+            let field = property.as_str().unwrap_or_default();
+            let message = "missing; this field is required".to_owned();
+            vec![json!({ "path": format!("{path}/{field}"), "message": message, "expected": "a value" })]
+        }
+        ValidationErrorKind::Type { kind } => {
+            let expected = match kind {
+                TypeKind::Single(kind) => kind.to_string(),
+                TypeKind::Multiple(kinds) => {
+                    kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
+                }
+            };
+            let message = format!("expected {expected}, got {got}");
+            vec![json!({ "path": path, "message": message, "expected": expected, "got": got })]
+        }
+        ValidationErrorKind::Enum { options } => {
+            let options: Vec<&str> =
+                options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            vec![not_an_option(&path, &options, error.instance())]
+        }
+        ValidationErrorKind::OneOfNotValid { .. } => {
+            let location = error.schema_path().to_string();
+            let options: Vec<&str> = schema
+                .pointer(&location)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|option| option["const"].as_str())
+                .collect();
+            vec![not_an_option(&path, &options, error.instance())]
+        }
+        _ => vec![
+            json!({ "path": path, "message": format!("{}", error.masked_with("the value")), "got": got }),
+        ],
+    }
+}
+
+fn unknown_field(path: &str, field: &str, schema: &Value, error: &ValidationError<'_>) -> Value {
+    // The object schema that refused the field is the parent of its `additionalProperties`.
+    let location = error.schema_path().to_string();
+    let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let known: Vec<&str> = schema
+        .pointer(&format!("{parent}/properties"))
+        .and_then(Value::as_object)
+        .map(|properties| properties.keys().map(String::as_str).collect())
+        .unwrap_or_default();
+    let field: String = field.chars().take(VALUE_SHOWN).collect();
+    let near = nearest(&field, known.iter().copied());
+    let message = match near {
+        Some(near) => format!("unknown field; did you mean {near:?}?"),
+        None => format!("unknown field; known fields are {}", quoted(&known)),
+    };
+    json!({ "path": format!("{path}/{field}"), "message": message, "expected": known, "nearest": near })
+}
+
+fn not_an_option(path: &str, options: &[&str], got: &Value) -> Value {
+    let near = got.as_str().and_then(|text| nearest(text, options.iter().copied()));
+    let mut message = format!("expected one of {}, got {}", quoted(options), shown(got));
+    if let Some(near) = near {
+        message.push_str(&format!("; did you mean {near:?}?"));
+    }
+    json!({ "path": path, "message": message, "expected": options, "got": shown(got), "nearest": near })
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A wrong value, short enough to repeat.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE_SHOWN) {
+        None => text,
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+    }
+}

@@ -1,0 +1,385 @@
+//! The one way in for every call.
+
+mod in_flight;
+mod prepare;
+mod record;
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use plexus_auth::Principal;
+use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_proto::{CallId, ErrorCode, SessionId};
+use plexus_store::{IdempotencyRecord, Store};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::handler::Transaction;
+use crate::sessions::SessionDirectory;
+use crate::{
+    CallError, Outcome, ProgressSink, Registry, SessionKey, ToolContext, ToolOutput, Visible, arguments,
+    output,
+};
+
+use in_flight::{Keys, Running};
+use prepare::{Prepared, prepare};
+use record::{CallOrigin, CallRecord};
+
+/// Longest idempotency key.
+const MAX_KEY: usize = 255;
+
+/// Through which door a call came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    Mcp,
+    Rest,
+}
+
+impl Via {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// A call, as asked for.
+pub struct Call {
+    pub tool: String,
+    /// An object, or null for none.
+    pub arguments: Value,
+    pub session: SessionKey,
+    pub idempotency_key: Option<String>,
+    pub via: Via,
+    /// Cancelled by the caller when it no longer wants the result.
+    pub cancel: CancellationToken,
+    pub progress: Option<ProgressSink>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("tool", &self.tool)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call, as it ended.
+#[derive(Debug, Clone)]
+pub struct CallReply {
+    pub call_id: CallId,
+    /// None only when the database could not be reached.
+    pub session_id: Option<SessionId>,
+    /// Canonical name, or what was asked for if there is no such tool.
+    pub tool: String,
+    /// The result is that of an earlier call with the same key.
+    pub replayed: bool,
+    pub result: Result<ToolOutput, CallError>,
+}
+
+#[derive(Debug, Clone)]
+pub struct DispatcherOptions {
+    /// Parent of the sessions' file folders.
+    pub files_dir: PathBuf,
+    pub calls_per_principal: usize,
+    pub output_bytes: usize,
+}
+
+/// Cheap to clone; all clones are one dispatcher.
+#[derive(Debug, Clone)]
+pub struct Dispatcher(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Arc<Registry>,
+    store: Store,
+    clock: Clock,
+    supervisor: Supervisor,
+    sessions: Arc<SessionDirectory>,
+    running: Running,
+    keys: Keys,
+    output_bytes: usize,
+}
+
+impl Dispatcher {
+    #[must_use]
+    pub fn new(
+        registry: Arc<Registry>,
+        store: Store,
+        clock: Clock,
+        supervisor: Supervisor,
+        options: DispatcherOptions,
+    ) -> Self {
+        let sessions = Arc::new(SessionDirectory::new(store.clone(), clock.clone(), options.files_dir));
+        Self(Arc::new(Inner {
+            registry,
+            store,
+            clock,
+            supervisor,
+            sessions,
+            running: Running::new(options.calls_per_principal),
+            keys: Keys::default(),
+            output_bytes: options.output_bytes,
+        }))
+    }
+
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
+    }
+
+    /// Calls that run now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.0.running.total()
+    }
+
+    /// Runs a call and records it.
+    ///
+    /// It runs in a task of its own: a caller that goes away loses the answer, not the record. To
+    /// stop the work, cancel `call.cancel`.
+    pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
+        let call_id = CallId::new();
+        let asked = call.tool.clone();
+        let (reply, answer) = oneshot::channel();
+        let inner = self.0.clone();
+        self.0.supervisor.spawn(Stage::Work, "call", async move {
+            let _ = reply.send(inner.run(call_id, principal, call).await);
+        });
+        answer.await.unwrap_or_else(|_| CallReply {
+            call_id,
+            session_id: None,
+            tool: asked,
+            replayed: false,
+            result: Err(CallError::new(ErrorCode::Unavailable, "the hub stopped before the call ended")),
+        })
+    }
+}
+
+impl Inner {
+    async fn run(&self, call_id: CallId, principal: Arc<Principal>, call: Call) -> CallReply {
+        let session_id = match self.sessions.open(principal.subject(), &call.session).await {
+            Ok(session_id) => session_id,
+            Err(error) => {
+                return CallReply {
+                    call_id,
+                    session_id: None,
+                    tool: call.tool,
+                    replayed: false,
+                    result: Err(error.into()),
+                };
+            }
+        };
+        let visible = self.registry.visible_to(&principal);
+        let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
+        let (tool, replayed, result) = match prepare(&visible, call.tool, call.arguments) {
+            Err(refused) => {
+                let result = self.refuse(origin.of(&refused.tool, refused.arguments), refused.error).await;
+                (refused.tool, false, result)
+            }
+            Ok(prepared) => {
+                let name = prepared.tool.spec().name.to_owned();
+                let record = origin.of(&name, prepared.arguments.clone());
+                let context = ToolContext {
+                    call_id,
+                    principal,
+                    session_id,
+                    visible,
+                    store: self.store.clone(),
+                    clock: self.clock.clone(),
+                    cancel: call.cancel.child_token(),
+                    progress: call.progress,
+                    sessions: self.sessions.clone(),
+                };
+                let (replayed, result) = self.admit(prepared, context, record, call.idempotency_key).await;
+                (name, replayed, result)
+            }
+        };
+        CallReply { call_id, session_id: Some(session_id), tool, replayed, result }
+    }
+
+    /// Looks for an earlier result, takes a place among the running calls, runs.
+    async fn admit(
+        &self,
+        prepared: Prepared,
+        context: ToolContext,
+        record: CallRecord,
+        key: Option<String>,
+    ) -> (bool, Result<ToolOutput, CallError>) {
+        let subject = context.principal.subject().to_owned();
+        let Some(_place) = self.running.enter(&subject) else {
+            let error = CallError::new(
+                ErrorCode::Overloaded,
+                format!(
+                    "{subject} already has {} calls running, the most allowed at once",
+                    self.running.limit()
+                ),
+            );
+            return (
+                false,
+                self.refuse(record, error.hint("Nothing was run. Wait for one to end and call again.")).await,
+            );
+        };
+        let Some(key) = key else {
+            return (false, self.execute(prepared, context, record, None).await);
+        };
+        if key.is_empty() || key.len() > MAX_KEY {
+            let error = CallError::new(
+                ErrorCode::InvalidRequest,
+                format!("an idempotency key has 1 to {MAX_KEY} bytes, this one {}", key.len()),
+            );
+            return (false, self.refuse(record, error).await);
+        }
+        // A second call with the key of a running one waits for that one's result.
+        let _held = self.keys.hold(&subject, &key).await;
+        let request_hash = prepared.hash();
+        let earlier = match self.earlier(&subject, &key).await {
+            Ok(earlier) => earlier,
+            Err(error) => return (false, self.refuse(record, error).await),
+        };
+        match earlier {
+            Some(earlier) if earlier.request_hash != request_hash => {
+                let error = CallError::new(
+                    ErrorCode::IdempotencyConflict,
+                    format!(
+                        "the idempotency key {key:?} was used before for another tool or other arguments"
+                    ),
+                )
+                .hint("Nothing was run. Use a new key for a new call.");
+                (false, self.refuse(record, error).await)
+            }
+            Some(earlier) => (true, self.replay(&earlier, record).await),
+            None => {
+                let session_id = context.session_id;
+                let keep = Keep { subject, key, request_hash, session_id };
+                (false, self.execute(prepared, context, record, Some(keep)).await)
+            }
+        }
+    }
+
+    async fn earlier(&self, subject: &str, key: &str) -> Result<Option<IdempotencyRecord>, CallError> {
+        Ok(self.store.read().await?.idempotent_result(subject, key).await?)
+    }
+
+    /// Runs the handler and commits what it did together with the record of it.
+    async fn execute(
+        &self,
+        prepared: Prepared,
+        context: ToolContext,
+        record: CallRecord,
+        keep: Option<Keep>,
+    ) -> Result<ToolOutput, CallError> {
+        // First in the queue of the writer, so committed before or with whatever the tool does.
+        self.store.append_soon(record.started()).await?;
+        let limit = self.output_bytes;
+        let outcome = run_handler(prepared, context).await;
+        let work: Transaction = match outcome {
+            Ok(Outcome::Transact(work)) => work,
+            Ok(Outcome::Ready(output)) if keep.is_some() => {
+                Box::new(move |_| Box::pin(async move { Ok(output) }))
+            }
+            Ok(Outcome::Ready(output)) => {
+                let result = bound(output, limit);
+                self.store.append(record.finished(&result)).await?;
+                return result;
+            }
+            Err(error) => {
+                let result = Err(error);
+                self.store.append(record.finished(&result)).await?;
+                return result;
+            }
+        };
+        let (now, call_id) = (self.clock.now(), record.call_id());
+        self.store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        let output = bound(work(conn).await?, limit)?;
+                        if let Some(keep) = keep {
+                            conn.insert_idempotent_result(&keep.record(call_id, &output)?, now).await?;
+                        }
+                        Ok(output)
+                    })
+                },
+                move |result| record.finished(result),
+            )
+            .await?
+    }
+
+    async fn refuse(&self, record: CallRecord, error: CallError) -> Result<ToolOutput, CallError> {
+        let result = Err(error);
+        self.store.append(record.refused(&result)).await?;
+        result
+    }
+
+    async fn replay(&self, earlier: &IdempotencyRecord, record: CallRecord) -> Result<ToolOutput, CallError> {
+        self.store.append(record.replayed(earlier.call_id)).await?;
+        serde_json::from_str(&earlier.result).map_err(|_| {
+            CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged")
+        })
+    }
+}
+
+/// Where the result of a call with a key is to be kept.
+struct Keep {
+    subject: String,
+    key: String,
+    request_hash: String,
+    session_id: SessionId,
+}
+
+impl Keep {
+    fn record(self, call_id: CallId, output: &ToolOutput) -> Result<IdempotencyRecord, CallError> {
+        let result = serde_json::to_string(output)
+            .map_err(|e| CallError::new(ErrorCode::Internal, format!("the result cannot be stored: {e}")))?;
+        Ok(IdempotencyRecord {
+            subject: self.subject,
+            key: self.key,
+            request_hash: self.request_hash,
+            call_id,
+            session_id: self.session_id,
+            result,
+        })
+    }
+}
+
+/// The handler under its deadline; a panic is an error of this call only.
+async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
+    let Prepared { tool, arguments } = prepared;
+    let deadline = tool.spec().deadline;
+    let cancel = context.cancel.clone();
+    let run = AssertUnwindSafe(tool.run(context, arguments)).catch_unwind();
+    tokio::select! {
+        biased;
+        outcome = run => outcome.unwrap_or_else(|_| {
+            tracing::error!(tool = tool.spec().name, "tool panicked");
+            Err(CallError::new(ErrorCode::Internal, format!("{} failed inside the hub", tool.spec().name))
+                .hint("The hub's log has the details."))
+        }),
+        () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "the call was cancelled")),
+        () = tokio::time::sleep(deadline) => {
+            cancel.cancel();
+            let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
+            Err(CallError::new(ErrorCode::DeadlineExceeded, message))
+        }
+    }
+}
+
+/// Cuts text to the limit; data cannot be cut and is refused.
+fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
+    if let Some(structured) = &output.structured {
+        let size = serde_json::to_string(structured).map_or(0, |text| text.len());
+        if size > limit {
+            let message = format!("the result has {size} bytes, the most allowed is {limit}");
+            return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for less at a time."));
+        }
+    }
+    Ok(ToolOutput { text: output::bound_text(output.text, limit), structured: output.structured })
+}

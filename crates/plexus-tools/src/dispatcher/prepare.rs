@@ -1,0 +1,107 @@
+//! The first half of a call: name to tool, arguments to what the tool takes.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use serde_json::{Map, Value};
+
+use crate::native::tool_call;
+use crate::{CallError, Tool, Visible, arguments};
+
+/// A call whose name and arguments hold.
+pub(super) struct Prepared {
+    pub(super) tool: Arc<Tool>,
+    pub(super) arguments: Value,
+}
+
+/// A call that was turned down, with what is known of it for the record.
+pub(super) struct Refused {
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+    pub(super) error: CallError,
+}
+
+impl Prepared {
+    /// The same for the same tool and the same arguments, however they were written.
+    pub(super) fn hash(&self) -> String {
+        request_hash(self.tool.spec().name, &self.arguments)
+    }
+}
+
+/// Name to tool, arguments to what the tool takes; through `tool_call` to the tool it names.
+pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<Prepared, Box<Refused>> {
+    let (tool, given) = resolve(visible, &name, given)?;
+    if !tool.is_indirect() {
+        return check(tool, given);
+    }
+    let own = tool.spec().name;
+    let named = check(tool, given)?.arguments;
+    let target = named["name"].as_str().unwrap_or_default().to_owned();
+    let (tool, given) = resolve(visible, &target, named["arguments"].clone())?;
+    if tool.is_indirect() {
+        let problem = serde_json::json!({ "path": "/name", "message": format!("{own} cannot call itself") });
+        let error = arguments::invalid(tool_call::NAME, vec![problem]);
+        return Err(Box::new(Refused { tool: own.to_owned(), arguments: Value::Object(given), error }));
+    }
+    check(tool, given)
+}
+
+fn resolve(
+    visible: &Visible,
+    name: &str,
+    given: Value,
+) -> Result<(Arc<Tool>, Map<String, Value>), Box<Refused>> {
+    let refused = |tool: &str, arguments: Value, error| {
+        Box::new(Refused { tool: tool.chars().take(100).collect(), arguments, error })
+    };
+    let tool = match visible.resolve(name) {
+        Ok(tool) => tool.clone(),
+        Err(error) => return Err(refused(name, given, error)),
+    };
+    match given {
+        Value::Null => Ok((tool, Map::new())),
+        Value::Object(given) => Ok((tool, given)),
+        other => {
+            let problem = serde_json::json!({ "path": "", "message": "expected an object of arguments" });
+            let error = arguments::invalid(tool.spec().name, vec![problem]);
+            Err(refused(tool.spec().name, other, error))
+        }
+    }
+}
+
+fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Refused>> {
+    let (arguments, outcome) = tool.check(given);
+    match outcome {
+        Ok(()) => Ok(Prepared { tool, arguments }),
+        Err(error) => Err(Box::new(Refused { tool: tool.spec().name.to_owned(), arguments, error })),
+    }
+}
+
+fn request_hash(tool: &str, arguments: &Value) -> String {
+    use std::fmt::Write;
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(tool.as_bytes());
+    context.update(&[0]);
+    context.update(canonical(arguments).as_bytes());
+    context.finish().as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// JSON with sorted keys, so that the order in which a client wrote them does not matter.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort();
+            let parts: Vec<String> = names
+                .into_iter()
+                .map(|name| format!("{}:{}", Value::from(name.as_str()), canonical(&fields[name])))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,152 @@
+//! What is written about a call: two audit entries and its events, redacted and bounded.
+
+use plexus_auth::Principal;
+use plexus_kit::Clock;
+use plexus_proto::api::AuditPhase;
+use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
+use plexus_store::{NewAudit, Records};
+use serde_json::{Value, json};
+
+use super::Via;
+use crate::{CallError, ToolOutput, redact};
+
+/// Arguments or result in an audit entry.
+const AUDIT_DETAIL: usize = 8 * 1024;
+/// Arguments or result in an event.
+const EVENT_DETAIL: usize = 64 * 1024;
+
+/// Everything about a call but which tool it turned out to be.
+pub(super) struct CallOrigin {
+    call_id: CallId,
+    token_id: TokenId,
+    subject: String,
+    session_id: SessionId,
+    via: Via,
+    clock: Clock,
+}
+
+pub(super) struct CallRecord {
+    origin: CallOrigin,
+    tool: String,
+    /// Redacted.
+    arguments: Value,
+}
+
+impl CallRecord {
+    pub(super) fn call_id(&self) -> CallId {
+        self.origin.call_id
+    }
+
+    /// The call passed all checks and is about to run.
+    pub(super) fn started(&self) -> Records {
+        let payload = json!({ "call_id": self.origin.call_id, "tool": self.tool, "args": self.arguments });
+        Records {
+            audit: vec![self.audit_started()],
+            events: vec![self.event(EventKind::ToolStarted, redact::bounded(&payload, EVENT_DETAIL))],
+        }
+    }
+
+    /// The call ran.
+    pub(super) fn finished(&self, result: &Result<ToolOutput, CallError>) -> Records {
+        let detail = detail(result);
+        Records {
+            audit: vec![self.audit_finished(outcome(result), &detail)],
+            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, result.is_ok()))],
+        }
+    }
+
+    /// The call was turned down before it ran: both entries at once.
+    pub(super) fn refused(&self, result: &Result<ToolOutput, CallError>) -> Records {
+        let detail = detail(result);
+        Records {
+            audit: vec![self.audit_started(), self.audit_finished(outcome(result), &detail)],
+            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, false))],
+        }
+    }
+
+    /// The call was answered with the result of an earlier one and did not run.
+    pub(super) fn replayed(&self, first: CallId) -> Records {
+        let detail = json!({ "replay_of": first });
+        Records { audit: vec![self.audit_started(), self.audit_finished("ok", &detail)], events: vec![] }
+    }
+
+    fn audit_started(&self) -> NewAudit {
+        self.audit(AuditPhase::Started, "", redact::bounded(&self.arguments, AUDIT_DETAIL))
+    }
+
+    fn audit_finished(&self, outcome: &'static str, detail: &Value) -> NewAudit {
+        self.audit(AuditPhase::Finished, outcome, redact::bounded(detail, AUDIT_DETAIL))
+    }
+
+    fn audit(&self, phase: AuditPhase, outcome: &'static str, detail: String) -> NewAudit {
+        NewAudit {
+            at: self.origin.clock.now(),
+            phase,
+            call_id: Some(self.origin.call_id),
+            token_id: Some(self.origin.token_id),
+            actor: self.origin.subject.clone(),
+            session_id: Some(self.origin.session_id),
+            tool: self.tool.clone(),
+            via: self.origin.via.as_str(),
+            outcome,
+            detail,
+        }
+    }
+
+    fn tool_call(&self, result: Value, success: bool) -> String {
+        let payload = json!({
+            "call_id": self.origin.call_id,
+            "tool": self.tool,
+            "args": self.arguments,
+            "result": result,
+            "success": success,
+        });
+        redact::bounded(&payload, EVENT_DETAIL)
+    }
+
+    fn event(&self, kind: EventKind, payload: String) -> (SessionId, NewEvent) {
+        let event = NewEvent {
+            at: self.origin.clock.now(),
+            kind,
+            actor: self.origin.subject.clone(),
+            payload,
+            external_id: None,
+        };
+        (self.origin.session_id, event)
+    }
+}
+
+impl CallOrigin {
+    pub(super) fn new(
+        call_id: CallId,
+        principal: &Principal,
+        session_id: SessionId,
+        via: Via,
+        clock: Clock,
+    ) -> Self {
+        let (token_id, subject) = (principal.token_id(), principal.subject().to_owned());
+        Self { call_id, token_id, subject, session_id, via, clock }
+    }
+
+    /// The record of this call, now that its tool is known.
+    pub(super) fn of(self, tool: &str, mut arguments: Value) -> CallRecord {
+        redact::value(&mut arguments);
+        CallRecord { origin: self, tool: tool.to_owned(), arguments }
+    }
+}
+
+fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(error) => error.code.as_str(),
+    }
+}
+
+fn detail(result: &Result<ToolOutput, CallError>) -> Value {
+    let mut detail = match result {
+        Ok(output) => json!({ "text": output.text, "structured": output.structured }),
+        Err(error) => json!({ "code": error.code, "message": error.message }),
+    };
+    redact::value(&mut detail);
+    detail
+}

@@ -1,0 +1,54 @@
+//! Why a call did not give a result, in words a model can act on.
+
+use plexus_proto::ErrorCode;
+use plexus_store::StoreError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    pub code: ErrorCode,
+    /// What happened, to what.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+    pub details: Value,
+}
+
+impl CallError {
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, details: Value::Null }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+
+    /// Message and hint as one text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}\n{hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl From<StoreError> for CallError {
+    /// The cause goes to the log; a caller can do nothing with it but try again.
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, source = ?std::error::Error::source(&error), "store failed during a call");
+        let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::Internal };
+        Self::new(code, "the hub could not reach its database").hint("Nothing was changed. Try again.")
+    }
+}

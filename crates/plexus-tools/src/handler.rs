@@ -1,0 +1,189 @@
+//! A tool as one object: its spec, its validator and what it does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use jsonschema::Validator;
+use plexus_auth::Principal;
+use plexus_proto::ErrorCode;
+use plexus_store::Conn;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{CallError, ToolContext, ToolOutput, ToolSpec, arguments, schema};
+
+/// Work on the database that is committed together with the record of the call.
+pub type Transaction =
+    Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<ToolOutput, CallError>> + Send>;
+
+/// How a handler ends.
+pub enum Outcome {
+    /// Done; nothing of ours was changed.
+    Ready(ToolOutput),
+    /// To be done in one transaction with the audit record, the events and the idempotency key:
+    /// after a crash there are all of them or none.
+    Transact(Transaction),
+}
+
+impl Outcome {
+    /// A transaction from a closure.
+    pub fn transact<F>(work: F) -> Self
+    where
+        F: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<ToolOutput, CallError>> + Send + 'static,
+    {
+        Self::Transact(Box::new(work))
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(output) => f.debug_tuple("Ready").field(output).finish(),
+            Self::Transact(_) => f.write_str("Transact"),
+        }
+    }
+}
+
+/// A tool written in Rust: typed arguments in, typed data out; both schemas are derived.
+pub trait TypedTool: Send + Sync + 'static {
+    type Args: DeserializeOwned + JsonSchema + Send;
+    type Output: Serialize + JsonSchema;
+
+    /// Everything but the schemas, which are filled in.
+    fn spec(&self) -> ToolSpec;
+
+    fn run(
+        &self,
+        context: ToolContext,
+        arguments: Self::Args,
+    ) -> impl Future<Output = Result<Outcome, CallError>> + Send;
+}
+
+type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
+
+#[derive(Clone)]
+enum Handler {
+    Run(Arc<Run>),
+    /// Names another tool and its arguments; the dispatcher goes on with that one.
+    Indirect,
+}
+
+#[derive(Clone)]
+pub struct Tool {
+    spec: Arc<ToolSpec>,
+    validator: Arc<Validator>,
+    handler: Handler,
+}
+
+impl Tool {
+    /// A tool from its typed implementation.
+    pub fn typed<T: TypedTool>(tool: T) -> Self {
+        let spec = ToolSpec {
+            input_schema: schema::of::<T::Args>(),
+            output_schema: Some(schema::of::<T::Output>()),
+            ..tool.spec()
+        };
+        let name = spec.name;
+        let tool = Arc::new(tool);
+        let run = move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
+            let tool = tool.clone();
+            Box::pin(async move {
+                // The schema was checked; what is left is what a schema cannot say.
+                let arguments = serde_json::from_value(arguments).map_err(|e| {
+                    arguments::invalid(
+                        name,
+                        vec![serde_json::json!({ "path": "", "message": e.to_string() })],
+                    )
+                })?;
+                tool.run(context, arguments).await
+            })
+        };
+        Self::new(spec, Handler::Run(Arc::new(run)))
+    }
+
+    /// The tool that calls other tools.
+    pub(crate) fn indirect<A: JsonSchema>(spec: ToolSpec) -> Self {
+        Self::new(ToolSpec { input_schema: schema::of::<A>(), ..spec }, Handler::Indirect)
+    }
+
+    fn new(spec: ToolSpec, handler: Handler) -> Self {
+        let validator = match jsonschema::validator_for(&spec.input_schema) {
+            Ok(validator) => validator,
+            Err(error) => {
+                // A derived schema always compiles; should one not, refuse calls instead of accepting all.
+                tracing::error!(tool = spec.name, %error, "schema does not compile; calls will be refused");
+                match jsonschema::validator_for(&Value::Bool(false)) {
+                    Ok(refuse) => refuse,
+                    Err(_) => unreachable!("`false` is a valid schema"),
+                }
+            }
+        };
+        Self { spec: Arc::new(spec), validator: Arc::new(validator), handler }
+    }
+
+    #[must_use]
+    pub fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    pub(crate) fn is_indirect(&self) -> bool {
+        matches!(self.handler, Handler::Indirect)
+    }
+
+    /// This tool as the principal may use it: whole, cut to some actions, or not at all.
+    pub(crate) fn narrowed_to(self: &Arc<Self>, principal: &Principal) -> Option<Arc<Self>> {
+        if principal.allows(&self.spec.scope()) {
+            return Some(self.clone());
+        }
+        let actions: Vec<_> = self
+            .spec
+            .actions
+            .iter()
+            .filter(|action| principal.allows(&self.spec.action_scope(action)))
+            .copied()
+            .collect();
+        if actions.is_empty() {
+            return None;
+        }
+        let names: Vec<_> = actions.iter().map(|action| action.name).collect();
+        let spec = ToolSpec {
+            input_schema: schema::narrow_actions(&self.spec.input_schema, &names),
+            access: ToolSpec::common_access(&actions),
+            actions,
+            ..(*self.spec).clone()
+        };
+        Some(Arc::new(Self::new(spec, self.handler.clone())))
+    }
+
+    /// Arguments as they will be run, and what is wrong with them.
+    pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
+        arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
+        let arguments = Value::Object(arguments);
+        let outcome =
+            arguments::validate(self.spec.name, &self.spec.input_schema, &self.validator, &arguments);
+        (arguments, outcome)
+    }
+
+    pub(crate) fn run(
+        &self,
+        context: ToolContext,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<Outcome, CallError>> {
+        match &self.handler {
+            Handler::Run(run) => run(context, arguments),
+            Handler::Indirect => Box::pin(std::future::ready(Err(CallError::new(
+                ErrorCode::Internal,
+                "an indirect tool was run itself",
+            )))),
+        }
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}

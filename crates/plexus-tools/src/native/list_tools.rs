@@ -1,0 +1,102 @@
+//! `list_tools`: what the caller may use, for models that were shown only part of the list.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::DEADLINE;
+use crate::{Access, CallError, Outcome, Placement, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
+
+pub(super) struct ListTools;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// Only tools whose name begins with this.
+    prefix: Option<String>,
+    /// Show the input schema of each tool too.
+    #[serde(default)]
+    schemas: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) description: &'static str,
+    /// Values of the argument `action` that you may use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) actions: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, Value>>")]
+    pub(super) input_schema: Option<Value>,
+}
+
+impl Entry {
+    pub(super) fn of(tool: &Tool, schema: bool) -> Self {
+        let spec = tool.spec();
+        Self {
+            name: spec.name,
+            title: spec.title,
+            description: spec.description,
+            actions: spec.actions.iter().map(|action| action.name).collect(),
+            input_schema: schema.then(|| spec.input_schema.clone()),
+        }
+    }
+
+    pub(super) fn line(&self) -> String {
+        let actions = match self.actions.is_empty() {
+            true => String::new(),
+            false => format!(" [{}]", self.actions.join(", ")),
+        };
+        let schema =
+            self.input_schema.as_ref().map_or(String::new(), |schema| format!("\n  arguments: {schema}"));
+        format!("{}{actions}: {}{schema}", self.name, self.description)
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    pub(super) tools: Vec<Entry>,
+}
+
+impl Output {
+    pub(super) fn into_tool_output(self, empty: &str) -> ToolOutput {
+        let text = match self.tools.is_empty() {
+            true => empty.to_owned(),
+            false => self.tools.iter().map(Entry::line).collect::<Vec<_>>().join("\n"),
+        };
+        ToolOutput::new(text, &self)
+    }
+}
+
+impl TypedTool for ListTools {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "list_tools",
+            title: "List tools",
+            description: "Lists every tool you may use through this hub, also those your client has not loaded.",
+            input_schema: Value::Null,
+            output_schema: None,
+            access: Access::READ,
+            actions: vec![],
+            placement: Placement::Hub,
+            deadline: DEADLINE,
+        }
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let prefix = args.prefix.unwrap_or_default();
+        let schemas = args.schemas.unwrap_or_default();
+        let tools = context
+            .visible
+            .tools()
+            .filter(|tool| tool.spec().name.starts_with(&prefix))
+            .map(|tool| Entry::of(tool, schemas))
+            .collect();
+        Ok(Outcome::Ready(Output { tools }.into_tool_output("No tool begins with that.")))
+    }
+}

@@ -1,0 +1,31 @@
+//! Tools of the hub itself, by domain.
+
+mod list_tools;
+mod scratchpad;
+mod session_info;
+mod todo;
+pub(crate) mod tool_call;
+mod tool_search;
+
+use std::time::Duration;
+
+use crate::Tool;
+
+/// These work on the hub's own database; what takes longer is stuck.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// All of them.
+#[must_use]
+pub fn tools() -> Vec<Tool> {
+    vec![
+        Tool::typed(list_tools::ListTools),
+        Tool::typed(scratchpad::Scratchpad),
+        Tool::typed(session_info::SessionInfo),
+        Tool::typed(todo::Todo),
+        tool_call::tool(),
+        Tool::typed(tool_search::ToolSearch),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

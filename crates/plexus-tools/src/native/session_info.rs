@@ -1,0 +1,79 @@
+//! `session_info`: which session this is, and where its files go.
+
+use plexus_proto::{ErrorCode, SessionId, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::DEADLINE;
+use crate::{Access, CallError, Outcome, Placement, ToolContext, ToolOutput, ToolSpec, TypedTool};
+
+pub(super) struct SessionInfo;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// Another session than your own: its id or its name.
+    session: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Output {
+    #[schemars(with = "String")]
+    session_id: SessionId,
+    key: String,
+    owner: String,
+    /// You, as the hub knows you.
+    principal: String,
+    profile: Option<String>,
+    /// Folder on the hub's machine for files of this session.
+    files_dir: String,
+    #[schemars(with = "String")]
+    created_at: Timestamp,
+    events: i64,
+}
+
+impl TypedTool for SessionInfo {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "session_info",
+            title: "Session info",
+            description: "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
+                          machine where files of this session belong.",
+            input_schema: Value::Null,
+            output_schema: None,
+            access: Access::READ,
+            actions: vec![],
+            placement: Placement::Hub,
+            deadline: DEADLINE,
+        }
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let id = context.target_session(args.session.as_deref()).await?;
+        let session = context.store.read().await?.session(id).await?;
+        let session = session.ok_or_else(|| CallError::new(ErrorCode::NotFound, "the session is gone"))?;
+        let files_dir = context.files_dir(id).map_err(|error| {
+            tracing::error!(%error, session = %id, "cannot make the session's folder");
+            CallError::new(ErrorCode::Internal, "the hub could not make the session's folder")
+        })?;
+        let output = Output {
+            session_id: id,
+            key: session.key,
+            owner: session.owner,
+            principal: context.principal.subject().to_owned(),
+            profile: context.principal.profile().map(str::to_owned),
+            files_dir: files_dir.display().to_string(),
+            created_at: session.created_at,
+            events: session.last_seq,
+        };
+        let text = format!(
+            "Session {} ({})\nYou are {}\nFiles: {}",
+            output.session_id, output.key, output.principal, output.files_dir
+        );
+        Ok(Outcome::Ready(ToolOutput::new(text, &output)))
+    }
+}

@@ -1,0 +1,43 @@
+//! `tool_call`: calls any tool by name, for clients that have not loaded it.
+//!
+//! It has no handler. The dispatcher unwraps it before anything else, so the call is checked,
+//! limited and recorded as the tool it names, once.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use super::DEADLINE;
+use crate::{Access, Placement, Tool, ToolSpec};
+
+pub(crate) const NAME: &str = "tool_call";
+
+/// Read by the dispatcher as JSON; the type is there for its schema.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Args {
+    /// Name of the tool, as shown by `list_tools` or `tool_search`.
+    name: String,
+    /// Arguments of that tool.
+    arguments: Option<Map<String, Value>>,
+}
+
+pub(super) fn tool() -> Tool {
+    let anything = Access { bufferable: false, ..Access::ADD };
+    let annotations = plexus_proto::api::ToolAnnotations {
+        destructive_hint: true,
+        open_world_hint: true,
+        ..anything.annotations
+    };
+    Tool::indirect::<Args>(ToolSpec {
+        name: NAME,
+        title: "Call a tool",
+        description: "Calls another tool of this hub by name, as if you had called it yourself.",
+        input_schema: Value::Null,
+        output_schema: None,
+        access: Access { annotations, ..anything },
+        actions: vec![],
+        placement: Placement::Hub,
+        deadline: DEADLINE,
+    })
+}

@@ -1,0 +1,137 @@
+//! What must not stand in a record: values under telling names, and text that looks like a
+//! credential wherever it stands.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+pub(crate) const REDACTED: &str = "[redacted]";
+
+/// Names, without `-` and `_`, whose value is a secret when the field's name ends in one of them.
+const SECRET_NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "authorization",
+    "credential",
+    "credentials",
+    "privatekey",
+    "accesskey",
+    "secretkey",
+    "signingkey",
+    "cookie",
+];
+
+static SECRET_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let alternatives = [
+        // A JSON Web Token, ours included.
+        r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+        r"(?i:bearer)\s+[A-Za-z0-9._~+/-]{8,}=*",
+        // Keys with the prefixes their issuers gave them.
+        r"\bsk-[A-Za-z0-9_-]{16,}",
+        r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+        r"\bgithub_pat_[A-Za-z0-9_]{20,}",
+        r"\bglpat-[A-Za-z0-9_-]{16,}",
+        r"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+        r"\bAIza[A-Za-z0-9_-]{30,}",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+        // user:password@ in a URL.
+        r"://[^/\s:@]{1,100}:[^/\s@]{1,200}@",
+    ];
+    Regex::new(&alternatives.join("|")).ok()
+});
+
+/// Redacts in place.
+pub(crate) fn value(value: &mut Value) {
+    match value {
+        Value::String(string) => {
+            if let Some(redacted) = text(string) {
+                *string = redacted;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(self::value),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if is_secret_name(name) && !field.is_null() && !field.is_boolean() {
+                    *field = Value::from(REDACTED);
+                } else {
+                    self::value(field);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The text without what looks like a credential; none when there is nothing to hide.
+pub(crate) fn text(text: &str) -> Option<String> {
+    match SECRET_TEXT.as_ref() {
+        Some(pattern) if pattern.is_match(text) => Some(pattern.replace_all(text, REDACTED).into_owned()),
+        Some(_) => None,
+        // The pattern is fixed and compiles; should it not, nothing is shown.
+        None => Some(REDACTED.to_owned()),
+    }
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let plain: String =
+        name.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect();
+    SECRET_NAMES.iter().any(|secret| plain.ends_with(secret))
+}
+
+/// JSON text of at most about `limit` bytes: what is longer is kept as the beginning of the text.
+pub(crate) fn bounded(value: &Value, limit: usize) -> String {
+    let text = value.to_string();
+    if text.len() <= limit {
+        return text;
+    }
+    let cut = text.floor_char_boundary(limit);
+    serde_json::json!({ "truncated": true, "bytes": text.len(), "beginning": &text[..cut] }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{bounded, value};
+
+    #[test]
+    fn secrets_go_and_the_rest_stays() {
+        let jwt = ["eyJhbGciOiJFZERTQSJ9", "eyJqdGkiOiIwMTkifQ", "c2lnbmF0dXJlLXBhcnQ"].join(".");
+        let mut arguments = json!({
+            "password": "hunter2",
+            "API-Key": "k",
+            "nested": [{ "client_secret": { "a": 1 }, "max_tokens": 5, "text": format!("use {jwt} now") }],
+            "url": "postgres://ann:pw@db/x",
+            "header": "Authorization: Bearer abcdefgh12345",
+            "pem": "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nafter",
+            "plain": "a token of appreciation",
+        });
+        value(&mut arguments);
+        assert_eq!(
+            arguments,
+            json!({
+                "password": "[redacted]",
+                "API-Key": "[redacted]",
+                "nested": [{ "client_secret": "[redacted]", "max_tokens": 5, "text": "use [redacted] now" }],
+                "url": "postgres[redacted]db/x",
+                "header": "Authorization: [redacted]",
+                "pem": "[redacted]\nafter",
+                "plain": "a token of appreciation",
+            })
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_cut_and_stays_json() {
+        let text = bounded(&json!({ "content": "ü".repeat(10_000) }), 1000);
+        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(parsed["truncated"], true);
+        assert!(text.len() < 1200, "{}", text.len());
+    }
+}

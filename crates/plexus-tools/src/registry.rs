@@ -1,0 +1,109 @@
+//! All tools there are, as a snapshot that changes as a whole.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use moka::sync::Cache;
+use plexus_auth::Principal;
+use plexus_proto::TokenId;
+use tokio::sync::watch;
+
+use crate::{Tool, Visible};
+
+/// Views kept, one per token.
+const VIEWS: u64 = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub(crate) version: u64,
+    pub(crate) tools: BTreeMap<&'static str, Arc<Tool>>,
+}
+
+pub struct Registry {
+    catalog: ArcSwap<Catalog>,
+    /// One change at a time; readers never wait for it.
+    changing: Mutex<()>,
+    versions: watch::Sender<u64>,
+    views: Cache<TokenId, Arc<Visible>>,
+}
+
+impl Registry {
+    #[must_use]
+    pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        let registry = Self {
+            catalog: ArcSwap::default(),
+            changing: Mutex::new(()),
+            versions: watch::Sender::new(0),
+            views: Cache::new(VIEWS),
+        };
+        registry.change(|catalog| {
+            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name, Arc::new(tool))));
+        });
+        registry
+    }
+
+    /// Adds tools; one of the same name is replaced.
+    pub fn add(&self, tools: impl IntoIterator<Item = Tool>) {
+        self.change(|catalog| {
+            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name, Arc::new(tool))));
+        });
+    }
+
+    /// Takes tools away; names that are not there are passed over.
+    pub fn remove(&self, names: &[&str]) {
+        self.change(|catalog| catalog.retain(|name, _| !names.contains(name)));
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<&'static str, Arc<Tool>>)) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.catalog.load();
+        let mut tools = current.tools.clone();
+        edit(&mut tools);
+        let version = current.version + 1;
+        self.catalog.store(Arc::new(Catalog { version, tools }));
+        self.versions.send_replace(version);
+    }
+
+    /// Follows the version; a new one means that lists may have changed.
+    #[must_use]
+    pub fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    /// What this principal may see now.
+    #[must_use]
+    pub fn visible_to(&self, principal: &Principal) -> Arc<Visible> {
+        let catalog = self.catalog.load();
+        if let Some(view) = self.views.get(&principal.token_id())
+            && view.version() == catalog.version
+        {
+            return view;
+        }
+        let view = Arc::new(Visible::new(&catalog, principal));
+        self.views.insert(principal.token_id(), view.clone());
+        view
+    }
+
+    /// Number of tools.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.catalog.load().tools.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let catalog = self.catalog.load();
+        f.debug_struct("Registry")
+            .field("version", &catalog.version)
+            .field("tools", &catalog.tools.keys())
+            .finish()
+    }
+}

@@ -1,0 +1,82 @@
+//! JSON Schema from Rust types, in the plain form that models and older clients get right:
+//! inlined, without `$schema` and titles, and with optional fields absent instead of nullable.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+/// The schema of `T`.
+pub(crate) fn of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    simplify(&mut schema);
+    // A struct without fields has none.
+    if let Some(object) = schema.as_object_mut().filter(|object| object["type"] == "object") {
+        object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    }
+    schema
+}
+
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("title").is_some_and(Value::is_string) && object.contains_key("type") {
+                object.remove("title");
+            }
+            // Sizes of Rust's integers say nothing to a caller.
+            if object
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|format| format.starts_with(['i', 'u']))
+            {
+                object.remove("format");
+            }
+            drop_null(object);
+            object.values_mut().for_each(simplify);
+        }
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        _ => {}
+    }
+}
+
+/// `T or null` becomes `T`: an argument that is null is taken as absent before validation.
+fn drop_null(object: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            object.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(options)) = object.get_mut("anyOf") {
+        options.retain(|option| option["type"] != "null");
+        if let [Value::Object(only)] = options.as_mut_slice() {
+            let only = std::mem::take(only);
+            object.remove("anyOf");
+            for (key, value) in only {
+                object.entry(key).or_insert(value);
+            }
+        }
+    }
+    if object.get("default").is_some_and(Value::is_null) {
+        object.remove("default");
+    }
+}
+
+/// The same schema with the argument `action` limited to `allowed`.
+pub(crate) fn narrow_actions(schema: &Value, allowed: &[&str]) -> Value {
+    let mut schema = schema.clone();
+    if let Some(action) = schema.pointer_mut("/properties/action") {
+        let keep = |value: &Value| value.as_str().is_some_and(|name| allowed.contains(&name));
+        if let Some(Value::Array(options)) = action.get_mut("oneOf") {
+            options.retain(|option| keep(&option["const"]));
+        }
+        if let Some(Value::Array(options)) = action.get_mut("enum") {
+            options.retain(keep);
+        }
+    }
+    schema
+}

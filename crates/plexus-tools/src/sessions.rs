@@ -1,0 +1,113 @@
+//! Which session a call belongs to.
+//!
+//! A session is found by its owner and a key. The owner is the subject of the token, so whatever a
+//! client claims about its thread, it only ever reaches sessions of its own.
+
+use std::path::PathBuf;
+
+use moka::sync::Cache;
+use plexus_auth::Principal;
+use plexus_kit::{Clock, private_file};
+use plexus_proto::{ErrorCode, SessionId};
+use plexus_store::{Store, StoreError};
+
+use crate::CallError;
+
+/// Sessions whose id is remembered.
+const REMEMBERED: u64 = 50_000;
+const MAX_PART: usize = 120;
+
+/// Names a session of an owner: `codex:<thread>`, `external:<client>:<id>`, `named:<name>` …
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    key: String,
+    client: Option<String>,
+}
+
+impl SessionKey {
+    /// A key from its parts. Parts come from clients: they are cut to size and cleaned.
+    #[must_use]
+    pub fn new(kind: &str, parts: &[&str], client: Option<&str>) -> Self {
+        let mut key = kind.to_owned();
+        for part in parts {
+            key.push(':');
+            key.push_str(&clean(part));
+        }
+        Self { key, client: client.map(clean) }
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.key
+    }
+}
+
+/// Printable ASCII without the separator, at most [`MAX_PART`] characters; never empty.
+fn clean(part: &str) -> String {
+    let cleaned: String =
+        part.chars().take(MAX_PART).map(|c| if c.is_ascii_graphic() && c != ':' { c } else { '_' }).collect();
+    if cleaned.is_empty() { "_".to_owned() } else { cleaned }
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionDirectory {
+    store: Store,
+    clock: Clock,
+    files: PathBuf,
+    ids: Cache<(String, String), SessionId>,
+}
+
+impl SessionDirectory {
+    pub(crate) fn new(store: Store, clock: Clock, files: PathBuf) -> Self {
+        Self { store, clock, files, ids: Cache::new(REMEMBERED) }
+    }
+
+    /// The caller's session, made if it is new.
+    pub(crate) async fn open(&self, owner: &str, key: &SessionKey) -> Result<SessionId, StoreError> {
+        let cached = (owner.to_owned(), key.key.clone());
+        if let Some(id) = self.ids.get(&cached) {
+            return Ok(id);
+        }
+        let ((owner, key), now) = ((owner.to_owned(), key.clone()), self.clock.now());
+        let id = self
+            .store
+            .write(move |conn| {
+                Box::pin(
+                    async move { conn.ensure_session(&owner, &key.key, key.client.as_deref(), now).await },
+                )
+            })
+            .await?;
+        self.ids.insert(cached, id);
+        Ok(id)
+    }
+
+    /// The session that a tool argument names: by id, by key, or by a name of the caller's choice.
+    pub(crate) async fn named(&self, principal: &Principal, name: &str) -> Result<SessionId, CallError> {
+        let owner = principal.subject();
+        let unknown = || {
+            CallError::new(
+                ErrorCode::NotFound,
+                format!("No session {:?}", name.chars().take(100).collect::<String>()),
+            )
+            .hint("Use an id from session_info, or a plain name of your choice to share state under it.")
+        };
+        if let Ok(id) = name.parse::<SessionId>() {
+            let session = self.store.read().await?.session(id).await?;
+            return match session {
+                Some(session) if session.owner == owner || principal.is_admin() => Ok(id),
+                _ => Err(unknown()),
+            };
+        }
+        if name.contains(':') {
+            let session = self.store.read().await?.session_by_key(owner, name).await?;
+            return session.map(|session| session.id).ok_or_else(unknown);
+        }
+        Ok(self.open(owner, &SessionKey::new("named", &[name], None)).await?)
+    }
+
+    pub(crate) fn files_dir(&self, session: SessionId) -> std::io::Result<PathBuf> {
+        let path = self.files.join(session.to_string()).join("files");
+        private_file::create_dir(&path)?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a tool says about itself.
+
+use std::time::Duration;
+
+use plexus_proto::api::ToolAnnotations;
+use serde_json::Value;
+
+/// Where a tool runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// In the hub, on its own database.
+    Hub,
+}
+
+impl Placement {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Hub => "hub",
+        }
+    }
+}
+
+/// What running something means for the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    pub annotations: ToolAnnotations,
+    /// Whether the local proxy may accept the call while the hub is away.
+    pub bufferable: bool,
+}
+
+impl Access {
+    /// Changes nothing.
+    pub const READ: Self = Self::new(true, false, true, false);
+    /// Adds something; twice adds it twice.
+    pub const ADD: Self = Self::new(false, false, false, true);
+    /// Brings something to a given state; twice is as once.
+    pub const SET: Self = Self::new(false, false, true, true);
+    /// Takes something away or overwrites it; twice is as once.
+    pub const REMOVE: Self = Self::new(false, true, true, true);
+
+    const fn new(read_only: bool, destructive: bool, idempotent: bool, bufferable: bool) -> Self {
+        Self {
+            annotations: ToolAnnotations {
+                read_only_hint: read_only,
+                destructive_hint: destructive,
+                idempotent_hint: idempotent,
+                open_world_hint: false,
+            },
+            bufferable,
+        }
+    }
+}
+
+/// One action of a tool that has several, chosen by its argument `action`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Action {
+    pub name: &'static str,
+    pub access: Access,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub description: &'static str,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    /// For a tool without actions; with actions, what they have in common.
+    pub access: Access,
+    pub actions: Vec<Action>,
+    pub placement: Placement,
+    pub deadline: Duration,
+}
+
+impl ToolSpec {
+    /// Scope that a call needs; with actions, the scope of all of them.
+    #[must_use]
+    pub fn scope(&self) -> String {
+        format!("call:{}", self.name)
+    }
+
+    #[must_use]
+    pub fn action_scope(&self, action: &Action) -> String {
+        format!("call:{}.{}", self.name, action.name)
+    }
+
+    /// What holds for the tool as a whole when it has these actions.
+    #[must_use]
+    pub fn common_access(actions: &[Action]) -> Access {
+        let all = |test: fn(&Access) -> bool| actions.iter().all(|action| test(&action.access));
+        Access {
+            annotations: ToolAnnotations {
+                read_only_hint: all(|a| a.annotations.read_only_hint),
+                destructive_hint: !all(|a| !a.annotations.destructive_hint),
+                idempotent_hint: all(|a| a.annotations.idempotent_hint),
+                open_world_hint: !all(|a| !a.annotations.open_world_hint),
+            },
+            bufferable: all(|a| a.bufferable),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What one caller may see: the only place names are looked up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plexus_auth::Principal;
+use plexus_proto::ErrorCode;
+
+use crate::registry::Catalog;
+use crate::{CallError, Tool};
+
+/// Longest name that is repeated back to a caller.
+const NAME_SHOWN: usize = 100;
+
+/// The tools of a catalogue that a principal may use, each cut to the actions it may use.
+#[derive(Debug)]
+pub struct Visible {
+    version: u64,
+    tools: BTreeMap<&'static str, Arc<Tool>>,
+}
+
+impl Visible {
+    pub(crate) fn new(catalog: &Catalog, principal: &Principal) -> Self {
+        let tools = catalog
+            .tools
+            .values()
+            .filter_map(|tool| tool.narrowed_to(principal))
+            .map(|tool| (tool.spec().name, tool))
+            .collect();
+        Self { version: catalog.version, tools }
+    }
+
+    /// Version of the catalogue this was cut from.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// In order of their names.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values()
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The tool of that name: exact, else with `-` and `_` exchanged.
+    ///
+    /// The error is made from the name and from visible tools only, so it is the same for a tool
+    /// that does not exist and for one that the caller may not see.
+    pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+        if let Some(tool) = self.tools.get(name) {
+            return Ok(tool);
+        }
+        let plain = name.replace('-', "_");
+        let mut variants = self.tools.values().filter(|tool| tool.spec().name.replace('-', "_") == plain);
+        if let (Some(tool), None) = (variants.next(), variants.next()) {
+            return Ok(tool);
+        }
+        let shown: String = name.chars().take(NAME_SHOWN).collect();
+        let error = CallError::new(ErrorCode::NotFound, format!("Unknown tool: {shown}"));
+        Err(match nearest(&shown, self.tools.keys().copied()) {
+            Some(near) => error.hint(format!("Did you mean {near}?")),
+            None => error.hint("See tools/list for what there is."),
+        })
+    }
+}
+
+/// The candidate a misspelt word most likely meant.
+pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let word = word.to_lowercase();
+    candidates
+        .map(|candidate| {
+            (strsim::normalized_damerau_levenshtein(&word, &candidate.to_lowercase()), candidate)
+        })
+        .filter(|(likeness, candidate)| *likeness >= 0.6 || (word.len() >= 3 && candidate.starts_with(&word)))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}

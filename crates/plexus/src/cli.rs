@@ -1,0 +1,85 @@
+//! The command line as a whole: global flags and the list of commands.
+//!
+//! No argument reads the environment by itself (clap's `env`): variables come from the registry in
+//! `plexus_kit::env` and are only named in the help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{audit, sessions, token, tools, up};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  the operation failed
+  2  the command line is wrong
+  3  a verification found problems
+  4  the hub cannot be reached
+  5  not authenticated, or not allowed
+
+Environment:
+  PLEXUS_HUB       URL of the hub, where --hub is not given
+  PLEXUS_TOKEN     token to present; without it, commands that talk to a hub on this machine
+                   use <data-dir>/admin-token
+  PLEXUS_DATA_DIR  data folder, where --data-dir is not given (default: ~/.local/share/plexus)
+  PLEXUS_LOG       log filter, such as debug
+
+On a terminal, lists are tables. In a pipe they are lines of tab-separated fields without a
+heading, and times are in UTC; --json prints what the hub's API answers.
+
+Example:
+  plexus up                                  # start the hub
+  plexus status                              # from another terminal";
+
+/// One set of tools, memory and sessions for all your agents
+#[derive(Debug, Parser)]
+#[command(name = "plexus", version, after_help = AFTER_HELP, propagate_version = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// URL of the hub [env: PLEXUS_HUB] [default: the hub running on this data folder, else
+    /// http://127.0.0.1:7420]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) hub: Option<String>,
+    /// Print JSON, as the hub's API answers it
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Data folder of the local hub [env: PLEXUS_DATA_DIR] [default: ~/.local/share/plexus]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the hub
+    Up(up::UpArgs),
+    /// Create, list and revoke tokens
+    Token(token::TokenArgs),
+    /// List, describe and call tools
+    Tools(tools::ToolsArgs),
+    /// List sessions and read what happened in them
+    Sessions(sessions::SessionsArgs),
+    /// Read and verify the record of all calls
+    Audit(audit::AuditArgs),
+    /// Show how the hub is doing
+    #[command(after_help = "Example:\n  plexus status --hub http://nas.local:7420")]
+    Status,
+}
+
+impl Command {
+    /// Whether this process becomes the hub, rather than a client of one.
+    pub(crate) fn is_hub(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+}
+
+#[cfg(test)]
+mod tests;

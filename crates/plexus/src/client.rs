@@ -1,0 +1,237 @@
+//! The hub's REST API, as commands use it.
+//!
+//! The hub may be hostile or broken: answers are bounded in size and time, redirects are not
+//! followed (they would carry the token elsewhere), and a loopback hub is never reached through a
+//! proxy or a name service.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use plexus_kit::ExposeSecret;
+use plexus_proto::{ErrorCode, ErrorEnvelope};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::failure::{Exit, Failure};
+use crate::target::{Credential, Target};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// A query parameter that is left out where it has no value.
+pub(crate) type Param<'a> = (&'a str, Option<String>);
+
+#[derive(Debug)]
+pub(crate) struct Hub {
+    http: reqwest::Client,
+    url: Url,
+    /// The URL as people write it.
+    shown: String,
+    /// Why no token is presented, where none is.
+    without_token: Option<String>,
+}
+
+/// The JSON of a successful answer, kept as it came.
+#[derive(Debug)]
+pub(crate) struct Answer(Box<RawValue>);
+
+impl Answer {
+    pub(crate) fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        decode(&self.0)
+    }
+}
+
+/// A typed reading of JSON from the hub.
+pub(crate) fn decode<T: DeserializeOwned>(raw: &RawValue) -> anyhow::Result<T> {
+    serde_json::from_str(raw.get()).map_err(|e| {
+        Failure::new(Exit::Failed, format!("the hub's answer is not what this version expects: {e}"))
+            .hint("compare `plexus --version` with the hub's version; --json shows the answer as it is")
+            .into()
+    })
+}
+
+impl Hub {
+    pub(crate) fn new(target: Target) -> anyhow::Result<Self> {
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("plexus/", env!("CARGO_PKG_VERSION")));
+        if target.is_loopback() {
+            let here =
+                [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+            builder = builder.no_proxy().resolve_to_addrs("localhost", &here);
+        }
+        if target.url.scheme() == "http" {
+            // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
+            builder = builder.tls_certs_only([]);
+        }
+        let without_token = match target.credential {
+            Credential::Missing(reason) => Some(reason),
+            Credential::Token(token) => {
+                let mut value =
+                    HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).map_err(|_| {
+                        Failure::new(Exit::Denied, "the token holds characters that no token has")
+                    })?;
+                value.set_sensitive(true);
+                builder = builder.default_headers(HeaderMap::from_iter([(AUTHORIZATION, value)]));
+                None
+            }
+        };
+        let http = builder.build().context("cannot set up the HTTP client")?;
+        let shown = target.url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, url: target.url, shown, without_token })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.shown
+    }
+
+    pub(crate) async fn get(&self, path: &[&str], query: &[Param<'_>]) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::GET, path)?.query(&given(query))).await
+    }
+
+    pub(crate) async fn delete(&self, path: &[&str]) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::DELETE, path)?).await
+    }
+
+    pub(crate) async fn post<B: Serialize>(
+        &self,
+        path: &[&str],
+        body: &B,
+        headers: &[(&'static str, Option<&str>)],
+    ) -> anyhow::Result<Answer> {
+        let mut request = self.request(Method::POST, path)?.json(body);
+        for (name, value) in headers {
+            let Some(value) = value else { continue };
+            let value = HeaderValue::from_str(value).map_err(|_| {
+                Failure::new(
+                    Exit::Usage,
+                    format!("{name} {value:?} must be plain ASCII without control characters"),
+                )
+            })?;
+            request = request.header(HeaderName::from_static(name), value);
+        }
+        self.send(request).await
+    }
+
+    /// A request below `/api/v1`; each part is one segment, whatever characters it has.
+    fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
+        // These would name another resource, or none: they can only be a slip of the caller.
+        if let Some(part) = path.iter().find(|part| matches!(**part, "" | "." | "..")) {
+            return Err(Failure::new(Exit::Usage, format!("{part:?} is not a name")).into());
+        }
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        Ok(self.http.request(method, url))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+        let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        let status = response.status();
+        let request_id =
+            response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        if status.is_redirection() {
+            let to =
+                response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+            let message = format!("{} redirects to {to}, which is not followed with a token", self.shown);
+            return Err(Failure::new(Exit::Failed, message)
+                .hint("give the hub's own address with --hub")
+                .into());
+        }
+        let body = self.body(response).await?;
+        if !status.is_success() {
+            return Err(self.refused(status, &body, request_id).into());
+        }
+        serde_json::from_slice(&body).map(Answer).map_err(|e| {
+            Failure::new(Exit::Failed, format!("the answer of {} is not JSON: {e}", self.shown))
+                .hint("is this the address of a Plexus hub?")
+                .into()
+        })
+    }
+
+    async fn body(&self, mut response: Response) -> anyhow::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.unreachable(&e))? {
+            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+                let message =
+                    format!("the answer of {} is longer than {} MiB", self.shown, MAX_ANSWER_BYTES >> 20);
+                return Err(Failure::new(Exit::Failed, message).hint("ask for less at once").into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// No answer, or only a part of one.
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let mut failure = if error.is_timeout() && !error.is_connect() {
+            let message = format!("the hub at {} did not answer within {} s", self.shown, TIMEOUT.as_secs());
+            Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
+        } else {
+            let message = format!("cannot reach the hub at {}: {}", self.shown, cause(error));
+            Failure::new(Exit::Unreachable, message)
+                .hint("start it with `plexus up`, or name a running one with --hub or PLEXUS_HUB")
+        };
+        failure.retryable = true;
+        failure.after_sending = !error.is_connect();
+        failure
+    }
+
+    /// An answer that says no.
+    fn refused(&self, status: StatusCode, body: &[u8], request_id: Option<String>) -> Failure {
+        let exit = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Denied,
+            _ => Exit::Failed,
+        };
+        let Ok(envelope) = serde_json::from_slice::<ErrorEnvelope>(body) else {
+            let mut failure = Failure::new(exit, format!("{} answered {status}", self.shown))
+                .hint("is this the address of a Plexus hub of the same version?");
+            failure.request_id = request_id;
+            failure.retryable = status == StatusCode::SERVICE_UNAVAILABLE;
+            return failure;
+        };
+        let denied = matches!(envelope.code, ErrorCode::Unauthenticated | ErrorCode::Forbidden);
+        let mut failure = Failure::new(if denied { Exit::Denied } else { exit }, envelope.message);
+        failure.hint = envelope.hint.or_else(|| {
+            denied.then(|| {
+                "present a token that may do this: set PLEXUS_TOKEN, or see `plexus token create --help`"
+                    .to_owned()
+            })
+        });
+        failure.retryable = envelope.code.is_retryable();
+        if envelope.code == ErrorCode::Internal || status.is_server_error() {
+            failure.request_id = Some(envelope.request_id);
+        }
+        if let (ErrorCode::Unauthenticated, Some(reason)) = (envelope.code, &self.without_token) {
+            failure.message = format!("no token for the hub at {}: {reason}", self.shown);
+            failure.hint = Some("name the hub's data folder with --data-dir, or set PLEXUS_TOKEN".to_owned());
+        }
+        failure
+    }
+}
+
+/// The parameters that have a value.
+fn given<'a>(query: &[Param<'a>]) -> Vec<(&'a str, String)> {
+    query.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect()
+}
+
+/// The innermost reason: what the layers above it add is where, not why.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

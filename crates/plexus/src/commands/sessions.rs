@@ -1,0 +1,192 @@
+//! `plexus sessions`: list sessions, read and follow what happens in them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use plexus_proto::api::Session;
+use plexus_proto::{Event, SessionId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Invocation;
+use crate::client::{Answer, Hub, decode};
+use crate::failure::{Exit, Failure};
+use crate::listing::{self, ListArgs};
+use crate::output::Output;
+
+/// How often a followed session is asked for news.
+const POLL: Duration = Duration::from_millis(500);
+/// The longest pause while the hub is away.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Events to ask for in one request.
+const PAGE: usize = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    command: SessionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsCommand {
+    /// List sessions
+    #[command(after_help = "Example:\n  plexus sessions list --limit 10")]
+    List(ListArgs),
+    /// Show one session and its events, from the first on
+    #[command(
+        after_help = "Example:\n  plexus sessions show 01890a5d-ac96-774b-bcce-b302099a8057 --after 100"
+    )]
+    Show {
+        /// Id of the session, from `plexus sessions list`
+        id: SessionId,
+        /// Only events after this number
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        after: i64,
+        /// Show at most this many events
+        #[arg(long, value_name = "N", default_value = "50", value_parser = listing::limit)]
+        limit: usize,
+    },
+    /// Show the newest events of a session, and go on with those to come
+    #[command(after_help = "With --json, one JSON object a line.\n\n\
+Example:\n  plexus sessions tail -f 01890a5d-ac96-774b-bcce-b302099a8057")]
+    Tail {
+        /// Id of the session, from `plexus sessions list`
+        id: SessionId,
+        /// Go on with new events as they happen, until interrupted
+        #[arg(long, short)]
+        follow: bool,
+        /// Start with this many of the newest events
+        #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
+        count: u32,
+    },
+}
+
+pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, hub) = (&invocation.out, invocation.hub()?);
+    match args.command {
+        SessionsCommand::List(args) => list(out, &hub, &args).await?,
+        SessionsCommand::Show { id, after, limit } => show(out, &hub, id, after, limit).await?,
+        SessionsCommand::Tail { id, follow, count } => tail(out, &hub, id, follow, count).await?,
+    }
+    Ok(Exit::Ok.into())
+}
+
+async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
+    let page = listing::fetch(hub, &["sessions"], &[], args, |_| true).await?;
+    let row = |session: &Session| {
+        vec![
+            session.id.to_string(),
+            session.key.clone(),
+            session.owner.clone(),
+            session.client.clone().unwrap_or_else(|| "-".to_owned()),
+            session.last_seq.to_string(),
+            out.when(session.updated_at),
+        ]
+    };
+    let empty =
+        "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
+    listing::show(out, &page, &["ID", "KEY", "OWNER", "CLIENT", "EVENTS", "UPDATED"], row, empty)
+}
+
+async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<()> {
+    let answer = ask(hub, id, after, limit.min(PAGE)).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let session: Session = answer.decode()?;
+    out.fields(&[
+        ("id", session.id.to_string()),
+        ("key", session.key),
+        ("owner", session.owner),
+        ("client", session.client.unwrap_or_else(|| "-".to_owned())),
+        ("created", out.at(session.created_at)),
+        ("updated", out.at(session.updated_at)),
+        ("events", session.last_seq.to_string()),
+    ])?;
+    out.block("\n")?;
+    let mut log = Log { id, after, left: limit };
+    let mut more = log.print(out, &answer)?;
+    while more && log.left > 0 {
+        more = log.print(out, &ask(hub, id, log.after, log.left.min(PAGE)).await?)?;
+    }
+    if more {
+        out.note(&format!("There is more: raise --limit, or go on with --after {}", log.after));
+    } else if log.left == limit {
+        out.note("No events here. `plexus sessions tail -f` waits for new ones.");
+    }
+    Ok(())
+}
+
+async fn tail(out: &Output, hub: &Hub, id: SessionId, follow: bool, count: u32) -> anyhow::Result<()> {
+    let session: Session = ask(hub, id, 0, 1).await?.decode()?;
+    // Numbers have no gaps, so the newest are found by counting back.
+    let after = session.last_seq.saturating_sub(i64::from(count)).max(0);
+    let mut log = Log { id, after, left: usize::MAX };
+    let mut pause = POLL;
+    loop {
+        match catch_up(out, hub, &mut log).await {
+            Ok(()) => pause = POLL,
+            // A hub that restarts is waited for: the log goes on where it was.
+            Err(error)
+                if follow && error.downcast_ref::<Failure>().is_some_and(|failure| failure.retryable) =>
+            {
+                if pause == POLL {
+                    out.note(&format!("{error}; waiting for it to come back"));
+                }
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+            Err(error) => return Err(error),
+        }
+        if !follow {
+            return Ok(());
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn catch_up(out: &Output, hub: &Hub, log: &mut Log) -> anyhow::Result<()> {
+    while log.print(out, &ask(hub, log.id, log.after, PAGE).await?)? {}
+    Ok(())
+}
+
+async fn ask(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<Answer> {
+    let query = [("after", Some(after.to_string())), ("limit", Some(limit.to_string()))];
+    hub.get(&["sessions", &id.to_string()], &query).await
+}
+
+/// A page of events, as the hub wrote them.
+#[derive(Deserialize)]
+struct EventPage {
+    events: Vec<Box<RawValue>>,
+    next: Option<String>,
+}
+
+/// How far the events of a session have been printed.
+struct Log {
+    id: SessionId,
+    after: i64,
+    left: usize,
+}
+
+impl Log {
+    /// Prints the events of a page; says whether there are more to ask for.
+    fn print(&mut self, out: &Output, answer: &Answer) -> anyhow::Result<bool> {
+        let page: EventPage = answer.decode()?;
+        let before = self.after;
+        for raw in page.events {
+            let event: Event = decode(&raw)?;
+            // Each event once, in order, whatever the hub sends.
+            if event.seq <= self.after || self.left == 0 {
+                continue;
+            }
+            match out.json() {
+                true => out.json_line(raw.get())?,
+                false => out.event(&event)?,
+            }
+            self.after = event.seq;
+            self.left -= 1;
+        }
+        Ok(page.next.is_some() && self.after > before)
+    }
+}

@@ -1,0 +1,47 @@
+//! `plexus status`: how the hub is doing.
+
+use std::process::ExitCode;
+
+use plexus_proto::api::Status;
+
+use super::Invocation;
+use crate::failure::Exit;
+
+pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let hub = invocation.hub()?;
+    let answer = hub.get(&["status"], &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let status: Status = answer.decode()?;
+    let head = status
+        .audit
+        .head
+        .map_or_else(|| "none yet".to_owned(), |head| format!("entry {} {}", head.n, head.hash));
+    let chain = if status.audit.intact_at_start {
+        "intact when the hub started"
+    } else {
+        "BROKEN when the hub started"
+    };
+    let uptime = i64::try_from(status.uptime_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+    out.fields(&[
+        ("hub", hub.url().to_owned()),
+        ("version", status.version),
+        ("instance", status.instance_id),
+        ("started", out.at(status.started_at)),
+        ("uptime", out.lasting(uptime)),
+        ("database", status.database),
+        ("durability", status.durability),
+        ("tools", status.tools.to_string()),
+        ("mcp sessions", status.mcp_sessions.to_string()),
+        ("calls in flight", status.calls_in_flight.to_string()),
+        ("audit chain", chain.to_owned()),
+        ("audit head", head),
+    ])?;
+    if !status.audit.intact_at_start {
+        out.note("The audit chain did not match its signed head: see `plexus audit verify`.");
+    }
+    Ok(Exit::Ok.into())
+}

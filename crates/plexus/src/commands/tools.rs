@@ -1,0 +1,182 @@
+//! `plexus tools`: list, describe and call tools.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use plexus_proto::CallId;
+use plexus_proto::api::{CallToolParams, CallToolResponse, Tool, ToolAnnotations};
+use serde_json::Value;
+
+use super::Invocation;
+use crate::arguments;
+use crate::failure::{Exit, Failure};
+use crate::listing::{self, ListArgs};
+use crate::output::{Output, one_line, shorten};
+
+/// Longest description in a list.
+const ABOUT: usize = 120;
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    command: ToolsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolsCommand {
+    /// List the tools your token may call
+    #[command(after_help = "Example:\n  plexus tools list --json")]
+    List(ListArgs),
+    /// Describe one tool: what it does, its arguments, what it needs
+    #[command(after_help = "Example:\n  plexus tools show todo")]
+    Show {
+        /// Name of the tool
+        name: String,
+    },
+    /// Call a tool and print its result
+    #[command(
+        after_help = "A value that is JSON (3, true, {\"a\": 1}) is taken as JSON, anything else as a string;\n\
+quote it to keep a number a string: --arg 'version=\"1.10\"'. --arg goes over --json-args.\n\
+The exit code is 1 when the tool reports a failure.\n\n\
+Example:\n  plexus tools call scratchpad --arg action=write --arg text='buy milk'\n  \
+echo '{\"action\": \"list\"}' | plexus tools call todo --json-args -"
+    )]
+    Call(CallArgs),
+}
+
+#[derive(Debug, Args)]
+struct CallArgs {
+    /// Name of the tool
+    name: String,
+    /// One argument; may be repeated
+    #[arg(long = "arg", value_name = "KEY=VALUE", value_parser = arguments::key_value)]
+    pairs: Vec<(String, Value)>,
+    /// All arguments as a JSON object, as @FILE, or as - for standard input
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    json_args: Option<String>,
+    /// Name of the session that the call is recorded in
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// Key under which the call runs at most once, however often it is sent [default: a fresh one]
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+pub(crate) async fn run(args: ToolsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    match args.command {
+        ToolsCommand::List(args) => list(&args, invocation).await,
+        ToolsCommand::Show { name } => show(&name, invocation).await,
+        ToolsCommand::Call(args) => call(args, invocation).await,
+    }
+}
+
+async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, |_| true).await?;
+    let row = |tool: &Tool| {
+        let about = tool.description.lines().next().unwrap_or_default();
+        vec![
+            tool.name.clone(),
+            tool.placement.clone(),
+            effect(tool.annotations).to_owned(),
+            shorten(about, ABOUT),
+        ]
+    };
+    let empty = "No tools. Your token's scopes or profile allow none: see `plexus token list`.";
+    listing::show(&invocation.out, &page, &["NAME", "PLACEMENT", "EFFECT", "ABOUT"], row, empty)?;
+    Ok(Exit::Ok.into())
+}
+
+async fn show(name: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let answer = invocation.hub()?.get(&["tools", name], &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let tool: Tool = answer.decode()?;
+    out.fields(&[
+        ("name", tool.name),
+        ("title", tool.title),
+        ("placement", tool.placement),
+        ("scope", tool.scope),
+        ("effect", effect(tool.annotations).to_owned()),
+        ("deadline", format!("{} s", tool.deadline_seconds)),
+    ])?;
+    out.block(&format!("\n{}\n", tool.description.trim_end()))?;
+    if !tool.actions.is_empty() {
+        out.block("\nActions\n")?;
+        let buffered = |bufferable| if bufferable { "yes" } else { "no" }.to_owned();
+        let rows = tool.actions.into_iter().map(|action| {
+            vec![
+                action.name,
+                effect(action.annotations).to_owned(),
+                action.scope,
+                buffered(action.bufferable),
+            ]
+        });
+        out.table(&["ACTION", "EFFECT", "SCOPE", "BUFFERABLE"], rows.collect())?;
+    }
+    schema(out, "Arguments", &tool.input_schema)?;
+    if let Some(output) = &tool.output_schema {
+        schema(out, "Output", output)?;
+    }
+    Ok(Exit::Ok.into())
+}
+
+fn schema(out: &Output, heading: &str, schema: &Value) -> anyhow::Result<()> {
+    out.block(&format!("\n{heading} (JSON Schema)\n{schema:#}\n"))
+}
+
+async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let CallArgs { name, pairs, json_args, session, idempotency_key } = args;
+    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
+    // Stamped before the first attempt: where the answer gets lost, the same call can be sent again.
+    let key = idempotency_key.unwrap_or_else(|| format!("cli-{}", CallId::new()));
+    let headers = [("idempotency-key", Some(key.as_str())), ("plexus-session", session.as_deref())];
+    let answer = invocation
+        .hub()?
+        .post(&["tools", &name, "call"], &params, &headers)
+        .await
+        .map_err(|e| lost(e, &key))?;
+    let out = &invocation.out;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+    }
+    let response: CallToolResponse = answer.decode()?;
+    if !out.json() {
+        match (&response.structured, response.text.is_empty()) {
+            (Some(structured), true) => out.block(&format!("{structured:#}\n"))?,
+            _ => out.block(&response.text)?,
+        }
+        if response.replayed {
+            out.note("note: this is the result of an earlier call with the same idempotency key");
+        }
+    }
+    if response.success {
+        return Ok(Exit::Ok.into());
+    }
+    let message = format!("{} reported a failure", one_line(&response.tool));
+    let hint = format!("its record: plexus audit show {}", response.call_id);
+    Err(Failure::new(Exit::Failed, message).hint(hint).into())
+}
+
+/// A call whose answer did not come may have run all the same.
+fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) if failure.after_sending => {
+            let hint =
+                format!("the call may have run; to get its result, repeat it with --idempotency-key {key}");
+            failure.hint(hint).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}
+
+fn effect(annotations: ToolAnnotations) -> &'static str {
+    match (annotations.read_only_hint, annotations.destructive_hint) {
+        (true, _) => "reads",
+        (false, true) => "destroys",
+        (false, false) => "writes",
+    }
+}

@@ -1,0 +1,149 @@
+//! Everything a command prints.
+//!
+//! Answers go to standard output, remarks and errors to standard error. A reader that closes the
+//! pipe ends the command quietly. What a person reads has no control characters in it, whoever
+//! wrote it, and no colours. This is the only file that writes to either stream; it does so
+//! through `Write`, because `println!` panics when the reader is gone.
+
+mod event;
+mod table;
+mod text;
+mod time;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use plexus_kit::Clock;
+use plexus_proto::{Event, Timestamp};
+
+use crate::failure::{Exit, Failure, OutputClosed};
+
+pub(crate) use text::{one_line, shorten};
+
+/// Where a command's answer goes, and in which form.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+    terminal: bool,
+    clock: Clock,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, clock: Clock) -> Self {
+        Self { json, terminal: io::stdout().is_terminal(), clock }
+    }
+
+    /// Whether a program reads the answer.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// JSON as the hub wrote it, on one line.
+    pub(crate) fn json_line(&self, json: &str) -> anyhow::Result<()> {
+        write(&format!("{}\n", text::json_on_one_line(json)))
+    }
+
+    /// One line of an answer.
+    pub(crate) fn line(&self, line: &str) -> anyhow::Result<()> {
+        write(&format!("{}\n", one_line(line)))
+    }
+
+    /// Text of several lines from elsewhere: cleaned for a terminal, untouched in a pipe.
+    pub(crate) fn block(&self, block: &str) -> anyhow::Result<()> {
+        let end = if block.is_empty() || block.ends_with('\n') { "" } else { "\n" };
+        match self.terminal {
+            true => write(&format!("{}{end}", text::lines(block))),
+            false => write(&format!("{block}{end}")),
+        }
+    }
+
+    /// Rows under headings on a terminal, tab-separated lines in a pipe.
+    pub(crate) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+        match self.terminal {
+            true => write(&table::framed(headers, &rows)),
+            false => write(&table::plain(&rows)),
+        }
+    }
+
+    /// Names and values, one pair a line.
+    pub(crate) fn fields(&self, fields: &[(&str, String)]) -> anyhow::Result<()> {
+        match self.terminal {
+            true => write(&table::aligned(fields)),
+            false => {
+                let rows: Vec<_> =
+                    fields.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
+                write(&table::plain(&rows))
+            }
+        }
+    }
+
+    /// One event of a session on one line.
+    pub(crate) fn event(&self, event: &Event) -> anyhow::Result<()> {
+        self.line(&event::line(event))
+    }
+
+    /// A time in a list: how long ago on a terminal, in UTC in a pipe.
+    pub(crate) fn when(&self, at: Timestamp) -> String {
+        match self.terminal {
+            true => time::relative(at, self.now()),
+            false => time::utc(at),
+        }
+    }
+
+    /// A time with all that is known about it.
+    pub(crate) fn at(&self, at: Timestamp) -> String {
+        let (utc, relative) = (time::utc(at), time::relative(at, self.now()));
+        // A far time is a date in both forms.
+        if self.terminal && !utc.starts_with(&relative) { format!("{utc} ({relative})") } else { utc }
+    }
+
+    /// A length of time.
+    pub(crate) fn lasting(&self, milliseconds: i64) -> String {
+        time::lasting(milliseconds)
+    }
+
+    /// A remark beside the answer.
+    pub(crate) fn note(&self, note: &str) {
+        remark(&one_line(note));
+    }
+}
+
+/// Tells a person why the command ended, and says with which code it should.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if error.is::<OutputClosed>() {
+        return Exit::OutputClosed.into();
+    }
+    let Some(failure) = error.downcast_ref::<Failure>() else {
+        remark(&format!("error: {}", text::lines(&format!("{error:#}"))));
+        return Exit::Failed.into();
+    };
+    remark(&format!("error: {}", text::lines(&failure.message)));
+    if let Some(hint) = &failure.hint {
+        remark(&format!("hint: {}", text::lines(hint)));
+    }
+    if let Some(id) = &failure.request_id {
+        remark(&format!("request id: {} (the hub's log has the details under it)", one_line(id)));
+    }
+    failure.exit.into()
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
+        result => result.context("cannot write to standard output"),
+    }
+}
+
+fn remark(text: &str) {
+    // Where standard error is gone too, there is nobody left to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests;
