@@ -82,8 +82,8 @@ impl Tool {
     /// A tool from its typed implementation.
     pub fn typed<T: TypedTool>(tool: T) -> Self {
         let spec = ToolSpec {
-            input_schema: schema::of::<T::Args>(),
-            output_schema: Some(schema::of::<T::Output>()),
+            input_schema: schema::of_input::<T::Args>(),
+            output_schema: Some(schema::of_output::<T::Output>()),
             ..tool.spec()
         };
         let name = spec.name;
@@ -106,7 +106,7 @@ impl Tool {
 
     /// The tool that calls other tools.
     pub(crate) fn indirect<A: JsonSchema>(spec: ToolSpec) -> Self {
-        Self::new(ToolSpec { input_schema: schema::of::<A>(), ..spec }, Handler::Indirect)
+        Self::new(ToolSpec { input_schema: schema::of_input::<A>(), ..spec }, Handler::Indirect)
     }
 
     fn new(spec: ToolSpec, handler: Handler) -> Self {

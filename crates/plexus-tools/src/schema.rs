@@ -5,14 +5,23 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The schema of `T`.
-pub(crate) fn of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
+/// What a caller has to send for a `T`.
+pub(crate) fn of_input<T: JsonSchema>() -> Value {
+    generate::<T>(|settings| settings, true)
+}
+
+/// What a caller gets for a `T`; a null that is sent stays a null.
+pub(crate) fn of_output<T: JsonSchema>() -> Value {
+    generate::<T>(SchemaSettings::for_serialize, false)
+}
+
+fn generate<T: JsonSchema>(direction: fn(SchemaSettings) -> SchemaSettings, without_null: bool) -> Value {
+    let settings = direction(SchemaSettings::draft2020_12()).with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    simplify(&mut schema);
+    simplify(&mut schema, without_null);
     // A struct without fields has none.
     if let Some(object) = schema.as_object_mut().filter(|object| object["type"] == "object") {
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
@@ -20,7 +29,7 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
-fn simplify(schema: &mut Value) {
+fn simplify(schema: &mut Value, without_null: bool) {
     match schema {
         Value::Object(object) => {
             if object.get("title").is_some_and(Value::is_string) && object.contains_key("type") {
@@ -34,10 +43,12 @@ fn simplify(schema: &mut Value) {
             {
                 object.remove("format");
             }
-            drop_null(object);
-            object.values_mut().for_each(simplify);
+            if without_null {
+                drop_null(object);
+            }
+            object.values_mut().for_each(|value| simplify(value, without_null));
         }
-        Value::Array(items) => items.iter_mut().for_each(simplify),
+        Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, without_null)),
         _ => {}
     }
 }

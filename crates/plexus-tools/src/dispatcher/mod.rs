@@ -20,10 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
-use crate::{
-    CallError, Outcome, ProgressSink, Registry, SessionKey, ToolContext, ToolOutput, Visible, arguments,
-    output,
-};
+use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, ToolContext, ToolOutput, output};
 
 use in_flight::{Keys, Running};
 use prepare::{Prepared, prepare};

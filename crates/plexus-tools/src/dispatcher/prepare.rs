@@ -28,6 +28,9 @@ impl Prepared {
     }
 }
 
+/// A tool, and arguments that are not checked yet.
+type Found = (Arc<Tool>, Map<String, Value>);
+
 /// Name to tool, arguments to what the tool takes; through `tool_call` to the tool it names.
 pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<Prepared, Box<Refused>> {
     let (tool, given) = resolve(visible, &name, given)?;
@@ -46,11 +49,7 @@ pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<P
     check(tool, given)
 }
 
-fn resolve(
-    visible: &Visible,
-    name: &str,
-    given: Value,
-) -> Result<(Arc<Tool>, Map<String, Value>), Box<Refused>> {
+fn resolve(visible: &Visible, name: &str, given: Value) -> Result<Found, Box<Refused>> {
     let refused = |tool: &str, arguments: Value, error| {
         Box::new(Refused { tool: tool.chars().take(100).collect(), arguments, error })
     };
