@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,6 +16,7 @@ use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
 use plexus_proto::{Timestamp, TokenId};
 use plexus_store::Store;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::{AuthError, Principal, Scope, ScopeSet, SigningKey};
 
@@ -50,7 +50,7 @@ pub struct Authenticator {
     verified: Cache<[u8; 32], Arc<Principal>>,
     revoked: ArcSwap<HashSet<TokenId>>,
     /// Epoch that `revoked` was read at.
-    epoch: AtomicI64,
+    epoch: watch::Sender<i64>,
 }
 
 impl Authenticator {
@@ -67,7 +67,7 @@ impl Authenticator {
             validation,
             verified: Cache::builder().max_capacity(CACHE).time_to_idle(CACHE_IDLE).build(),
             revoked: ArcSwap::default(),
-            epoch: AtomicI64::new(-1),
+            epoch: watch::Sender::new(-1),
         };
         authenticator.refresh_revocations().await?;
         Ok(authenticator)
@@ -101,6 +101,12 @@ impl Authenticator {
     #[must_use]
     pub fn is_current(&self, principal: &Principal) -> bool {
         principal.expires_at() > self.clock.now() && !self.revoked.load().contains(&principal.token_id())
+    }
+
+    /// Moves when tokens were revoked; whoever holds a stream open then asks [`Self::is_current`].
+    #[must_use]
+    pub fn revocations(&self) -> watch::Receiver<i64> {
+        self.epoch.subscribe()
     }
 
     fn verify(&self, token: &str) -> Result<Principal, AuthError> {
@@ -233,10 +239,10 @@ impl Authenticator {
     pub async fn refresh_revocations(&self) -> Result<(), AuthError> {
         let mut reader = self.store.read().await?;
         let epoch = reader.revocation_epoch().await?;
-        if epoch != self.epoch.load(Ordering::Acquire) {
+        if epoch != *self.epoch.borrow() {
             let revoked = reader.revoked_tokens(self.clock.now()).await?;
             self.revoked.store(Arc::new(revoked.into_iter().collect()));
-            self.epoch.store(epoch, Ordering::Release);
+            self.epoch.send_replace(epoch);
         }
         Ok(())
     }

@@ -1,1 +1,119 @@
-//! Stub.
+//! The hub: an HTTP server around the dispatcher.
+//!
+//! [`Hub::start`] listens at once and answers 503 until everything behind it is up, so that a
+//! client that comes early is told to wait instead of being refused.
+
+mod background;
+mod error;
+mod http;
+mod routes;
+mod serve;
+mod services;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use plexus_kit::{Clock, Config, Drained, Stage, Supervisor};
+use plexus_mcp::server::McpOptions;
+use plexus_tools::Registry;
+use tokio::net::TcpListener;
+
+pub use error::HubError;
+use services::Services;
+
+/// Time that each stage of a shutdown gets.
+const GRACE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub struct HubOptions {
+    pub config: Config,
+    pub clock: Clock,
+    pub mcp: McpOptions,
+}
+
+impl HubOptions {
+    /// What a hub runs with unless a test says otherwise.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let mcp = McpOptions {
+            json_depth: config.limits.json_depth,
+            sessions: config.limits.mcp_sessions,
+            ..McpOptions::default()
+        };
+        Self { config, clock: Clock::system(), mcp }
+    }
+}
+
+/// A running hub.
+#[derive(Debug)]
+pub struct Hub {
+    address: SocketAddr,
+    supervisor: Supervisor,
+    services: Arc<Services>,
+}
+
+/// What every request can reach; the services come when they are ready.
+#[derive(Debug, Clone)]
+pub(crate) struct App {
+    config: Arc<Config>,
+    address: SocketAddr,
+    ready: Arc<OnceLock<Arc<Services>>>,
+}
+
+impl Hub {
+    /// Starts a hub; returns when it is ready.
+    pub async fn start(options: HubOptions) -> Result<Self, HubError> {
+        let listen = options.config.listen;
+        let listener =
+            TcpListener::bind(listen).await.map_err(|source| HubError::Listen { address: listen, source })?;
+        let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
+        let supervisor = Supervisor::new();
+        let app = App { config: Arc::new(options.config.clone()), address, ready: Arc::default() };
+        serve::start(listener, routes::router(app.clone()), &supervisor);
+        match Services::open(options, address, &supervisor).await {
+            Ok(services) => {
+                let services = Arc::new(services);
+                background::start(&services, &supervisor);
+                let _ = app.ready.set(services.clone());
+                Ok(Self { address, supervisor, services })
+            }
+            Err(error) => {
+                supervisor.shutdown(GRACE).await;
+                Err(error)
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The tools this hub offers; tools may be added and removed while it runs.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        self.services.dispatcher.registry()
+    }
+
+    /// Stops taking requests, finishes those that run, writes what is left to write.
+    pub async fn shutdown(self) -> Drained {
+        tracing::info!(calls = self.services.dispatcher.in_flight(), "stopping");
+        // No longer ready: a load balancer looks elsewhere while calls finish.
+        self.services.draining.cancel();
+        let drained = self.supervisor.shutdown(GRACE).await;
+        self.services.forget_address();
+        drained
+    }
+
+    /// Tasks that are alive, by stage; for those who wait for a hub to come to rest.
+    #[must_use]
+    pub fn tasks(&self, stage: Stage) -> usize {
+        self.supervisor.count(stage)
+    }
+}

@@ -1,1 +1,8 @@
-//! Stub.
+//! MCP for Plexus.
+//!
+//! [`server`] serves the hub's tools over Streamable HTTP in every published revision, on one URL.
+//! It is written by hand and not on top of an SDK's server: `tools/list` and `tools/call` are the
+//! hot path, one revision wants JSON-RPC batches, another wants headers compared with the body, and
+//! each wants its own errors.
+
+pub mod server;

@@ -15,6 +15,8 @@ pub enum ErrorCode {
     Forbidden,
     /// The thing does not exist, or the caller may not know that it does.
     NotFound,
+    /// There is no tool of that name, or the caller may not know that there is.
+    UnknownTool,
     /// Arguments do not fit the tool's schema; nothing ran.
     InvalidArguments,
     /// The key was used before with another tool or other arguments.
@@ -52,6 +54,7 @@ impl ErrorCode {
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
+            Self::UnknownTool => "unknown_tool",
             Self::InvalidArguments => "invalid_arguments",
             Self::IdempotencyConflict => "idempotency_conflict",
             Self::Conflict => "conflict",

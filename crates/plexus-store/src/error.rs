@@ -7,6 +7,13 @@ use std::sync::Arc;
 pub enum StoreError {
     #[error("cannot open the database {what}")]
     Open { what: String, source: Arc<sqlx::Error> },
+    #[error(
+        "the database {path} is in use by another hub{}; stop that one first, or give this one its own --data-dir",
+        holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    InUse { path: String, holder: Option<String> },
+    #[error("cannot use the lock file {path}")]
+    Lock { path: String, source: Arc<std::io::Error> },
     #[error("cannot bring the database to the current schema")]
     Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
     #[error("{doing} failed")]

@@ -1,8 +1,10 @@
 //! The store: how it is opened, read from and written to.
 
 use std::fmt;
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use plexus_kit::{Durability, ExposeSecret, Secret, Stage, Supervisor};
@@ -46,6 +48,7 @@ pub struct Store {
     readers: SqlitePool,
     writer: Writer,
     instance_id: String,
+    _lock: Arc<File>,
 }
 
 impl Store {
@@ -57,7 +60,8 @@ impl Store {
         let mut conn = Conn(Connection::Sqlite(connection));
         let head = conn.audit_head(&options.instance_id).await?;
         let writer = Writer::start(conn, options.instance_id.clone(), head, supervisor);
-        Ok(Self { readers: pools.readers, writer, instance_id: options.instance_id.clone() })
+        let instance_id = options.instance_id.clone();
+        Ok(Self { readers: pools.readers, writer, instance_id, _lock: Arc::new(pools.lock) })
     }
 
     #[must_use]

@@ -65,7 +65,7 @@ impl Visible {
             return Ok(tool);
         }
         let shown: String = name.chars().take(NAME_SHOWN).collect();
-        let error = CallError::new(ErrorCode::NotFound, format!("Unknown tool: {shown}"));
+        let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
         Err(match nearest(&shown, self.tools.keys().copied()) {
             Some(near) => error.hint(format!("Did you mean {near}?")),
             None => error.hint("See tools/list for what there is."),

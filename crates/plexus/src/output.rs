@@ -132,6 +132,11 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     failure.exit.into()
 }
 
+/// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.
+pub(crate) fn announce(text: &str) {
+    let _ = write(text);
+}
+
 fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,11 +1,13 @@
 //! SQLite: a file in WAL mode, one connection that writes, a small pool that only reads.
 
 use std::borrow::Cow;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_kit::Durability;
+use plexus_kit::{Durability, private_file};
 use sqlx::SqlitePool;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -24,9 +26,34 @@ const MIGRATIONS: &[(i64, &str, &str)] =
 pub(crate) struct SqlitePools {
     pub(crate) writer: SqlitePool,
     pub(crate) readers: SqlitePool,
+    /// Held for as long as the store lives.
+    pub(crate) lock: File,
+}
+
+/// One hub per file: two would each extend the audit chain from the same link.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let lock_path = path.with_extension("lock");
+    let shown = lock_path.display().to_string();
+    let failed = |source| StoreError::Lock { path: shown.clone(), source: Arc::new(source) };
+    let mut file = private_file::open(&lock_path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder =
+                Some(holder).filter(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()));
+            Err(StoreError::InUse { path: path.display().to_string(), holder })
+        }
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
 }
 
 pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePools, StoreError> {
+    let lock = lock(path)?;
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     let base = SqliteConnectOptions::new()
         .filename(path)
@@ -58,7 +85,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
         .min_connections(0)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.read_only(true));
-    Ok(SqlitePools { writer, readers })
+    Ok(SqlitePools { writer, readers, lock })
 }
 
 fn migrator() -> Migrator {

@@ -1,10 +1,17 @@
 //! `plexus up`: becomes the hub.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
-use plexus_kit::{Environment, Secret};
+use plexus_hub::{Hub, HubOptions};
+use plexus_kit::config::{RawConfig, default_data_dir};
+use plexus_kit::{Config, Environment, Secret, env};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Exit, Failure};
+use crate::output;
 
 /// Start the hub on this machine and run it until it is told to stop
 #[derive(Debug, Args)]
@@ -27,7 +34,58 @@ pub(crate) struct UpArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// A stub: the composition of the hub comes with the hub.
-pub(crate) async fn run(_args: UpArgs, _environment: &Environment) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no hub yet")
+pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    for name in environment.unknown() {
+        tracing::warn!("the variable {name} is set, but nothing reads it; is it misspelt?");
+    }
+    let flags = RawConfig {
+        data_dir: args.data_dir,
+        listen: args.listen,
+        database_url: args.database_url,
+        ..RawConfig::default()
+    };
+    let config = Config::load(args.config.as_deref(), environment, flags)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let data_dir = config.data_dir.clone();
+    // Before anything is started, so that a signal during start-up is not lost.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let hub = tokio::select! {
+        started = Hub::start(HubOptions::new(config)) => started?,
+        _ = terminate.recv() => return Ok(Exit::Ok.into()),
+        _ = interrupt.recv() => return Ok(Exit::Ok.into()),
+    };
+    output::announce(&welcome(&hub.url(), &data_dir, environment));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let drained = hub.shutdown().await;
+    match drained.aborted.as_slice() {
+        [] => Ok(Exit::Ok.into()),
+        stuck => {
+            Err(Failure::new(Exit::Failed, format!("stopped, but had to abort: {}", stuck.join(", "))).into())
+        }
+    }
+}
+
+/// What a person needs to know now; nothing secret, for it may end up in a log.
+fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
+    // Commands find the default folder by themselves; another one has to be named.
+    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
+        && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
+    let flag = if other { format!(" --data-dir {}", data_dir.display()) } else { String::new() };
+    format!(
+        "Plexus is ready.\n\
+         \x20 MCP endpoint  {url}/mcp\n\
+         \x20 Data folder   {}\n\
+         \n\
+         Next, in another terminal:\n\
+         \x20 plexus{flag} status                                   how the hub is doing\n\
+         \x20 plexus{flag} token create --kind agent --name codex   a token for an agent\n\
+         \x20 plexus{flag} tools list                               what it can use\n\
+         \n\
+         Stop with Ctrl-C.\n",
+        data_dir.display(),
+    )
 }

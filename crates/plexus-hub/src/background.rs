@@ -1,0 +1,72 @@
+//! What the hub does without being asked. Each is a reconciler: it takes no input, looks at what
+//! there is, and can be run again at any time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::clock::from_millis;
+use plexus_kit::{Stage, Supervisor};
+use plexus_proto::Timestamp;
+
+use crate::services::Services;
+
+/// Revocations of other hubs are seen after at most this.
+const REVOCATIONS: Duration = Duration::from_millis(500);
+const SWEEP: Duration = Duration::from_secs(3600);
+/// First results of idempotency keys are kept for a week, MCP sessions for 30 days.
+const KEEP_RESULTS: Duration = Duration::from_secs(7 * 24 * 3600);
+const KEEP_MCP_SESSIONS: Duration = Duration::from_secs(30 * 24 * 3600);
+
+pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
+    let (anchor, store) = (services.anchor.clone(), services.store.clone());
+    // In the stage of the writer, and ended by it: the last head is signed too.
+    let heads = store.audit_heads();
+    supervisor.spawn(Stage::Storage, "audit anchor", async move { anchor.follow(heads).await });
+
+    let revocations = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "revocations", move || {
+        let services = revocations.clone();
+        async move {
+            loop {
+                tokio::time::sleep(REVOCATIONS).await;
+                if let Err(error) = services.authenticator.refresh_revocations().await {
+                    tracing::warn!(%error, "cannot read revocations");
+                    return;
+                }
+            }
+        }
+    });
+
+    let sweep = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "sweep", move || {
+        let services = sweep.clone();
+        async move {
+            loop {
+                if let Err(error) = sweep_once(&services).await {
+                    tracing::warn!(%error, "cannot sweep old rows");
+                    return;
+                }
+                tokio::time::sleep(SWEEP).await;
+            }
+        }
+    });
+}
+
+async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError> {
+    let now = services.clock.now();
+    let (results, sessions) = (before(now, KEEP_RESULTS), before(now, KEEP_MCP_SESSIONS));
+    services
+        .store
+        .write(move |conn| {
+            Box::pin(async move {
+                conn.purge_idempotent_results(results).await?;
+                conn.purge_mcp_sessions(sessions).await
+            })
+        })
+        .await?;
+    Ok(())
+}
+
+fn before(now: Timestamp, by: Duration) -> Timestamp {
+    from_millis(now.as_millisecond() - i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,146 @@
+//! Refusals of the REST API, all in one envelope.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use plexus_auth::AuthError;
+use plexus_proto::{ErrorCode, ErrorEnvelope};
+use plexus_store::StoreError;
+use plexus_tools::CallError;
+use serde_json::Value;
+
+/// A refusal; [`finish`] gives it its request id and its body.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiError {
+    pub(crate) status: StatusCode,
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) details: Value,
+    pub(crate) challenge: Option<HeaderValue>,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), hint: None, details: Value::Null, challenge: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
+    }
+
+    /// The caller's token lacks a scope.
+    pub(crate) fn lacks(scope: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, format!("your token lacks the scope {scope}"))
+            .hint("Ask an admin for a token that has it: `plexus token create --scope …`.")
+    }
+
+    /// A fault of ours: the cause goes to the log, not to the caller.
+    pub(crate) fn internal(doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(%error, source = ?error.source(), "{doing} failed");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::Internal,
+            format!("{doing} failed inside the hub"),
+        )
+        .hint("The hub's log has the details under this request id.")
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if error.is_retryable() {
+            tracing::error!(%error, source = ?std::error::Error::source(&error), "store failed");
+            let message = "the hub could not reach its database";
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
+                .hint("Try again.");
+        }
+        Self::internal("reading the database", &error)
+    }
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Forbidden(message) => Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message),
+            AuthError::Invalid(message) => Self::bad_request(message),
+            AuthError::InvalidToken | AuthError::Expired | AuthError::Revoked => {
+                Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, error.to_string())
+            }
+            AuthError::Store(error) => error.into(),
+            AuthError::Key { .. } | AuthError::DamagedKey(_) => Self::internal("signing", &error),
+        }
+    }
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        let status = match error.code {
+            ErrorCode::UnknownTool | ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::InvalidArguments | ErrorCode::InvalidRequest => StatusCode::BAD_REQUEST,
+            ErrorCode::IdempotencyConflict | ErrorCode::Conflict => StatusCode::CONFLICT,
+            ErrorCode::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::Cancelled | ErrorCode::ToolFailed | ErrorCode::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self { hint: error.hint, details: error.details, ..Self::new(status, error.code, error.message) }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Outermost: gives the request an id, and refusals their body.
+pub(crate) async fn finish(request: Request, next: Next) -> Response {
+    let request_id = uuid::Uuid::now_v7().simple().to_string();
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        tracing::debug!(%request_id, code = error.code.as_str(), message = %error.message, "refused");
+        render(&mut response, error, &request_id);
+    }
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+fn render(response: &mut Response, error: ApiError, request_id: &str) {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(challenge) = error.challenge {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    if error.code.is_retryable() {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    let envelope = ErrorEnvelope {
+        code: error.code,
+        message: error.message,
+        hint: error.hint,
+        details: error.details,
+        request_id: request_id.to_owned(),
+    };
+    *response.body_mut() = serde_json::to_vec(&envelope).unwrap_or_default().into();
+}

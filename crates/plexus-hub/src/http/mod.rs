@@ -1,0 +1,11 @@
+//! What all routes share: who asks, from where, how much, and how a refusal looks.
+
+mod body;
+mod caller;
+mod error;
+mod guard;
+
+pub(crate) use body::read_body;
+pub(crate) use caller::{Caller, authenticate};
+pub(crate) use error::{ApiError, finish};
+pub(crate) use guard::guard;

@@ -1,0 +1,27 @@
+//! For whatever watches the process.
+
+use axum::extract::State;
+use http::StatusCode;
+use plexus_proto::ErrorCode;
+
+use crate::App;
+use crate::http::ApiError;
+
+/// The process is alive.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The hub is up, takes requests, and its database answers.
+pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, ApiError> {
+    let services = app.services()?;
+    if services.draining.is_cancelled() {
+        return Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::Unavailable,
+            "the hub is stopping",
+        ));
+    }
+    services.store.read().await?.revocation_epoch().await?;
+    Ok("ready\n")
+}

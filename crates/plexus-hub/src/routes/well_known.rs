@@ -1,0 +1,37 @@
+//! RFC 9728: where a client can get a token, if there is such a place.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use crate::App;
+use crate::http::ApiError;
+
+pub(super) async fn root(State(app): State<App>) -> Result<Json<Value>, ApiError> {
+    metadata(&app, "")
+}
+
+pub(super) async fn resource(
+    State(app): State<App>,
+    Path(path): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let path = path.trim_end_matches('/');
+    if matches!(path, "mcp" | "mcp/v1") { metadata(&app, path) } else { Err(nothing()) }
+}
+
+fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
+    if app.config.authorization_servers.is_empty() {
+        return Err(nothing());
+    }
+    let path = if path.is_empty() { "mcp" } else { path };
+    Ok(Json(json!({
+        "resource": format!("http://{}/{path}", app.address),
+        "authorization_servers": app.config.authorization_servers,
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Plexus",
+    })))
+}
+
+fn nothing() -> ApiError {
+    ApiError::not_found("there is nothing at this path")
+}

@@ -1,0 +1,72 @@
+//! Connections: accepted up to a limit, without delay for small packets, drained at shutdown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use plexus_kit::{Stage, Supervisor};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Connections at the same time; one more waits in the kernel's queue.
+const CONNECTIONS: usize = 8_192;
+/// Time to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Head of a request, all headers together.
+const HEADER_BYTES: usize = 64 * 1024;
+const HEADERS: usize = 100;
+
+pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervisor) {
+    let stop = supervisor.stopping(Stage::Intake);
+    let connections = supervisor.clone();
+    supervisor.spawn(Stage::Intake, "listener", async move {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let stream = tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        // Out of file descriptors, mostly: what is open must end first.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                },
+            };
+            let (router, stop) = (router.clone(), stop.clone());
+            connections.spawn(Stage::Intake, "connection", async move {
+                serve(stream, router, stop).await;
+                drop(place);
+            });
+        }
+    });
+}
+
+async fn serve(stream: TcpStream, router: Router, stop: CancellationToken) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended early");
+    }
+}

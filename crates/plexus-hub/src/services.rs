@@ -1,0 +1,129 @@
+//! Everything behind the routes, opened in order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plexus_auth::{AuditAnchor, Authenticator, SigningKey};
+use plexus_kit::{Clock, Config, Supervisor, private_file};
+use plexus_mcp::server::McpServer;
+use plexus_proto::Timestamp;
+use plexus_store::{NewAudit, Records, Store, StoreOptions};
+use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
+use tokio_util::sync::CancellationToken;
+
+use crate::{HubError, HubOptions};
+
+/// A single hub; several on one database will each have a name of their own.
+const INSTANCE: &str = "main";
+
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) started_at: Timestamp,
+    pub(crate) store: Store,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) anchor: Arc<AuditAnchor>,
+    /// Whether the audit matched its signed head when the hub started.
+    pub(crate) audit_intact_at_start: bool,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) mcp: McpServer,
+    /// Cancelled when the hub is about to stop.
+    pub(crate) draining: CancellationToken,
+    address_file: PathBuf,
+}
+
+impl Services {
+    pub(crate) async fn open(
+        options: HubOptions,
+        address: SocketAddr,
+        supervisor: &Supervisor,
+    ) -> Result<Self, HubError> {
+        let HubOptions { config, clock, mcp } = options;
+        private_file::create_dir(&config.data_dir).map_err(HubError::DataDir)?;
+        let store = Store::open(
+            &StoreOptions {
+                data_dir: config.data_dir.clone(),
+                database_url: config.database_url.clone(),
+                durability: config.durability,
+                instance_id: INSTANCE.to_owned(),
+            },
+            supervisor,
+        )
+        .await?;
+        // After the store, whose lock says that nobody else is making these files.
+        let key = Arc::new(SigningKey::load_or_create(&config.data_dir.join("signing-key"))?);
+        let anchor =
+            Arc::new(AuditAnchor::new(config.data_dir.join("audit.head"), key.clone(), config.durability));
+        let audit_intact_at_start = check_audit(&store, &anchor, &clock).await?;
+        let authenticator = Arc::new(Authenticator::new(key, store.clone(), clock.clone()).await?);
+        authenticator.ensure_admin_token(&config.data_dir.join("admin-token")).await?;
+        let dispatcher = Dispatcher::new(
+            Arc::new(Registry::new(native::tools())),
+            store.clone(),
+            clock.clone(),
+            supervisor.clone(),
+            DispatcherOptions {
+                files_dir: config.data_dir.join("sessions"),
+                calls_per_principal: config.limits.calls_per_principal,
+                output_bytes: config.limits.output_bytes,
+            },
+        );
+        let mcp = McpServer::new(
+            dispatcher.clone(),
+            authenticator.clone(),
+            store.clone(),
+            clock.clone(),
+            supervisor.clone(),
+            mcp,
+        );
+        let address_file = config.data_dir.join("hub.json");
+        let where_it_is =
+            serde_json::json!({ "url": format!("http://{address}"), "pid": std::process::id() });
+        private_file::write(&address_file, format!("{where_it_is}\n").as_bytes())
+            .map_err(HubError::DataDir)?;
+        Ok(Self {
+            started_at: clock.now(),
+            draining: CancellationToken::new(),
+            config,
+            clock,
+            store,
+            authenticator,
+            anchor,
+            audit_intact_at_start,
+            dispatcher,
+            mcp,
+            address_file,
+        })
+    }
+
+    /// Nobody is at the address any more.
+    pub(crate) fn forget_address(&self) {
+        if let Err(error) = fs_err::remove_file(&self.address_file) {
+            tracing::debug!(%error, "no address file to remove");
+        }
+    }
+}
+
+/// Compares the table with the signed head before the first new entry hides a difference.
+///
+/// A broken chain does not keep the hub from working; it is said aloud, kept as a notice in the
+/// chain, and the head that proves it is set aside.
+async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Result<bool, HubError> {
+    let signed = match anchor.read() {
+        Ok(None) => return Ok(true),
+        Ok(Some(signed)) => signed,
+        Err(why) => {
+            tracing::error!(%why, "the signed audit head cannot be used; run `plexus audit verify`");
+            return Ok(false);
+        }
+    };
+    let Some(message) = store.read().await?.audit_break(&signed).await? else { return Ok(true) };
+    let now = clock.now();
+    let kept = anchor.set_aside(&format!("broken-{}", now.as_second())).map_err(HubError::DataDir)?;
+    tracing::error!(%message, kept = %kept.display(), "the audit does not match its signed head; run `plexus audit verify`");
+    let notice = NewAudit::chain_break(now, &signed, &message);
+    store.append(Records { audit: vec![notice], events: vec![] }).await?;
+    Ok(false)
+}

@@ -1,0 +1,127 @@
+//! `tools/call`, the part that all revisions share.
+
+use std::borrow::Cow;
+
+use plexus_proto::ErrorCode;
+use plexus_tools::{Call, CallReply, Progress, ProgressSink, SessionKey, Via};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::rpc::{Params, RpcError};
+use super::version::Features;
+
+/// Key under which a client stamps a write that it may retry.
+const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
+
+/// `_meta` of a request as a map; empty when there is none.
+pub(super) fn meta(params: &Params<'_>) -> Result<Map<String, Value>, RpcError> {
+    match params.meta {
+        None => Ok(Map::new()),
+        Some(raw) => {
+            serde_json::from_str(raw.get()).map_err(|_| RpcError::invalid_params("_meta must be an object"))
+        }
+    }
+}
+
+/// What to call, from the parameters of the request.
+pub(super) fn from_params(
+    params: &Params<'_>,
+    meta: &Map<String, Value>,
+    session: SessionKey,
+    cancel: CancellationToken,
+    progress: Option<ProgressSink>,
+) -> Result<Call, RpcError> {
+    let tool = super::rpc::text(params.name)
+        .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a tool"))?;
+    let arguments = match params.arguments {
+        None => Value::Null,
+        Some(raw) => serde_json::from_str(raw.get())
+            .map_err(|e| RpcError::invalid_params(format!("params.arguments cannot be read: {e}")))?,
+    };
+    if !matches!(arguments, Value::Null | Value::Object(_)) {
+        return Err(RpcError::invalid_params("params.arguments must be an object"));
+    }
+    let idempotency_key = match meta.get(IDEMPOTENCY_KEY) {
+        None => None,
+        Some(Value::String(key)) => Some(key.clone()),
+        Some(_) => {
+            return Err(RpcError::invalid_params(format!("_meta[{IDEMPOTENCY_KEY:?}] must be a string")));
+        }
+    };
+    Ok(Call { tool, arguments, session, idempotency_key, via: Via::Mcp, cancel, progress })
+}
+
+/// The members of the result of a call, without the braces around them.
+pub(super) fn result_members(reply: CallReply, features: Features) -> Result<String, RpcError> {
+    let (text, structured, is_error) = match reply.result {
+        Ok(output) => (output.text, output.structured.filter(|_| features.structured), false),
+        // Protocol, not result: there is no tool that could have failed.
+        Err(error) if error.code == ErrorCode::UnknownTool => {
+            let hint = error.hint.map_or(Value::Null, Value::from);
+            return Err(RpcError::invalid_params(error.message).with_data(json!({ "hint": hint })));
+        }
+        Err(error) => (error.text(), None, true),
+    };
+    let mut json = format!("\"content\":[{{\"type\":\"text\",\"text\":{}}}]", Value::from(text));
+    if let Some(structured) = structured {
+        json.push_str(",\"structuredContent\":");
+        json.push_str(&structured.to_string());
+    }
+    json.push_str(if is_error { ",\"isError\":true" } else { ",\"isError\":false" });
+    Ok(json)
+}
+
+/// `_meta` members that tell a caller how to find the call again.
+pub(super) fn reply_meta(reply: &CallReply) -> String {
+    let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
+    format!("\"plexus/call-id\":\"{}\"{replayed}", reply.call_id)
+}
+
+/// JSON text of the progress token, if the client wants progress.
+pub(super) fn progress_token(meta: &Map<String, Value>) -> Result<Option<String>, RpcError> {
+    match meta.get("progressToken") {
+        None => Ok(None),
+        Some(token @ (Value::String(_) | Value::Number(_))) => Ok(Some(token.to_string())),
+        Some(_) => Err(RpcError::invalid_params("_meta.progressToken must be a string or an integer")),
+    }
+}
+
+/// A progress notification; none when it does not go beyond the last one, as the protocol wants.
+pub(super) struct ProgressWriter {
+    token: String,
+    last: f64,
+}
+
+impl ProgressWriter {
+    pub(super) fn new(token: String) -> Self {
+        Self { token, last: f64::NEG_INFINITY }
+    }
+
+    pub(super) fn json(&mut self, progress: &Progress) -> Option<String> {
+        if progress.done <= self.last {
+            return None;
+        }
+        self.last = progress.done;
+        let total = progress.total.map(|total| format!(",\"total\":{total}")).unwrap_or_default();
+        let message = progress
+            .message
+            .as_deref()
+            .map(|text| format!(",\"message\":{}", Value::from(text)))
+            .unwrap_or_default();
+        Some(format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{},\"progress\":{}{total}{message}}}}}",
+            self.token, progress.done,
+        ))
+    }
+}
+
+/// Name of the thing a method acts on, for the `Mcp-Name` header.
+pub(super) fn routed_name<'a>(method: &str, params: &Params<'a>) -> Option<Cow<'a, str>> {
+    let raw: Option<&RawValue> = match method {
+        "tools/call" | "prompts/get" => params.name,
+        "resources/read" => params.uri,
+        _ => return None,
+    };
+    Some(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default())
+}

@@ -1,0 +1,127 @@
+//! Request headers that MCP gives a meaning to.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+
+use super::rpc::{HEADER_MISMATCH, INVALID_REQUEST, RpcError};
+use super::version::Era;
+
+pub(super) const SESSION_ID: &str = "mcp-session-id";
+pub(super) const LAST_EVENT_ID: &str = "last-event-id";
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+
+/// A body that is JSON, and a client that takes both forms of an answer.
+pub(super) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let message = "the body must be sent as Content-Type: application/json";
+        return Err(RpcError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, message));
+    }
+    if accepts(headers, "application/json") && accepts(headers, "text/event-stream") {
+        return Ok(());
+    }
+    let message = "the client must send Accept: application/json, text/event-stream";
+    Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message))
+}
+
+/// Whether the client takes this media type; one that does not say takes anything.
+pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+    let mut said = false;
+    for value in headers.get_all(ACCEPT) {
+        said = true;
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            let matches = match range.split_once('/') {
+                Some(("*", "*")) => true,
+                Some((kind, "*")) => {
+                    wanted.split_once('/').is_some_and(|(w, _)| w.eq_ignore_ascii_case(kind))
+                }
+                _ => range.eq_ignore_ascii_case(wanted),
+            };
+            if matches {
+                return true;
+            }
+        }
+    }
+    !said
+}
+
+/// The one value of a header. Two are one too many: parts of the path may read different ones.
+fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, RpcError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(mismatch(format!("the header {name} is there more than once")));
+    }
+    match value.to_str() {
+        Ok(text) => Ok(Some(text.trim())),
+        Err(_) => Err(mismatch(format!("the header {name} contains invalid characters"))),
+    }
+}
+
+pub(super) fn mismatch(message: impl Into<String>) -> RpcError {
+    RpcError::new(StatusCode::BAD_REQUEST, HEADER_MISMATCH, message)
+}
+
+pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<Era>, RpcError> {
+    Ok(single(headers, PROTOCOL_VERSION)?.map(Era::parse))
+}
+
+pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION_ID).and_then(|value| value.to_str().ok())
+}
+
+/// What the stateless revision wants to see repeated in the headers.
+pub(super) struct Routing<'a> {
+    pub(super) version: &'a str,
+    pub(super) method: &'a str,
+    /// For methods that act on something with a name.
+    pub(super) name: Option<Cow<'a, str>>,
+}
+
+/// Headers and body must say the same.
+pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(), RpcError> {
+    compare(PROTOCOL_VERSION, single(headers, PROTOCOL_VERSION)?, body.version)?;
+    compare(METHOD, single(headers, METHOD)?, body.method)?;
+    let name = single(headers, NAME)?;
+    if let Some(expected) = &body.name {
+        let decoded = name.map(decode).transpose()?;
+        compare(NAME, decoded.as_deref(), expected)?;
+    }
+    Ok(())
+}
+
+fn compare(header: &str, got: Option<&str>, expected: &str) -> Result<(), RpcError> {
+    match got {
+        Some(got) if got == expected => Ok(()),
+        Some(got) => {
+            let (got, expected) = (shown(got), shown(expected));
+            Err(mismatch(format!("the header {header} says {got:?} and the body {expected:?}")))
+        }
+        None => Err(mismatch(format!("the header {header} is missing"))),
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// `=?base64?…?=` stands for text that a header cannot carry.
+fn decode(value: &str) -> Result<Cow<'_, str>, RpcError> {
+    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Ok(Cow::Borrowed(value));
+    };
+    STANDARD
+        .decode(encoded)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .map(Cow::Owned)
+        .ok_or_else(|| mismatch(format!("the header {NAME} is not valid Base64 of UTF-8")))
+}

@@ -1,0 +1,117 @@
+//! `tools/list`: rendered once per token and catalogue, sliced into pages.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use moka::sync::Cache;
+use plexus_auth::Principal;
+use plexus_proto::TokenId;
+use plexus_tools::{Registry, Tool};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::rpc::{self, RpcError};
+use super::version::Features;
+
+/// Tools on a page. Large, because clients exist that never ask for a second one.
+const PAGE: usize = 500;
+
+/// A principal's tools as JSON texts, in order of their names.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    version: u64,
+    tools: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub(super) struct ListCache(Cache<(TokenId, Features), Arc<Rendered>>);
+
+impl Default for ListCache {
+    fn default() -> Self {
+        Self(Cache::new(1_000))
+    }
+}
+
+impl ListCache {
+    pub(super) fn rendered(
+        &self,
+        registry: &Registry,
+        principal: &Principal,
+        features: Features,
+    ) -> Arc<Rendered> {
+        let visible = registry.visible_to(principal);
+        let key = (principal.token_id(), features);
+        if let Some(rendered) = self.0.get(&key)
+            && rendered.version == visible.version()
+        {
+            return rendered;
+        }
+        let tools =
+            visible.tools().map(|tool| (tool.spec().name.to_owned(), tool_json(tool, features))).collect();
+        let rendered = Arc::new(Rendered { version: visible.version(), tools });
+        self.0.insert(key, rendered.clone());
+        rendered
+    }
+}
+
+impl Rendered {
+    /// Whether a client that saw `self` would see the same in `other`.
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        self.tools == other.tools
+    }
+
+    /// `"tools":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.
+    pub(super) fn page(&self, cursor: Option<&RawValue>) -> Result<String, RpcError> {
+        let start = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let after = decode(cursor)
+                    .ok_or_else(|| RpcError::invalid_params("the cursor is not one of ours"))?;
+                self.tools.partition_point(|(name, _)| *name <= after)
+            }
+        };
+        let end = (start + PAGE).min(self.tools.len());
+        let mut json = String::from("\"tools\":[");
+        for (index, (_, tool)) in self.tools[start..end].iter().enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            json.push_str(tool);
+        }
+        json.push(']');
+        if end < self.tools.len() {
+            json.push_str(&format!(",\"nextCursor\":\"{}\"", encode(&self.tools[end - 1].0)));
+        }
+        Ok(json)
+    }
+}
+
+/// A cursor is the name of the last tool shown: it holds when tools come and go in between.
+fn encode(name: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("after:{name}"))
+}
+
+fn decode(cursor: &RawValue) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(rpc::text(Some(cursor))?).ok()?;
+    String::from_utf8(bytes).ok()?.strip_prefix("after:").map(str::to_owned)
+}
+
+fn tool_json(tool: &Tool, features: Features) -> String {
+    let spec = tool.spec();
+    let mut json = json!({
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": spec.input_schema,
+    });
+    if features.annotations {
+        json["annotations"] = json!(spec.access.annotations);
+    }
+    if features.structured {
+        json["title"] = json!(spec.title);
+        if let Some(schema) = &spec.output_schema {
+            json["outputSchema"] = schema.clone();
+        }
+    }
+    json.to_string()
+}

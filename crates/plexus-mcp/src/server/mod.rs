@@ -1,0 +1,152 @@
+//! The server side of MCP: a request with a principal in, a response out.
+//!
+//! Which era a request belongs to is decided per request, from the request alone: an `initialize`
+//! or a session id is of the session era, per-request `_meta` with a protocol version is not.
+//! Whoever calls this has authenticated the caller and bounded the body.
+
+mod call;
+mod headers;
+mod identity;
+mod list;
+mod modern;
+mod rpc;
+mod session;
+mod sse;
+mod version;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::ALLOW;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use plexus_auth::{Authenticator, Principal};
+use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_store::Store;
+use plexus_tools::Dispatcher;
+use tokio_util::sync::CancellationToken;
+
+use list::ListCache;
+use rpc::RpcError;
+use session::Sessions;
+use version::Era;
+
+pub use version::Version;
+
+#[derive(Debug, Clone)]
+pub struct McpOptions {
+    /// Time between two comments on a stream that has nothing to say.
+    pub keep_alive: Duration,
+    /// Nesting of arrays and objects in a request.
+    pub json_depth: usize,
+    /// Session-era sessions kept in memory.
+    pub sessions: u64,
+}
+
+impl Default for McpOptions {
+    fn default() -> Self {
+        Self { keep_alive: Duration::from_secs(25), json_depth: 64, sessions: 10_000 }
+    }
+}
+
+/// Cheap to clone; all clones are one server.
+#[derive(Debug, Clone)]
+pub struct McpServer(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    dispatcher: Dispatcher,
+    authenticator: Arc<Authenticator>,
+    supervisor: Supervisor,
+    /// Streams end when this is cancelled.
+    stopping: CancellationToken,
+    sessions: Sessions,
+    lists: ListCache,
+    options: McpOptions,
+}
+
+impl McpServer {
+    #[must_use]
+    pub fn new(
+        dispatcher: Dispatcher,
+        authenticator: Arc<Authenticator>,
+        store: Store,
+        clock: Clock,
+        supervisor: Supervisor,
+        options: McpOptions,
+    ) -> Self {
+        Self(Arc::new(State {
+            stopping: supervisor.stopping(Stage::Intake),
+            sessions: Sessions::new(store, clock, options.sessions),
+            lists: ListCache::default(),
+            dispatcher,
+            authenticator,
+            supervisor,
+            options,
+        }))
+    }
+
+    /// Session-era sessions in memory.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.0.sessions.count()
+    }
+
+    pub async fn post(&self, headers: &HeaderMap, body: Bytes, principal: Arc<Principal>) -> Response {
+        let answer = self.route(headers, &body, principal).await;
+        answer.unwrap_or_else(|error| error.into_response())
+    }
+
+    async fn route(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        principal: Arc<Principal>,
+    ) -> Result<Response, RpcError> {
+        headers::check_media_types(headers)?;
+        rpc::check_depth(body, self.0.options.json_depth)?;
+        let version = headers::protocol_version(headers)?;
+        if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return match version {
+                None | Some(Era::Session(_)) => session::post_batch(&self.0, headers, body, principal).await,
+                Some(Era::Modern | Era::Unknown(_)) => {
+                    Err(RpcError::invalid_request("this revision has no batches"))
+                }
+            };
+        }
+        let message = rpc::parse(body)?;
+        if modern::is_modern(&message, version.as_ref()) {
+            modern::post(&self.0, headers, message, principal).await
+        } else {
+            session::post(&self.0, headers, message, principal).await
+        }
+    }
+
+    pub async fn get(&self, headers: &HeaderMap, principal: Arc<Principal>) -> Response {
+        let answer = match headers::protocol_version(headers) {
+            Ok(Some(Era::Modern | Era::Unknown(_))) => return only_post(),
+            Ok(_) => session::get(&self.0, headers, principal).await,
+            Err(error) => Err(error),
+        };
+        answer.unwrap_or_else(|error| error.into_response())
+    }
+
+    pub async fn delete(&self, headers: &HeaderMap, principal: Arc<Principal>) -> Response {
+        let answer = match headers::protocol_version(headers) {
+            Ok(Some(Era::Modern | Era::Unknown(_))) => return only_post(),
+            Ok(_) => session::delete(&self.0, headers, principal).await,
+            Err(error) => Err(error),
+        };
+        answer.unwrap_or_else(|error| error.into_response())
+    }
+}
+
+/// The stateless revision has neither a stream to open nor a session to end.
+fn only_post() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}

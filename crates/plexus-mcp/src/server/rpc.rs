@@ -1,0 +1,261 @@
+//! JSON-RPC: messages taken apart without copying, answers put together around what is there.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+pub(super) const PARSE_ERROR: i32 = -32700;
+pub(super) const INVALID_REQUEST: i32 = -32600;
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+pub(super) const INVALID_PARAMS: i32 = -32602;
+pub(super) const HEADER_MISMATCH: i32 = -32020;
+pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// A refusal, with the HTTP status it travels under.
+#[derive(Debug)]
+pub(super) struct RpcError {
+    pub(super) status: StatusCode,
+    pub(super) code: i32,
+    pub(super) message: String,
+    pub(super) data: Option<Value>,
+    /// JSON text of the request's id, once it is known.
+    pub(super) id: Option<String>,
+}
+
+impl RpcError {
+    pub(super) fn new(status: StatusCode, code: i32, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), data: None, id: None }
+    }
+
+    pub(super) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, message)
+    }
+
+    /// The request reached its method, which cannot do anything with the parameters.
+    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, INVALID_PARAMS, message)
+    }
+
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(super) fn with_id(mut self, id: &RawValue) -> Self {
+        self.id = Some(id.get().to_owned());
+        self
+    }
+
+    pub(super) fn with_data(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// The whole message; without an id where none could be read.
+    pub(super) fn to_json(&self) -> String {
+        let mut json = String::from("{\"jsonrpc\":\"2.0\",");
+        if let Some(id) = &self.id {
+            let _ = write!(json, "\"id\":{id},");
+        }
+        let _ = write!(
+            json,
+            "\"error\":{{\"code\":{},\"message\":{}",
+            self.code,
+            Value::from(self.message.as_str())
+        );
+        if let Some(data) = &self.data {
+            let _ = write!(json, ",\"data\":{data}");
+        }
+        json.push_str("}}");
+        json
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        json_response(self.status, self.to_json())
+    }
+}
+
+pub(super) fn json_response(status: StatusCode, json: String) -> Response {
+    let mut response = Response::new(Body::from(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A message that needs no answer was taken.
+pub(super) fn accepted() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// `{"jsonrpc":"2.0","id":…,"result":…}` around a finished result.
+pub(super) fn result_json(id: &RawValue, result: &str) -> String {
+    let mut json = String::with_capacity(result.len() + id.get().len() + 40);
+    json.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+    json.push_str(id.get());
+    json.push_str(",\"result\":");
+    json.push_str(result);
+    json.push('}');
+    json
+}
+
+/// One message, as it came.
+pub(super) enum Message<'a> {
+    Request(Request<'a>),
+    Notification(Notification<'a>),
+    /// An answer to something we would have asked; we ask nothing.
+    Response,
+}
+
+pub(super) struct Request<'a> {
+    pub(super) id: &'a RawValue,
+    pub(super) method: Cow<'a, str>,
+    pub(super) params: Params<'a>,
+}
+
+pub(super) struct Notification<'a> {
+    pub(super) method: Cow<'a, str>,
+    pub(super) params: Params<'a>,
+}
+
+/// Every parameter that some method takes, each still as text.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Params<'a> {
+    #[serde(borrow, rename = "_meta")]
+    pub(super) meta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) cursor: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) uri: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) protocol_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) client_info: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) notifications: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) request_id: Option<&'a RawValue>,
+}
+
+/// A parameter as a string; none if it is absent or something else.
+pub(super) fn text(raw: Option<&RawValue>) -> Option<String> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    /// Present even when it is null, which is not the same as absent.
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Takes one message apart.
+pub(super) fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
+    let raw: &RawValue = serde_json::from_slice(body).map_err(|e| {
+        RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
+    })?;
+    message(raw)
+}
+
+/// Takes the messages of a batch apart; each may be wrong on its own.
+pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<&RawValue>, RpcError> {
+    serde_json::from_slice(body).map_err(|e| {
+        RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
+    })
+}
+
+pub(super) fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
+    if !raw.get().starts_with('{') {
+        return Err(RpcError::invalid_request("a message is a JSON object"));
+    }
+    let envelope: Envelope<'_> = serde_json::from_str(raw.get())
+        .map_err(|e| RpcError::invalid_request(format!("not a JSON-RPC message: {e}")))?;
+    let id = envelope.id.map(check_id).transpose()?;
+    let fail = |error: RpcError| match id {
+        Some(id) => error.with_id(id),
+        None => error,
+    };
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return Err(fail(RpcError::invalid_request("the member jsonrpc must be \"2.0\"")));
+    }
+    let Some(method) = envelope.method else {
+        return match (id, envelope.result.or(envelope.error)) {
+            (Some(_), Some(_)) => Ok(Message::Response),
+            _ => Err(fail(RpcError::invalid_request("the member method is missing"))),
+        };
+    };
+    let params = match envelope.params {
+        None => Params::default(),
+        Some(params) if params.get().starts_with('{') => serde_json::from_str(params.get())
+            .map_err(|e| fail(RpcError::invalid_request(format!("params cannot be read: {e}"))))?,
+        Some(_) => {
+            let message = "params must be an object";
+            return Err(fail(RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, message)));
+        }
+    };
+    Ok(match id {
+        Some(id) => Message::Request(Request { id, method, params }),
+        None => Message::Notification(Notification { method, params }),
+    })
+}
+
+/// A string or an integer, as MCP wants it.
+fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
+    let text = id.get();
+    let ok = text.starts_with('"') || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    // An id is repeated in every answer: it must not be a payload.
+    if ok && text.len() <= 1024 {
+        Ok(id)
+    } else {
+        Err(RpcError::invalid_request("the id must be a string or an integer"))
+    }
+}
+
+/// Refuses a body that nests deeper than `limit`, before anything recurses into it.
+pub(super) fn check_depth(body: &[u8], limit: usize) -> Result<(), RpcError> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > limit {
+                    let message = format!("the body nests deeper than {limit} levels");
+                    return Err(RpcError::invalid_request(message));
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}

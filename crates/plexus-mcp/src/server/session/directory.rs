@@ -1,0 +1,229 @@
+//! The sessions there are: in memory while they are used, in the database for as long as they live.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use moka::sync::Cache;
+use plexus_auth::Principal;
+use plexus_kit::Clock;
+use plexus_store::{McpSessionRecord, Store, StoreError};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::stream::StreamLog;
+use crate::server::rpc::{INVALID_REQUEST, RpcError};
+use crate::server::version::Version;
+
+/// A session that is not used for so long is forgotten by memory, not by the database.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Streams kept for resuming; the oldest goes first.
+const STREAMS: usize = 32;
+const MAX_CLIENT: usize = 120;
+
+pub(in crate::server) struct McpSession {
+    record: McpSessionRecord,
+    version: Version,
+    /// Calls in flight by the JSON text of their id.
+    running: Mutex<HashMap<String, CancellationToken>>,
+    streams: Mutex<Vec<Arc<StreamLog>>>,
+    next_stream: AtomicU64,
+    /// Which connection holds the session's own stream: a new one takes it over.
+    listener: watch::Sender<u64>,
+    ended: CancellationToken,
+}
+
+impl McpSession {
+    fn new(record: McpSessionRecord, version: Version) -> Self {
+        Self {
+            record,
+            version,
+            running: Mutex::default(),
+            streams: Mutex::default(),
+            next_stream: AtomicU64::new(1),
+            listener: watch::Sender::new(0),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    pub(in crate::server) fn id(&self) -> &str {
+        &self.record.id
+    }
+
+    pub(in crate::server) fn version(&self) -> Version {
+        self.version
+    }
+
+    pub(in crate::server) fn client(&self) -> &str {
+        &self.record.client
+    }
+
+    /// Cancelled when the client ended the session.
+    pub(super) fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// Notes a call, so that it can be cancelled by its id.
+    pub(super) fn running(self: &Arc<Self>, id: &RawValue) -> Result<RunningCall, RpcError> {
+        let cancel = CancellationToken::new();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.contains_key(id.get()) {
+            return Err(RpcError::invalid_request("a request with this id is still running"));
+        }
+        running.insert(id.get().to_owned(), cancel.clone());
+        Ok(RunningCall { session: self.clone(), id: id.get().to_owned(), cancel })
+    }
+
+    /// Cancels a call; an id that is not running is none of our business.
+    pub(super) fn cancel(&self, id: &RawValue) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cancel) = running.get(id.get()) {
+            cancel.cancel();
+        }
+    }
+
+    pub(super) fn new_stream(&self) -> Arc<StreamLog> {
+        let log = Arc::new(StreamLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed)));
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.len() >= STREAMS {
+            // A finished one first; if all are open, the oldest loses only the right to be resumed.
+            let victim = streams.iter().position(|log| log.is_finished()).unwrap_or(0);
+            streams.remove(victim);
+        }
+        streams.push(log.clone());
+        log
+    }
+
+    pub(super) fn stream(&self, number: u64) -> Option<Arc<StreamLog>> {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.iter().find(|log| log.number() == number).cloned()
+    }
+
+    /// Takes over the session's own stream; whoever held it sees a higher number and leaves.
+    pub(super) fn take_listener(&self) -> (u64, watch::Receiver<u64>) {
+        let mut mine = 0;
+        self.listener.send_modify(|holder| {
+            *holder += 1;
+            mine = *holder;
+        });
+        (mine, self.listener.subscribe())
+    }
+}
+
+impl fmt::Debug for McpSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpSession")
+            .field("owner", &self.record.owner)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call in flight; forgotten when dropped.
+pub(super) struct RunningCall {
+    session: Arc<McpSession>,
+    id: String,
+    cancel: CancellationToken,
+}
+
+impl RunningCall {
+    pub(super) fn cancel(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.session.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::server) struct Sessions {
+    store: Store,
+    clock: Clock,
+    live: Cache<String, Arc<McpSession>>,
+}
+
+impl Sessions {
+    pub(in crate::server) fn new(store: Store, clock: Clock, most: u64) -> Self {
+        Self { store, clock, live: Cache::builder().max_capacity(most).time_to_idle(IDLE).build() }
+    }
+
+    pub(in crate::server) fn count(&self) -> usize {
+        self.live.run_pending_tasks();
+        usize::try_from(self.live.entry_count()).unwrap_or(usize::MAX)
+    }
+
+    /// Opens a session; it is stored before the client hears of it.
+    pub(super) async fn create(
+        &self,
+        principal: &Principal,
+        version: Version,
+        client: &str,
+    ) -> Result<Arc<McpSession>, RpcError> {
+        let record = McpSessionRecord {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            owner: principal.subject().to_owned(),
+            version: version.as_str().to_owned(),
+            client: client.chars().take(MAX_CLIENT).collect(),
+        };
+        let (stored, now) = (record.clone(), self.clock.now());
+        self.store
+            .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&stored, now).await }))
+            .await
+            .map_err(|e| unavailable(&e))?;
+        let session = Arc::new(McpSession::new(record, version));
+        self.live.insert(session.id().to_owned(), session.clone());
+        Ok(session)
+    }
+
+    /// The session of this id, if it is the principal's.
+    pub(super) async fn open(&self, id: &str, principal: &Principal) -> Result<Arc<McpSession>, RpcError> {
+        let session = match self.live.get(id) {
+            Some(session) => Some(session),
+            None => self.load(id).await.map_err(|e| unavailable(&e))?,
+        };
+        match session {
+            Some(session) if session.record.owner == principal.subject() => Ok(session),
+            // Another's session is as unknown as one that never was.
+            _ => Err(RpcError::new(
+                StatusCode::NOT_FOUND,
+                INVALID_REQUEST,
+                "Session not found; initialize again",
+            )),
+        }
+    }
+
+    /// A session from before a restart.
+    async fn load(&self, id: &str) -> Result<Option<Arc<McpSession>>, StoreError> {
+        if id.len() > 100 {
+            return Ok(None);
+        }
+        let Some(record) = self.store.read().await?.mcp_session(id).await? else { return Ok(None) };
+        let Some(version) = Version::parse(&record.version) else { return Ok(None) };
+        // Two requests may load it at once; they must end up with the same one.
+        Ok(Some(self.live.get_with(id.to_owned(), || Arc::new(McpSession::new(record, version)))))
+    }
+
+    pub(super) async fn end(&self, session: &McpSession) -> Result<(), RpcError> {
+        let id = session.id().to_owned();
+        self.store
+            .write(move |conn| Box::pin(async move { conn.delete_mcp_session(&id).await }))
+            .await
+            .map_err(|e| unavailable(&e))?;
+        self.live.invalidate(session.id());
+        session.ended.cancel();
+        Ok(())
+    }
+}
+
+fn unavailable(error: &StoreError) -> RpcError {
+    tracing::error!(%error, source = ?std::error::Error::source(error), "store failed for an MCP session");
+    let message = "the hub could not reach its database; try again";
+    RpcError::new(StatusCode::SERVICE_UNAVAILABLE, -32603, message)
+}

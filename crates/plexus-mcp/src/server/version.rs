@@ -1,0 +1,94 @@
+//! The published revisions and what each of them knows.
+
+use std::fmt;
+
+/// A revision of the session era.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+}
+
+/// The stateless revision.
+pub(super) const MODERN: &str = "2026-07-28";
+
+/// Every revision this server speaks, newest first.
+pub(super) const SUPPORTED: [&str; 5] = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+impl Version {
+    /// What a client gets that asks for a revision we do not know.
+    pub(super) const LATEST: Self = Self::V2025_11_25;
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "2024-11-05" => Some(Self::V2024_11_05),
+            "2025-03-26" => Some(Self::V2025_03_26),
+            "2025-06-18" => Some(Self::V2025_06_18),
+            "2025-11-25" => Some(Self::V2025_11_25),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+        }
+    }
+
+    /// Several messages in one body: only where the revision, or JSON-RPC alone, has them.
+    pub(super) fn has_batches(self) -> bool {
+        self <= Self::V2025_03_26
+    }
+
+    /// First event of a stream with an id and no data, so that a client can resume from the start.
+    pub(super) fn has_priming_event(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    pub(super) fn features(self) -> Features {
+        Features { annotations: self >= Self::V2025_03_26, structured: self >= Self::V2025_06_18 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the `MCP-Protocol-Version` header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Era {
+    Session(Version),
+    Modern,
+    Unknown(String),
+}
+
+impl Era {
+    pub(super) fn parse(text: &str) -> Self {
+        match Version::parse(text) {
+            Some(version) => Self::Session(version),
+            None if text == MODERN => Self::Modern,
+            None => Self::Unknown(text.to_owned()),
+        }
+    }
+}
+
+/// Parts of tools and results that came with some revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Features {
+    pub(super) annotations: bool,
+    /// Titles, output schemas and structured results.
+    pub(super) structured: bool,
+}
+
+impl Features {
+    pub(super) const ALL: Self = Self { annotations: true, structured: true };
+}
