@@ -8,7 +8,7 @@ use plexus_store::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     #[error(
-        "cannot listen on {address}: {source}; is a hub running already? Choose another address with --listen"
+        "cannot listen on {address}; if a hub is running already, use that one, or choose another address with --listen"
     )]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot use the data folder: {0}")]

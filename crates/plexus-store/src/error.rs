@@ -12,8 +12,8 @@ pub enum StoreError {
         holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     InUse { path: String, holder: Option<String> },
-    #[error("cannot use the lock file {path}")]
-    Lock { path: String, source: Arc<std::io::Error> },
+    #[error("cannot use the file {path}")]
+    File { path: String, source: Arc<std::io::Error> },
     #[error("cannot bring the database to the current schema")]
     Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
     #[error("{doing} failed")]

@@ -86,15 +86,15 @@ impl Tool {
             output_schema: Some(schema::of_output::<T::Output>()),
             ..tool.spec()
         };
-        let name = spec.name;
+        let name = spec.name.clone();
         let tool = Arc::new(tool);
         let run = move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
-            let tool = tool.clone();
+            let (tool, name) = (tool.clone(), name.clone());
             Box::pin(async move {
                 // The schema was checked; what is left is what a schema cannot say.
                 let arguments = serde_json::from_value(arguments).map_err(|e| {
                     arguments::invalid(
-                        name,
+                        &name,
                         vec![serde_json::json!({ "path": "", "message": e.to_string() })],
                     )
                 })?;
@@ -114,7 +114,7 @@ impl Tool {
             Ok(validator) => validator,
             Err(error) => {
                 // A derived schema always compiles; should one not, refuse calls instead of accepting all.
-                tracing::error!(tool = spec.name, %error, "schema does not compile; calls will be refused");
+                tracing::error!(tool = %spec.name, %error, "schema does not compile; calls will be refused");
                 match jsonschema::validator_for(&Value::Bool(false)) {
                     Ok(refuse) => refuse,
                     Err(_) => unreachable!("`false` is a valid schema"),
@@ -143,14 +143,15 @@ impl Tool {
             .actions
             .iter()
             .filter(|action| principal.allows(&self.spec.action_scope(action)))
-            .copied()
+            .cloned()
             .collect();
         if actions.is_empty() {
             return None;
         }
-        let names: Vec<_> = actions.iter().map(|action| action.name).collect();
+        let names: Vec<_> = actions.iter().map(|action| &*action.name).collect();
+        let input_schema = schema::narrow_actions(&self.spec.input_schema, &names);
         let spec = ToolSpec {
-            input_schema: schema::narrow_actions(&self.spec.input_schema, &names),
+            input_schema,
             access: ToolSpec::common_access(&actions),
             actions,
             ..(*self.spec).clone()
@@ -163,7 +164,7 @@ impl Tool {
         arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
         let arguments = Value::Object(arguments);
         let outcome =
-            arguments::validate(self.spec.name, &self.spec.input_schema, &self.validator, &arguments);
+            arguments::validate(&self.spec.name, &self.spec.input_schema, &self.validator, &arguments);
         (arguments, outcome)
     }
 

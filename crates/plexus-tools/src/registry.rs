@@ -18,7 +18,7 @@ const VIEWS: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) version: u64,
-    pub(crate) tools: BTreeMap<&'static str, Arc<Tool>>,
+    pub(crate) tools: BTreeMap<String, Arc<Tool>>,
 }
 
 pub struct Registry {
@@ -39,7 +39,7 @@ impl Registry {
             views: Cache::new(VIEWS),
         };
         registry.change(|catalog| {
-            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name, Arc::new(tool))));
+            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
         registry
     }
@@ -47,16 +47,16 @@ impl Registry {
     /// Adds tools; one of the same name is replaced.
     pub fn add(&self, tools: impl IntoIterator<Item = Tool>) {
         self.change(|catalog| {
-            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name, Arc::new(tool))));
+            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
     }
 
     /// Takes tools away; names that are not there are passed over.
     pub fn remove(&self, names: &[&str]) {
-        self.change(|catalog| catalog.retain(|name, _| !names.contains(name)));
+        self.change(|catalog| catalog.retain(|name, _| !names.contains(&name.as_str())));
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<&'static str, Arc<Tool>>)) {
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();

@@ -1,5 +1,6 @@
 //! What a tool says about itself.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use plexus_proto::api::ToolAnnotations;
@@ -53,17 +54,24 @@ impl Access {
 }
 
 /// One action of a tool that has several, chosen by its argument `action`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub access: Access,
+}
+
+impl Action {
+    #[must_use]
+    pub fn new(name: &'static str, access: Access) -> Self {
+        Self { name: Cow::Borrowed(name), access }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    pub name: &'static str,
-    pub title: &'static str,
-    pub description: &'static str,
+    pub name: Cow<'static, str>,
+    pub title: Cow<'static, str>,
+    pub description: Cow<'static, str>,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
     /// For a tool without actions; with actions, what they have in common.

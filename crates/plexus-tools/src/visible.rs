@@ -16,7 +16,7 @@ const NAME_SHOWN: usize = 100;
 #[derive(Debug)]
 pub struct Visible {
     version: u64,
-    tools: BTreeMap<&'static str, Arc<Tool>>,
+    tools: BTreeMap<String, Arc<Tool>>,
 }
 
 impl Visible {
@@ -25,7 +25,7 @@ impl Visible {
             .tools
             .values()
             .filter_map(|tool| tool.narrowed_to(principal))
-            .map(|tool| (tool.spec().name, tool))
+            .map(|tool| (tool.spec().name.to_string(), tool))
             .collect();
         Self { version: catalog.version, tools }
     }
@@ -66,7 +66,7 @@ impl Visible {
         }
         let shown: String = name.chars().take(NAME_SHOWN).collect();
         let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
-        Err(match nearest(&shown, self.tools.keys().copied()) {
+        Err(match nearest(&shown, self.tools.keys().map(String::as_str)) {
             Some(near) => error.hint(format!("Did you mean {near}?")),
             None => error.hint("See tools/list for what there is."),
         })

@@ -19,7 +19,7 @@ pub(super) async fn list(
     let limit = query::limit(page.limit)? as usize;
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
     let after = page.cursor.unwrap_or_default();
-    let mut rest = visible.tools().filter(|tool| tool.spec().name > after.as_str());
+    let mut rest = visible.tools().filter(|tool| *tool.spec().name > *after);
     let items: Vec<Tool> = rest.by_ref().take(limit).map(|tool| describe(tool)).collect();
     let next = rest.next().and(items.last()).map(|tool| tool.name.clone());
     Ok(Json(Page { items, next }))
@@ -33,9 +33,9 @@ pub(super) async fn show(caller: Caller, Path(name): Path<String>) -> Result<Jso
 fn describe(tool: &plexus_tools::Tool) -> Tool {
     let spec = tool.spec();
     Tool {
-        name: spec.name.to_owned(),
-        title: spec.title.to_owned(),
-        description: spec.description.to_owned(),
+        name: spec.name.to_string(),
+        title: spec.title.to_string(),
+        description: spec.description.to_string(),
         placement: spec.placement.as_str().to_owned(),
         scope: spec.scope(),
         annotations: spec.access.annotations,
@@ -43,7 +43,7 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
             .actions
             .iter()
             .map(|action| ToolAction {
-                name: action.name.to_owned(),
+                name: action.name.to_string(),
                 scope: spec.action_scope(action),
                 annotations: action.access.annotations,
                 bufferable: action.access.bufferable,

@@ -48,7 +48,7 @@ impl ListCache {
             return rendered;
         }
         let tools =
-            visible.tools().map(|tool| (tool.spec().name.to_owned(), tool_json(tool, features))).collect();
+            visible.tools().map(|tool| (tool.spec().name.to_string(), tool_json(tool, features))).collect();
         let rendered = Arc::new(Rendered { version: visible.version(), tools });
         self.0.insert(key, rendered.clone());
         rendered

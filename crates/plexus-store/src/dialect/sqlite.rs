@@ -34,7 +34,7 @@ pub(crate) struct SqlitePools {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let shown = lock_path.display().to_string();
-    let failed = |source| StoreError::Lock { path: shown.clone(), source: Arc::new(source) };
+    let failed = |source| StoreError::File { path: shown.clone(), source: Arc::new(source) };
     let mut file = private_file::open(&lock_path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {
@@ -55,6 +55,9 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePools, StoreError> {
     let lock = lock(path)?;
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
+    // Made by us, so that nobody else can read it, nor the log files that take their mode from it.
+    let at = |source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) };
+    drop(private_file::open(path).map_err(at)?);
     let base = SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(Duration::from_secs(5))
@@ -62,7 +65,6 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
         .pragma("temp_store", "memory");
     let writer = base
         .clone()
-        .create_if_missing(true)
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(match durability {

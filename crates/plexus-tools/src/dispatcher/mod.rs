@@ -182,7 +182,7 @@ impl Inner {
                 (refused.tool, false, result)
             }
             Ok(prepared) => {
-                let name = prepared.tool.spec().name.to_owned();
+                let name = prepared.tool.spec().name.to_string();
                 let record = origin.of(&name, prepared.arguments.clone());
                 let context = ToolContext {
                     call_id,
@@ -356,7 +356,7 @@ async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome
     tokio::select! {
         biased;
         outcome = run => outcome.unwrap_or_else(|_| {
-            tracing::error!(tool = tool.spec().name, "tool panicked");
+            tracing::error!(tool = %tool.spec().name, "tool panicked");
             Err(CallError::new(ErrorCode::Internal, format!("{} failed inside the hub", tool.spec().name))
                 .hint("The hub's log has the details."))
         }),

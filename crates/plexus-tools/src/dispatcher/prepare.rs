@@ -24,7 +24,7 @@ pub(super) struct Refused {
 impl Prepared {
     /// The same for the same tool and the same arguments, however they were written.
     pub(super) fn hash(&self) -> String {
-        request_hash(self.tool.spec().name, &self.arguments)
+        request_hash(&self.tool.spec().name, &self.arguments)
     }
 }
 
@@ -37,14 +37,14 @@ pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<P
     if !tool.is_indirect() {
         return check(tool, given);
     }
-    let own = tool.spec().name;
+    let own = tool.spec().name.to_string();
     let named = check(tool, given)?.arguments;
     let target = named["name"].as_str().unwrap_or_default().to_owned();
     let (tool, given) = resolve(visible, &target, named["arguments"].clone())?;
     if tool.is_indirect() {
         let problem = serde_json::json!({ "path": "/name", "message": format!("{own} cannot call itself") });
         let error = arguments::invalid(tool_call::NAME, vec![problem]);
-        return Err(Box::new(Refused { tool: own.to_owned(), arguments: Value::Object(given), error }));
+        return Err(Box::new(Refused { tool: own, arguments: Value::Object(given), error }));
     }
     check(tool, given)
 }
@@ -62,8 +62,8 @@ fn resolve(visible: &Visible, name: &str, given: Value) -> Result<Found, Box<Ref
         Value::Object(given) => Ok((tool, given)),
         other => {
             let problem = serde_json::json!({ "path": "", "message": "expected an object of arguments" });
-            let error = arguments::invalid(tool.spec().name, vec![problem]);
-            Err(refused(tool.spec().name, other, error))
+            let error = arguments::invalid(&tool.spec().name, vec![problem]);
+            Err(refused(&tool.spec().name, other, error))
         }
     }
 }
@@ -72,7 +72,7 @@ fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Ref
     let (arguments, outcome) = tool.check(given);
     match outcome {
         Ok(()) => Ok(Prepared { tool, arguments }),
-        Err(error) => Err(Box::new(Refused { tool: tool.spec().name.to_owned(), arguments, error })),
+        Err(error) => Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error })),
     }
 }
 

@@ -21,12 +21,12 @@ pub(super) struct Args {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Entry {
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
-    pub(super) description: &'static str,
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) description: String,
     /// Values of the argument `action` that you may use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) actions: Vec<&'static str>,
+    pub(super) actions: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub(super) input_schema: Option<Value>,
@@ -36,10 +36,10 @@ impl Entry {
     pub(super) fn of(tool: &Tool, schema: bool) -> Self {
         let spec = tool.spec();
         Self {
-            name: spec.name,
-            title: spec.title,
-            description: spec.description,
-            actions: spec.actions.iter().map(|action| action.name).collect(),
+            name: spec.name.to_string(),
+            title: spec.title.to_string(),
+            description: spec.description.to_string(),
+            actions: spec.actions.iter().map(|action| action.name.to_string()).collect(),
             input_schema: schema.then(|| spec.input_schema.clone()),
         }
     }
@@ -76,9 +76,10 @@ impl TypedTool for ListTools {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: "list_tools",
-            title: "List tools",
-            description: "Lists every tool you may use through this hub, also those your client has not loaded.",
+            name: "list_tools".into(),
+            title: "List tools".into(),
+            description:
+                "Lists every tool you may use through this hub, also those your client has not loaded.".into(),
             input_schema: Value::Null,
             output_schema: None,
             access: Access::READ,

@@ -69,17 +69,19 @@ impl TypedTool for Scratchpad {
 
     fn spec(&self) -> ToolSpec {
         let actions = vec![
-            Action { name: "list", access: Access::READ },
-            Action { name: "read", access: Access::READ },
-            Action { name: "write", access: Access::REMOVE },
-            Action { name: "append", access: Access::ADD },
-            Action { name: "delete", access: Access::REMOVE },
+            Action::new("list", Access::READ),
+            Action::new("read", Access::READ),
+            Action::new("write", Access::REMOVE),
+            Action::new("append", Access::ADD),
+            Action::new("delete", Access::REMOVE),
         ];
         ToolSpec {
-            name: NAME,
-            title: "Scratchpad",
-            description: "Keeps notes of this session in named sections. They outlive your context and a restart: \
-                          put findings, decisions and half-done work here.",
+            name: NAME.into(),
+            title: "Scratchpad".into(),
+            description:
+                "Keeps notes of this session in named sections. They outlive your context and a restart: \
+                          put findings, decisions and half-done work here."
+                    .into(),
             input_schema: Value::Null,
             output_schema: None,
             access: ToolSpec::common_access(&actions),

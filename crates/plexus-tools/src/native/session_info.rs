@@ -39,10 +39,12 @@ impl TypedTool for SessionInfo {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: "session_info",
-            title: "Session info",
-            description: "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
-                          machine where files of this session belong.",
+            name: "session_info".into(),
+            title: "Session info".into(),
+            description:
+                "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
+                          machine where files of this session belong."
+                    .into(),
             input_schema: Value::Null,
             output_schema: None,
             access: Access::READ,

@@ -75,17 +75,17 @@ impl TypedTool for Todo {
 
     fn spec(&self) -> ToolSpec {
         let actions = vec![
-            Action { name: "list", access: Access::READ },
-            Action { name: "add", access: Access::ADD },
-            Action { name: "update", access: Access::SET },
-            Action { name: "remove", access: Access::REMOVE },
-            Action { name: "clear", access: Access::REMOVE },
+            Action::new("list", Access::READ),
+            Action::new("add", Access::ADD),
+            Action::new("update", Access::SET),
+            Action::new("remove", Access::REMOVE),
+            Action::new("clear", Access::REMOVE),
         ];
         ToolSpec {
-            name: NAME,
-            title: "To-do list",
+            name: NAME.into(),
+            title: "To-do list".into(),
             description: "Keeps the to-do list of this session. It outlives your context and a restart, so write \
-                          down the steps of longer work and mark each one as you go. Answers with the whole list.",
+                          down the steps of longer work and mark each one as you go. Answers with the whole list.".into(),
             input_schema: Value::Null,
             output_schema: None,
             access: ToolSpec::common_access(&actions),

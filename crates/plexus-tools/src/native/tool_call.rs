@@ -30,9 +30,9 @@ pub(super) fn tool() -> Tool {
         ..anything.annotations
     };
     Tool::indirect::<Args>(ToolSpec {
-        name: NAME,
-        title: "Call a tool",
-        description: "Calls another tool of this hub by name, as if you had called it yourself.",
+        name: NAME.into(),
+        title: "Call a tool".into(),
+        description: "Calls another tool of this hub by name, as if you had called it yourself.".into(),
         input_schema: Value::Null,
         output_schema: None,
         access: Access { annotations, ..anything },

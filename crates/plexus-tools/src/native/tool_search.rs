@@ -31,10 +31,12 @@ impl TypedTool for ToolSearch {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: "tool_search",
-            title: "Search tools",
-            description: "Finds the tools that fit what you want to do, best first, with the arguments they take. \
-                          Call them by name, or through tool_call if your client has not loaded them.",
+            name: "tool_search".into(),
+            title: "Search tools".into(),
+            description:
+                "Finds the tools that fit what you want to do, best first, with the arguments they take. \
+                          Call them by name, or through tool_call if your client has not loaded them."
+                    .into(),
             input_schema: Value::Null,
             output_schema: None,
             access: Access::READ,
@@ -72,8 +74,8 @@ fn words(text: &str) -> Vec<String> {
 /// How well a tool fits: a word in the name counts most, then in the title and actions, then in the
 /// description; a whole word counts more than the beginning of one.
 fn score(spec: &ToolSpec, query: &[String]) -> u32 {
-    let actions = spec.actions.iter().map(|action| action.name).collect::<Vec<_>>().join(" ");
-    let fields = [(spec.name, 8), (spec.title, 4), (actions.as_str(), 4), (spec.description, 1)];
+    let actions = spec.actions.iter().map(|action| &*action.name).collect::<Vec<_>>().join(" ");
+    let fields = [(&*spec.name, 8), (&*spec.title, 4), (actions.as_str(), 4), (&*spec.description, 1)];
     query
         .iter()
         .map(|wanted| {

@@ -1,0 +1,130 @@
+//! A hub in this process, on a free port, with a folder of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_hub::{Hub, HubOptions};
+use plexus_kit::config::{Limits, RawConfig};
+use plexus_kit::{Clock, Config, Environment};
+use plexus_mcp::server::McpOptions;
+use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
+use plexus_tools::Registry;
+use tempfile::TempDir;
+
+use crate::McpClient;
+
+/// Keep-alives come often, so that a test need not wait 25 seconds for one.
+const KEEP_ALIVE: Duration = Duration::from_millis(100);
+
+/// A running hub; its folder goes with it.
+pub struct TestHub {
+    hub: Hub,
+    dir: TempDir,
+    http: reqwest::Client,
+    change: Change,
+    clock: Clock,
+}
+
+type Change = Box<dyn Fn(&mut Config) + Send + Sync>;
+
+impl TestHub {
+    pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// A hub whose configuration is changed before it starts.
+    pub async fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        // A second test in the same process finds it installed, which is as good.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let clock = Clock::system();
+        let change: Change = Box::new(change);
+        let hub = start(dir.path(), &change, clock.clone()).await;
+        let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+        Self { hub, dir, http, change, clock }
+    }
+
+    /// Stops the hub and starts another one on the same folder; it has another address.
+    pub async fn restart(self) -> Self {
+        let Self { hub, dir, http, change, clock } = self;
+        let drained = hub.shutdown().await;
+        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        let hub = start(dir.path(), &change, clock.clone()).await;
+        Self { hub, dir, http, change, clock }
+    }
+
+    /// Stops the hub; its folder can be looked at until the returned value is dropped.
+    pub async fn stop(self) -> TempDir {
+        let drained = self.hub.shutdown().await;
+        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        self.dir
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.hub.url())
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn registry(&self) -> &Arc<Registry> {
+        self.hub.registry()
+    }
+
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    pub fn admin_token(&self) -> String {
+        let token = std::fs::read_to_string(self.dir.path().join("admin-token")).expect("the admin token");
+        token.trim().to_owned()
+    }
+
+    /// A fresh agent token with these scopes.
+    pub async fn token(&self, name: &str, scopes: &[&str]) -> CreatedToken {
+        let params = CreateTokenParams {
+            kind: TokenKind::Agent,
+            name: name.to_owned(),
+            profile: None,
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            ttl_seconds: None,
+        };
+        let request =
+            self.http.post(self.url("/api/v1/tokens")).bearer_auth(self.admin_token()).json(&params);
+        let response = request.send().await.expect("an answer");
+        assert_eq!(response.status(), 201, "token refused: {}", response.text().await.unwrap_or_default());
+        response.json().await.expect("a token")
+    }
+
+    /// A client at `/mcp` with this token.
+    pub fn mcp(&self, token: &str) -> McpClient {
+        McpClient::new(self.http.clone(), self.url("/mcp"), token)
+    }
+
+    /// A REST request with the admin token, answered as JSON.
+    pub async fn api(&self, path: &str) -> serde_json::Value {
+        let request = self.http.get(self.url(path)).bearer_auth(self.admin_token());
+        let response = request.send().await.expect("an answer");
+        let status = response.status();
+        let body = response.text().await.expect("a body");
+        assert!(status.is_success(), "{path}: {status} {body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+}
+
+async fn start(dir: &Path, change: &Change, clock: Clock) -> Hub {
+    let flags = RawConfig {
+        data_dir: Some(dir.to_owned()),
+        listen: Some("127.0.0.1:0".to_owned()),
+        ..RawConfig::default()
+    };
+    let mut config = Config::load(None, &Environment::default(), flags).expect("a configuration");
+    change(&mut config);
+    let Limits { json_depth, mcp_sessions, .. } = config.limits;
+    let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
+    Hub::start(HubOptions { config, clock, mcp })
+        .await
+        .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
+}

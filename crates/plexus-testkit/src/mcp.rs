@@ -1,0 +1,191 @@
+//! An MCP client that sends exactly what a test says, right or wrong.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::SseStream;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|e| panic!("not JSON ({e}): {} {:?}", self.status, self.body))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The result of a request that must have one.
+    pub fn result(&self) -> Value {
+        let json = self.json();
+        assert!(json.get("result").is_some(), "no result: {} {json}", self.status);
+        json["result"].clone()
+    }
+
+    /// HTTP status and JSON-RPC code of a request that must have failed.
+    pub fn error(&self) -> (u16, i64) {
+        let json = self.json();
+        let code = json["error"]["code"].as_i64();
+        (self.status, code.unwrap_or_else(|| panic!("no error: {} {json}", self.status)))
+    }
+}
+
+/// Headers are those of a well-behaved client unless a test changes them.
+#[derive(Clone)]
+pub struct McpClient {
+    http: reqwest::Client,
+    url: String,
+    headers: HeaderMap,
+}
+
+impl McpClient {
+    pub fn new(http: reqwest::Client, url: String, token: &str) -> Self {
+        let client = Self { http, url, headers: HeaderMap::new() };
+        client
+            .header("authorization", &format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+    }
+
+    /// The same client with a header set to another value.
+    pub fn header(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        let value = HeaderValue::from_bytes(value.as_bytes()).expect("a header value");
+        client.headers.insert(HeaderName::from_bytes(name.as_bytes()).expect("a header name"), value);
+        client
+    }
+
+    /// The same client with one more value of a header.
+    pub fn another_header(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a header name");
+        client.headers.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
+        client
+    }
+
+    pub fn without(&self, name: &str) -> Self {
+        let mut client = self.clone();
+        client.headers.remove(name);
+        client
+    }
+
+    /// The same client at another path.
+    pub fn at(&self, url: String) -> Self {
+        Self { url, ..self.clone() }
+    }
+
+    fn request(&self, method: reqwest::Method) -> reqwest::RequestBuilder {
+        self.http.request(method, &self.url).headers(self.headers.clone())
+    }
+
+    async fn finish(&self, request: reqwest::RequestBuilder) -> Answer {
+        tokio::time::timeout(TIMEOUT, async {
+            let response = request.send().await.expect("an answer");
+            let (status, headers) = (response.status().as_u16(), response.headers().clone());
+            Answer { status, headers, body: response.text().await.expect("a body") }
+        })
+        .await
+        .expect("an answer in time")
+    }
+
+    /// Posts a body and reads the answer to its end.
+    pub async fn post(&self, body: impl Into<String>) -> Answer {
+        self.finish(self.request(reqwest::Method::POST).body(body.into())).await
+    }
+
+    pub async fn post_json(&self, body: &Value) -> Answer {
+        self.post(body.to_string()).await
+    }
+
+    pub async fn delete(&self) -> Answer {
+        self.finish(self.request(reqwest::Method::DELETE)).await
+    }
+
+    /// `GET`, read to its end: for answers that are not streams.
+    pub async fn get(&self) -> Answer {
+        self.finish(self.request(reqwest::Method::GET)).await
+    }
+
+    /// `GET`, as a stream.
+    pub async fn get_stream(&self) -> SseStream {
+        SseStream::new(self.request(reqwest::Method::GET).send().await.expect("an answer"))
+    }
+
+    /// Posts a body that is answered by a stream.
+    pub async fn post_stream(&self, body: &Value) -> SseStream {
+        let request = self.request(reqwest::Method::POST).body(body.to_string());
+        SseStream::new(request.send().await.expect("an answer"))
+    }
+
+    /// Opens a session of this revision; the returned client is in it.
+    pub async fn initialize(&self, version: &str) -> (Self, Value) {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": { "name": "testkit", "version": "1" },
+        });
+        let answer = self.post_json(&request(0, "initialize", params)).await;
+        let id =
+            answer.header("mcp-session-id").unwrap_or_else(|| panic!("no session: {answer:?}")).to_owned();
+        let client = self.header("mcp-session-id", &id);
+        let done =
+            client.post_json(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        assert_eq!(done.status, 202, "{done:?}");
+        (client, answer.result())
+    }
+
+    /// A request of the session era.
+    pub async fn call(&self, method: &str, params: Value) -> Answer {
+        self.post_json(&request(1, method, params)).await
+    }
+
+    /// A request of 2026-07-28 with everything that revision wants.
+    pub async fn modern(&self, method: &str, params: Value) -> Answer {
+        let (client, body) = self.modern_request(1, method, params);
+        client.post_json(&body).await
+    }
+
+    /// Client and body of such a request.
+    pub fn modern_request(&self, id: impl Into<Value>, method: &str, mut params: Value) -> (Self, Value) {
+        let mut meta = modern_meta();
+        if let (Some(meta), Some(more)) = (meta.as_object_mut(), params["_meta"].as_object()) {
+            meta.extend(more.clone());
+        }
+        params["_meta"] = meta;
+        let mut client = self.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+        if let ("tools/call", Some(name)) = (method, params["name"].as_str()) {
+            client = client.header("mcp-name", name);
+        }
+        (client, request(id, method, params))
+    }
+
+    /// Calls a tool by the latest revision; the result, which may be an error of the tool.
+    pub async fn tool(&self, name: &str, arguments: Value) -> Value {
+        self.modern("tools/call", json!({ "name": name, "arguments": arguments })).await.result()
+    }
+}
+
+fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
+}
+
+/// `_meta` that every request of 2026-07-28 carries.
+pub fn modern_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "testkit", "version": "1" },
+    })
+}
