@@ -1,0 +1,161 @@
+//! Rules of a session's log: numbers without a gap, nothing overwritten, nothing twice.
+
+use std::collections::HashMap;
+
+use futures_util::FutureExt;
+use plexus_proto::{EventKind, NewEvent, SessionId};
+use plexus_store::{Records, StoreError};
+use tokio::task::JoinSet;
+
+use crate::backend::{Backend, Database, Seeded, at, audit, event, events, external, numbers, seqs};
+
+pub(crate) async fn numbers_run_from_one_without_a_gap<B: Backend>(db: Database<B>) {
+    let id = db.session("agent:a", "k").await;
+    // Sizes on both sides of what one statement takes.
+    let mut sent = 0;
+    for size in [1, 2, 3, 31, 32, 33, 100] {
+        db.store.append(events(id, (sent..sent + size).map(|n| event("agent:a", n)))).await.unwrap();
+        sent += size;
+    }
+    let stored = db.events(id).await;
+    assert_eq!(seqs(&stored), (1..=sent as i64).collect::<Vec<_>>());
+    assert_eq!(numbers(&stored), (0..sent as u64).collect::<Vec<_>>(), "not in the order they were appended");
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(seqs(&reader.events(id, 5, 3).await.unwrap()), [6, 7, 8]);
+    assert_eq!(reader.events(id, sent as i64, 3).await.unwrap(), []);
+    assert_eq!(reader.session(id).await.unwrap().unwrap().last_seq, sent as i64);
+}
+
+pub(crate) async fn handles_and_sessions_interleave_without_gap_overwrite_or_wrong_actor<B: Backend>(
+    db: Database<B>,
+) {
+    const SESSIONS: usize = 64;
+    const WRITERS: usize = 8;
+    const EVENTS: usize = 60;
+    for seed in [1, 20_261_115, 0xDEAD_BEEF] {
+        let mut owners: HashMap<SessionId, String> = HashMap::new();
+        for number in 0..SESSIONS {
+            let owner = format!("agent:{seed}-{number}");
+            owners.insert(db.session(&owner, "one key for all").await, owner);
+        }
+        let mut sessions: Vec<_> = owners.keys().copied().collect();
+        sessions.sort();
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            let (store, sessions, owners) = (db.store.clone(), sessions.clone(), owners.clone());
+            writers.spawn(async move {
+                let mut random = Seeded(seed + writer as u64);
+                let mut sent: Vec<(SessionId, u64)> = Vec::new();
+                while sent.len() < EVENTS {
+                    let mut records = Records::default();
+                    for _ in 0..=random.below(5) {
+                        let id = sessions[random.below(SESSIONS)];
+                        let number = writer * 1_000_000 + sent.len();
+                        sent.push((id, number as u64));
+                        records.events.push((id, event(&owners[&id], number)));
+                    }
+                    match random.below(3) {
+                        0 => store.append(records).await.unwrap(),
+                        1 => store.append_soon(records).await.unwrap(),
+                        _ => store
+                            .transact(|_| Box::pin(async { Err::<(), _>(()) }), move |_| records)
+                            .await
+                            .unwrap()
+                            .unwrap_err(),
+                    }
+                }
+                store.append(Records::default()).await.unwrap();
+                (writer, sent)
+            });
+        }
+        let sent = writers.join_all().await;
+        for (id, owner) in &owners {
+            let stored = db.events(*id).await;
+            assert_eq!(seqs(&stored), (1..=stored.len() as i64).collect::<Vec<_>>(), "a gap, seed {seed}");
+            assert!(stored.iter().all(|event| event.actor == *owner), "another's record, seed {seed}");
+            let numbers = numbers(&stored);
+            for (writer, sent) in &sent {
+                let of_writer = |number: &u64| *number / 1_000_000 == *writer as u64;
+                let expected: Vec<u64> = sent.iter().filter(|(to, _)| to == id).map(|(_, n)| *n).collect();
+                let found: Vec<u64> = numbers.iter().copied().filter(of_writer).collect();
+                assert_eq!(found, expected, "lost, doubled or out of order, seed {seed}");
+            }
+        }
+    }
+}
+
+pub(crate) async fn an_external_id_seen_again_is_one_row_and_no_gap<B: Backend>(db: Database<B>) {
+    let id = db.session("agent:a", "k").await;
+    let other = db.session("agent:b", "k").await;
+    db.store.append(events(id, [external("live", 0, "x"), event("live", 1)])).await.unwrap();
+    db.store.append(events(id, [external("transcript", 2, "x"), event("live", 3)])).await.unwrap();
+    let db = db.reopened().await;
+    db.store.append(events(id, [external("again", 4, "x"), external("live", 5, "y")])).await.unwrap();
+    let stored = db.events(id).await;
+    assert_eq!(numbers(&stored), [0, 1, 3, 5]);
+    assert_eq!(seqs(&stored), [1, 2, 3, 4]);
+    assert_eq!((stored[0].external_id.as_deref(), stored[0].actor.as_str()), (Some("x"), "live"));
+    // Ids belong to a session: another has its own.
+    db.store.append(events(other, [external("agent:b", 6, "x")])).await.unwrap();
+    assert_eq!(numbers(&db.events(other).await), [6]);
+}
+
+pub(crate) async fn an_external_id_twice_in_one_batch_is_one_row_and_no_gap<B: Backend>(db: Database<B>) {
+    let id = db.session("agent:a", "k").await;
+    let twice = [external("a", 0, "x"), event("a", 1), external("a", 2, "x"), event("a", 3)];
+    db.store.append(events(id, twice)).await.unwrap();
+    assert_eq!(numbers(&db.events(id).await), [0, 1, 3]);
+    // Two requests that share a transaction.
+    let gate = crate::writer::Gate::close(&db.store).await;
+    let mut first = Box::pin(db.store.append(events(id, [external("a", 4, "y")])));
+    let mut second = Box::pin(db.store.append(events(id, [external("a", 5, "y"), event("a", 6)])));
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    gate.open().await;
+    first.await.unwrap();
+    second.await.unwrap();
+    let stored = db.events(id).await;
+    assert_eq!(numbers(&stored), [0, 1, 3, 4, 6]);
+    assert_eq!(seqs(&stored), [1, 2, 3, 4, 5]);
+}
+
+pub(crate) async fn an_unknown_session_fails_only_its_own_caller<B: Backend>(db: Database<B>) {
+    let (id, unknown) = (db.session("agent:a", "k").await, SessionId::new());
+    let gate = crate::writer::Gate::close(&db.store).await;
+    let mut before = Box::pin(db.store.append(events(id, [event("a", 0)])));
+    let call_id = plexus_proto::CallId::new();
+    let mut records = events(unknown, [event("a", 1)]);
+    records.audit.push(audit(plexus_proto::api::AuditPhase::Started, call_id, "agent:a", "todo"));
+    let mut lost = Box::pin(db.store.append(records));
+    let mut after = Box::pin(db.store.append(events(id, [event("a", 2)])));
+    for request in [&mut before, &mut lost, &mut after] {
+        assert!(request.now_or_never().is_none());
+    }
+    gate.open().await;
+    before.await.unwrap();
+    let error = lost.await.unwrap_err();
+    assert!(matches!(&error, StoreError::NoSuchSession(named) if *named == unknown), "{error:?}");
+    assert!(!error.is_retryable());
+    after.await.unwrap();
+    let stored = db.events(id).await;
+    assert_eq!((numbers(&stored), seqs(&stored)), (vec![0, 2], vec![1, 2]));
+    assert_eq!(db.events(unknown).await, []);
+    // What was to be audited is, whatever became of the event.
+    assert!(db.store.read().await.unwrap().audit_call(call_id).await.unwrap().is_some());
+}
+
+pub(crate) async fn an_unknown_kind_is_kept_as_it_came<B: Backend>(db: Database<B>) {
+    let id = db.session("agent:a", "k").await;
+    let foreign = NewEvent {
+        at: at(7),
+        kind: EventKind::Other("from_the_future".to_owned()),
+        actor: "agent:a".to_owned(),
+        payload: r#"{"z":1,"a":[null,"ü\u0000"],"deep":{"x":1.5}}"#.to_owned(),
+        external_id: None,
+    };
+    db.store.append(events(id, [foreign.clone()])).await.unwrap();
+    let stored = db.events(id).await.remove(0);
+    assert_eq!((stored.kind, stored.at, stored.session_id), (foreign.kind, foreign.at, id));
+    assert_eq!(stored.payload, serde_json::from_str::<serde_json::Value>(&foreign.payload).unwrap());
+    let session = db.store.read().await.unwrap().session(id).await.unwrap().unwrap();
+    assert_eq!(session.updated_at, at(7));
+}

@@ -1,0 +1,86 @@
+//! What every database behind [`plexus_store::Store`] must do, as rules that run on each of them,
+//! and what only SQLite has: files, URLs and a table that can be tampered with from outside.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod audit;
+mod audit_chain;
+mod backend;
+mod events;
+mod sessions;
+mod sqlite;
+mod state;
+mod tokens;
+mod writer;
+
+/// One test per rule for one database; a rule that is not listed here is dead code and warned about.
+macro_rules! conformance {
+    ($name:ident, $backend:ty) => {
+        mod $name {
+            rules! { $backend;
+                sessions {
+                    one_owner_and_key_is_one_session
+                    the_same_key_of_another_owner_is_another_session
+                    lists_are_newest_first_and_continue_where_the_page_ended
+                }
+                events {
+                    numbers_run_from_one_without_a_gap
+                    handles_and_sessions_interleave_without_gap_overwrite_or_wrong_actor
+                    an_external_id_seen_again_is_one_row_and_no_gap
+                    an_external_id_twice_in_one_batch_is_one_row_and_no_gap
+                    an_unknown_session_fails_only_its_own_caller
+                    an_unknown_kind_is_kept_as_it_came
+                }
+                writer {
+                    a_failed_unit_is_undone_and_its_records_are_kept
+                    a_failed_unit_leaves_its_neighbours_in_the_batch_alone
+                    a_unit_that_fails_in_the_database_leaves_its_neighbours_alone
+                    a_panicking_unit_fails_alone
+                    accepted_work_is_done_although_its_caller_left
+                    what_was_appended_soon_comes_before_what_is_awaited_later
+                    what_was_appended_soon_is_committed_without_anyone_waiting
+                    shutdown_finishes_what_was_accepted_and_refuses_the_rest
+                    readers_cannot_write
+                    everything_is_there_after_reopening
+                }
+                tokens {
+                    a_token_comes_back_as_it_was_stored
+                    revoking_takes_the_family_and_moves_the_epoch
+                    lists_are_newest_first_and_continue_where_the_page_ended
+                }
+                state {
+                    the_first_result_of_a_key_stays
+                    old_results_are_purged_and_newer_ones_kept
+                    todos_are_numbered_changed_and_removed_per_session
+                    a_todo_number_is_not_given_twice_while_the_list_lives
+                    state_of_a_session_that_does_not_exist_is_refused
+                    scratchpad_sections_are_replaced_measured_and_deleted_per_session
+                    mcp_sessions_are_kept_ended_and_purged
+                }
+                audit {
+                    the_two_entries_of_a_call_are_listed_as_one
+                    calls_are_narrowed_by_every_filter_and_paged
+                    entries_are_numbered_without_a_gap_and_published_after_the_commit
+                }
+            }
+        }
+    };
+}
+
+macro_rules! rules {
+    ($backend:ty; $($module:ident { $($rule:ident)* })*) => {$(
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $rule() {
+                    crate::backend::bounded(async {
+                        crate::$module::$rule(crate::backend::Database::<$backend>::fresh().await).await;
+                    })
+                    .await;
+                }
+            )*
+        }
+    )*};
+}
+
+conformance!(on_sqlite, crate::backend::Sqlite);

@@ -1,0 +1,69 @@
+//! Rules of sessions.
+
+use plexus_proto::SessionId;
+use tokio::task::JoinSet;
+
+use crate::backend::{Backend, Database, at, event, events};
+
+pub(crate) async fn one_owner_and_key_is_one_session<B: Backend>(db: Database<B>) {
+    let mut callers = JoinSet::new();
+    for caller in 0..16 {
+        let store = db.store.clone();
+        callers.spawn(async move {
+            let client = (caller % 2 == 0).then(|| "codex".to_owned());
+            store
+                .write(move |conn| {
+                    Box::pin(async move {
+                        conn.ensure_session("agent:a", "codex:1", client.as_deref(), at(caller)).await
+                    })
+                })
+                .await
+                .unwrap()
+        });
+    }
+    let mut ids: Vec<SessionId> = callers.join_all().await;
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    let mut reader = db.store.read().await.unwrap();
+    let found = reader.session_by_key("agent:a", "codex:1").await.unwrap().unwrap();
+    assert_eq!((found.id, found.last_seq), (ids[0], 0));
+    // A name that came later is kept, one that is missing does not erase it.
+    assert_eq!(found.client.as_deref(), Some("codex"));
+    assert_eq!(reader.sessions(None, None, 10).await.unwrap(), [found]);
+}
+
+pub(crate) async fn the_same_key_of_another_owner_is_another_session<B: Backend>(db: Database<B>) {
+    let a = db.session("agent:a", "codex:1").await;
+    let b = db.session("agent:b", "codex:1").await;
+    assert_ne!(a, b);
+    db.store.append(events(a, [event("agent:a", 0)])).await.unwrap();
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.session_by_key("agent:a", "codex:1").await.unwrap().unwrap().last_seq, 1);
+    assert_eq!(reader.session_by_key("agent:b", "codex:1").await.unwrap().unwrap().last_seq, 0);
+    assert_eq!(reader.session_by_key("agent:c", "codex:1").await.unwrap(), None);
+    assert_eq!(reader.session(b).await.unwrap().unwrap().owner, "agent:b");
+    assert_eq!(reader.session(SessionId::new()).await.unwrap(), None);
+}
+
+pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: Backend>(db: Database<B>) {
+    let mut made = Vec::new();
+    for number in 0..5 {
+        made.push(db.session("agent:a", &format!("codex:{number}")).await);
+    }
+    let other = db.session("agent:b", "codex:0").await;
+    made.reverse();
+    let mut reader = db.store.read().await.unwrap();
+    let mut listed = Vec::new();
+    loop {
+        let page = reader.sessions(Some("agent:a"), listed.last().copied(), 2).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        assert!(page.len() <= 2);
+        listed.extend(page.iter().map(|session| session.id));
+    }
+    assert_eq!(listed, made);
+    let all: Vec<_> = reader.sessions(None, None, 10).await.unwrap().iter().map(|s| s.id).collect();
+    assert_eq!(all.len(), 6);
+    assert_eq!(all[0], other);
+}

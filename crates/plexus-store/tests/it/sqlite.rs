@@ -1,0 +1,202 @@
+//! What only SQLite has: a file, the URL that names it, its schema.
+
+use std::error::Error;
+use std::time::Duration;
+
+use plexus_kit::{Durability, Secret, Supervisor};
+use plexus_store::{Store, StoreError, StoreOptions};
+use sqlx::Row;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+
+use crate::backend::{Backend, Sqlite, bounded, session};
+
+fn with_url(url: String) -> StoreOptions {
+    StoreOptions {
+        // Must not be used when there is a URL.
+        data_dir: "/nonexistent".into(),
+        database_url: Some(Secret::from(url)),
+        durability: Durability::Power,
+        instance_id: "main".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn both_forms_of_a_sqlite_url_name_the_file() {
+    bounded(async {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a folder.db");
+        let mut ids = Vec::new();
+        for prefix in ["sqlite:", "sqlite://"] {
+            let supervisor = Supervisor::new();
+            let options = with_url(format!("{prefix}{}", path.display()));
+            let store = Store::open(&options, &supervisor).await.unwrap();
+            assert_eq!(store.database(), "sqlite");
+            ids.push(session(&store, "agent:a", "k").await);
+        }
+        assert!(path.exists());
+        assert_eq!(ids[0], ids[1], "the two forms must name one file");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_a_url_the_file_is_in_the_data_folder() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let _store = backend.open("main", &Supervisor::new()).await;
+        assert!(backend.dir.path().join("plexus.db").exists());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unsupported_url_is_refused_without_its_password() {
+    bounded(async {
+        for url in [
+            "mysql://ann:hunter2@db.example/plexus",
+            "redis://:hunter2@db.example",
+            "hunter2",
+            "sqlite::memory:hunter2",
+            "sqlite:",
+            "",
+        ] {
+            let options = with_url(url.to_owned());
+            let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
+            assert!(matches!(error, StoreError::UnsupportedUrl(_)), "{url}: {error:?}");
+            let mut told = format!("{error} {error:?} {options:?}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                told.push_str(&format!("{cause} {cause:?}"));
+                source = cause.source();
+            }
+            assert!(!told.contains("hunter2"), "{told}");
+            assert!(error.to_string().contains("use sqlite:"), "says what to do instead: {error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named() {
+    bounded(async {
+        let options = with_url("sqlite:/nonexistent/folder/plexus.db".to_owned());
+        let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
+        // The database, or what is to be made beside it.
+        assert!(error.to_string().contains("/nonexistent/folder/plexus."), "{error}");
+        assert!(error.source().is_some());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let supervisor = Supervisor::new();
+        let first = backend.open("main", &supervisor).await;
+        let error = Store::open(&backend.options("second"), &Supervisor::new()).await.unwrap_err();
+        let own_pid = std::process::id().to_string();
+        assert!(
+            matches!(&error, StoreError::InUse { holder: Some(pid), .. } if *pid == own_pid),
+            "{error:?}"
+        );
+        let told = error.to_string();
+        assert!(
+            told.contains("plexus.db") && told.contains(&own_pid) && told.contains("stop that one"),
+            "{told}"
+        );
+        // The first one did not notice.
+        session(&first, "agent:a", "k").await;
+        supervisor.shutdown(Duration::from_secs(30)).await;
+        drop(first);
+        backend.open("main", &Supervisor::new()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_else_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let store = backend.open("main", &Supervisor::new()).await;
+        session(&store, "agent:a", "k").await;
+        let mut seen = 0;
+        for entry in std::fs::read_dir(backend.dir.path()).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", entry.path());
+            seen += 1;
+        }
+        assert!(seen >= 2, "the database and its log");
+    })
+    .await;
+}
+
+async fn raw(backend: &Sqlite) -> SqlitePool {
+    let options = SqliteConnectOptions::new().filename(backend.dir.path().join("plexus.db"));
+    SqlitePool::connect_with(options).await.unwrap()
+}
+
+/// The schema and the ledger of migrations, as text.
+async fn schema(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
+    let raw = raw(backend).await;
+    let objects = sqlx::query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name");
+    let objects = objects.fetch_all(&raw).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let ledger = sqlx::query("SELECT version, success, CAST(installed_on AS TEXT) FROM _sqlx_migrations");
+    let ledger = ledger.fetch_all(&raw).await.unwrap();
+    raw.close().await;
+    (objects, ledger.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
+}
+
+#[tokio::test]
+async fn migrations_run_once_and_a_second_open_changes_nothing() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let (first, supervisor) = (schema_after_open(&backend).await, Supervisor::new());
+        assert!(!first.1.is_empty() && first.1.iter().all(|(_, success, _)| *success), "{:?}", first.1);
+        let store = backend.open("main", &supervisor).await;
+        assert_eq!(store.read().await.unwrap().revocation_epoch().await.unwrap(), 0);
+        assert_eq!(schema(&backend).await, first);
+    })
+    .await;
+}
+
+async fn schema_after_open(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
+    let _store = backend.open("main", &Supervisor::new()).await;
+    schema(backend).await
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        schema_after_open(&backend).await;
+        let raw = raw(&backend).await;
+        sqlx::query(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (999999, 'from the future', TRUE, x'00', 1)",
+        )
+        .execute(&raw)
+        .await
+        .unwrap();
+        raw.close().await;
+        let before = schema(&backend).await;
+        let error = Store::open(&backend.options("main"), &Supervisor::new()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Migrate(_)), "{error:?}");
+        assert_eq!(schema(&backend).await, before);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_file_is_in_wal_mode() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let _store = backend.open("main", &Supervisor::new()).await;
+        let raw = raw(&backend).await;
+        let mode: String = sqlx::query("PRAGMA journal_mode").fetch_one(&raw).await.unwrap().get(0);
+        assert_eq!(mode, "wal");
+    })
+    .await;
+}

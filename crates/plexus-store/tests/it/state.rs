@@ -1,0 +1,181 @@
+//! Rules of what tools and clients leave behind: first results, to-dos, notes, MCP sessions.
+
+use plexus_proto::{CallId, SessionId};
+use plexus_store::{IdempotencyRecord, McpSessionRecord, StoreError, TodoRecord, TodoStatus};
+
+use crate::backend::{Backend, Database, at};
+
+fn record(subject: &str, key: &str, result: &str) -> IdempotencyRecord {
+    IdempotencyRecord {
+        subject: subject.to_owned(),
+        key: key.to_owned(),
+        request_hash: "hash".to_owned(),
+        call_id: CallId::new(),
+        session_id: SessionId::new(),
+        result: result.to_owned(),
+    }
+}
+
+async fn keep<B: Backend>(db: &Database<B>, record: &IdempotencyRecord, now: i64) -> Result<(), StoreError> {
+    let record = record.clone();
+    db.store
+        .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&record, at(now)).await }))
+        .await
+}
+
+pub(crate) async fn the_first_result_of_a_key_stays<B: Backend>(db: Database<B>) {
+    let first = record("agent:a", "key", "one");
+    keep(&db, &first, 0).await.unwrap();
+    assert!(keep(&db, &record("agent:a", "key", "two"), 1).await.is_err());
+    let others = record("agent:b", "key", "three");
+    keep(&db, &others, 1).await.unwrap();
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.idempotent_result("agent:a", "key").await.unwrap(), Some(first));
+    assert_eq!(reader.idempotent_result("agent:b", "key").await.unwrap(), Some(others));
+    assert_eq!(reader.idempotent_result("agent:a", "other").await.unwrap(), None);
+}
+
+pub(crate) async fn old_results_are_purged_and_newer_ones_kept<B: Backend>(db: Database<B>) {
+    for (key, now) in [("a", 10), ("b", 20), ("c", 30)] {
+        keep(&db, &record("agent:a", key, "r"), now).await.unwrap();
+    }
+    let purge = || db.store.write(|conn| Box::pin(conn.purge_idempotent_results(at(20))));
+    assert_eq!(purge().await.unwrap(), 1);
+    assert_eq!(purge().await.unwrap(), 0);
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.idempotent_result("agent:a", "a").await.unwrap(), None);
+    assert!(reader.idempotent_result("agent:a", "b").await.unwrap().is_some());
+    assert!(reader.idempotent_result("agent:a", "c").await.unwrap().is_some());
+}
+
+async fn add<B: Backend>(db: &Database<B>, session: SessionId, text: &'static str) -> TodoRecord {
+    db.store
+        .write(move |conn| {
+            Box::pin(async move { conn.add_todo(session, text, TodoStatus::Pending, at(0)).await })
+        })
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn todos_are_numbered_changed_and_removed_per_session<B: Backend>(db: Database<B>) {
+    let (mine, other) = (db.session("agent:a", "1").await, db.session("agent:a", "2").await);
+    let ids = [add(&db, mine, "a").await.id, add(&db, mine, "b").await.id, add(&db, mine, "c").await.id];
+    assert_eq!(ids, [1, 2, 3]);
+    let of_other = add(&db, other, "other").await;
+    assert_eq!(of_other.id, 1, "each session counts for itself");
+
+    let (changed, renamed, missing, removed, again, count) = db
+        .store
+        .write(move |conn| {
+            Box::pin(async move {
+                let status = Some(TodoStatus::InProgress);
+                Ok((
+                    conn.update_todo(mine, 1, None, status, at(5)).await?.unwrap(),
+                    conn.update_todo(mine, 2, Some("B"), None, at(6)).await?.unwrap(),
+                    conn.update_todo(mine, 9, Some("x"), None, at(7)).await?,
+                    conn.remove_todo(mine, 3).await?,
+                    conn.remove_todo(mine, 3).await?,
+                    conn.todo_count(mine).await?,
+                ))
+            })
+        })
+        .await
+        .unwrap();
+    let todo =
+        |id, text: &str, status, now| TodoRecord { id, text: text.to_owned(), status, updated_at: at(now) };
+    assert_eq!(changed, todo(1, "a", TodoStatus::InProgress, 5));
+    assert_eq!(renamed, todo(2, "B", TodoStatus::Pending, 6));
+    assert_eq!((missing, removed, again, count), (None, true, false, 2));
+    assert_eq!(db.store.read().await.unwrap().todos(mine).await.unwrap(), [changed, renamed]);
+
+    let cleared = db.store.write(move |conn| Box::pin(conn.clear_todos(mine))).await.unwrap();
+    assert_eq!(cleared, 2);
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.todos(mine).await.unwrap(), []);
+    assert_eq!(reader.todos(other).await.unwrap(), [of_other]);
+}
+
+/// An agent that remembers "number 2" must not change what is number 2 only since.
+pub(crate) async fn a_todo_number_is_not_given_twice_while_the_list_lives<B: Backend>(db: Database<B>) {
+    let id = db.session("agent:a", "1").await;
+    add(&db, id, "a").await;
+    let removed = add(&db, id, "b").await;
+    assert!(db.store.write(move |conn| Box::pin(conn.remove_todo(id, removed.id))).await.unwrap());
+    assert_eq!(add(&db, id, "c").await.id, 3);
+}
+
+pub(crate) async fn state_of_a_session_that_does_not_exist_is_refused<B: Backend>(db: Database<B>) {
+    let nobody = SessionId::new();
+    let added = db
+        .store
+        .write(move |conn| {
+            Box::pin(async move { conn.add_todo(nobody, "x", TodoStatus::Pending, at(0)).await })
+        })
+        .await;
+    assert!(added.is_err());
+    let written = db
+        .store
+        .write(move |conn| Box::pin(async move { conn.write_section(nobody, "x", "y", at(0)).await }))
+        .await;
+    assert!(written.is_err());
+}
+
+pub(crate) async fn scratchpad_sections_are_replaced_measured_and_deleted_per_session<B: Backend>(
+    db: Database<B>,
+) {
+    let (mine, other) = (db.session("agent:a", "1").await, db.session("agent:a", "2").await);
+    db.store
+        .write(move |conn| {
+            Box::pin(async move {
+                conn.write_section(mine, "notes", "first", at(1)).await?;
+                conn.write_section(mine, "notes", "zweite für", at(2)).await?;
+                conn.write_section(mine, "a", "", at(3)).await?;
+                conn.write_section(other, "notes", "another's", at(4)).await
+            })
+        })
+        .await
+        .unwrap();
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.section(mine, "notes").await.unwrap().as_deref(), Some("zweite für"));
+    assert_eq!(reader.section(mine, "a").await.unwrap().as_deref(), Some(""));
+    assert_eq!(reader.section(mine, "b").await.unwrap(), None);
+    let listed = reader.sections(mine).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|s| (s.section.as_str(), s.bytes, s.updated_at)).collect();
+    assert_eq!(listed, [("a", 0, at(3)), ("notes", 11, at(2))], "in order of names, sizes in bytes");
+    drop(reader);
+    let delete = || db.store.write(move |conn| Box::pin(conn.delete_section(mine, "notes")));
+    assert!(delete().await.unwrap());
+    assert!(!delete().await.unwrap());
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.section(other, "notes").await.unwrap().as_deref(), Some("another's"));
+}
+
+pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Database<B>) {
+    let record = |id: &str| McpSessionRecord {
+        id: id.to_owned(),
+        owner: "agent:a".to_owned(),
+        version: "2025-06-18".to_owned(),
+        client: "codex".to_owned(),
+    };
+    for (id, now) in [("old", 10), ("ended", 20), ("new", 30)] {
+        let record = record(id);
+        db.store
+            .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&record, at(now)).await }))
+            .await
+            .unwrap();
+    }
+    let db = db.reopened().await;
+    assert_eq!(db.store.read().await.unwrap().mcp_session("old").await.unwrap(), Some(record("old")));
+    let again = record("new");
+    let again = db
+        .store
+        .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&again, at(40)).await }))
+        .await;
+    assert!(again.is_err(), "an id is given once");
+    db.store.write(|conn| Box::pin(conn.delete_mcp_session("ended"))).await.unwrap();
+    assert_eq!(db.store.write(|conn| Box::pin(conn.purge_mcp_sessions(at(30)))).await.unwrap(), 1);
+    let mut reader = db.store.read().await.unwrap();
+    for (id, there) in [("old", false), ("ended", false), ("new", true)] {
+        assert_eq!(reader.mcp_session(id).await.unwrap().is_some(), there, "{id}");
+    }
+}

@@ -1,0 +1,282 @@
+//! A dispatcher with everything real behind it, and tools whose behaviour a test writes down.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use plexus_auth::{Authenticator, Principal, SigningKey};
+use plexus_kit::{Clock, Durability, Supervisor};
+use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
+use plexus_proto::{CallId, Event, SessionId, Timestamp};
+use plexus_store::{AuditFilter, Store, StoreOptions};
+use plexus_tools::{
+    Access, Call, CallError, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement, Registry,
+    SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, Via, native,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends a test that hangs.
+pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, test).await.expect("the test hangs")
+}
+
+pub(crate) struct Hub {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) store: Store,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) dispatcher: Dispatcher,
+    authenticator: Authenticator,
+    admin: Arc<Principal>,
+    tools: Vec<Tool>,
+}
+
+/// Calls at once and bytes of output that a [`Hub`] allows.
+pub(crate) const CALLS: usize = 32;
+pub(crate) const OUTPUT: usize = 1 << 20;
+
+impl Hub {
+    /// With the native tools.
+    pub(crate) async fn start() -> Self {
+        Self::with([]).await
+    }
+
+    /// With the native tools and these.
+    pub(crate) async fn with(tools: impl IntoIterator<Item = Tool>) -> Self {
+        Self::limited(CALLS, OUTPUT, tools).await
+    }
+
+    pub(crate) async fn limited(calls: usize, output: usize, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let tools = native::tools().into_iter().chain(tools).collect();
+        Self::open(tempfile::tempdir().unwrap(), calls, output, tools).await
+    }
+
+    async fn open(dir: tempfile::TempDir, calls: usize, output: usize, tools: Vec<Tool>) -> Self {
+        let supervisor = Supervisor::new();
+        let options = StoreOptions {
+            data_dir: dir.path().to_owned(),
+            database_url: None,
+            durability: Durability::Process,
+            instance_id: "main".to_owned(),
+        };
+        let store = Store::open(&options, &supervisor).await.unwrap();
+        let clock = Clock::manual("2026-11-01T00:00:00Z".parse::<Timestamp>().unwrap());
+        let key = Arc::new(SigningKey::load_or_create(&dir.path().join("signing-key")).unwrap());
+        let authenticator = Authenticator::new(key, store.clone(), clock.clone()).await.unwrap();
+        let path = dir.path().join("admin-token");
+        authenticator.ensure_admin_token(&path).await.unwrap();
+        let admin = authenticator.authenticate(std::fs::read_to_string(path).unwrap().trim()).unwrap();
+        let files_dir = dir.path().join("sessions");
+        let options = DispatcherOptions { files_dir, calls_per_principal: calls, output_bytes: output };
+        let registry = Arc::new(Registry::new(tools.clone()));
+        let dispatcher = Dispatcher::new(registry, store.clone(), clock, supervisor.clone(), options);
+        Self { dir, store, supervisor, dispatcher, authenticator, admin, tools }
+    }
+
+    /// After a restart, on the same database.
+    pub(crate) async fn restarted(self) -> Self {
+        let drained = self.supervisor.shutdown(LIMIT).await;
+        assert!(drained.aborted.is_empty(), "{drained:?}");
+        let Self { dir, store, dispatcher, authenticator, tools, .. } = self;
+        // The file is this process's until the last handle is gone.
+        drop((store, dispatcher, authenticator));
+        Self::open(dir, CALLS, OUTPUT, tools).await
+    }
+
+    /// A second dispatcher on the same database, as another hub has.
+    pub(crate) fn second_dispatcher(&self) -> Dispatcher {
+        let clock = Clock::manual("2026-11-01T00:00:00Z".parse::<Timestamp>().unwrap());
+        let options = DispatcherOptions {
+            files_dir: self.dir.path().join("sessions"),
+            calls_per_principal: CALLS,
+            output_bytes: OUTPUT,
+        };
+        let registry = Arc::new(Registry::new(self.tools.clone()));
+        Dispatcher::new(registry, self.store.clone(), clock, self.supervisor.clone(), options)
+    }
+
+    pub(crate) fn admin(&self) -> Arc<Principal> {
+        self.admin.clone()
+    }
+
+    /// The holder of a fresh token: `agent:<name>` with these scopes.
+    pub(crate) async fn agent(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
+        let params = CreateTokenParams {
+            kind: TokenKind::Agent,
+            name: name.to_owned(),
+            profile: None,
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            ttl_seconds: None,
+        };
+        let created = self.authenticator.mint(&self.admin, params).await.unwrap();
+        self.authenticator.authenticate(&created.token).unwrap()
+    }
+
+    pub(crate) async fn call(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> CallReply {
+        self.dispatcher.call(principal.clone(), call(tool, arguments)).await
+    }
+
+    pub(crate) async fn ok(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> ToolOutput {
+        self.call(principal, tool, arguments).await.result.unwrap()
+    }
+
+    pub(crate) async fn err(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> CallError {
+        self.call(principal, tool, arguments).await.result.unwrap_err()
+    }
+
+    pub(crate) async fn audited(&self, call_id: CallId) -> Option<AuditCall> {
+        self.store.read().await.unwrap().audit_call(call_id).await.unwrap()
+    }
+
+    /// All calls, oldest first.
+    pub(crate) async fn all_audited(&self) -> Vec<AuditCall> {
+        let mut reader = self.store.read().await.unwrap();
+        let mut calls = reader.audit_calls("main", &AuditFilter::default(), 10_000).await.unwrap();
+        calls.reverse();
+        calls
+    }
+
+    /// Waits until the database holds a call as described.
+    pub(crate) async fn until_audited(&self, wanted: impl Fn(&AuditCall) -> bool) -> AuditCall {
+        let mut heads = self.store.audit_heads();
+        loop {
+            heads.borrow_and_update();
+            if let Some(call) = self.all_audited().await.into_iter().find(&wanted) {
+                return call;
+            }
+            heads.changed().await.unwrap();
+        }
+    }
+
+    pub(crate) async fn events(&self, session: SessionId) -> Vec<Event> {
+        self.store.read().await.unwrap().events(session, 0, 10_000).await.unwrap()
+    }
+}
+
+/// A call in the session `external:test:1`.
+pub(crate) fn call(tool: &str, arguments: Value) -> Call {
+    Call {
+        tool: tool.to_owned(),
+        arguments,
+        session: SessionKey::new("external", &["test", "1"], Some("test")),
+        idempotency_key: None,
+        via: Via::Rest,
+        cancel: CancellationToken::new(),
+        progress: None,
+    }
+}
+
+pub(crate) fn keyed(tool: &str, arguments: Value, key: &str) -> Call {
+    Call { idempotency_key: Some(key.to_owned()), ..call(tool, arguments) }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Args {
+    pub(crate) text: Option<String>,
+    #[expect(dead_code, reason = "only sent")]
+    pub(crate) password: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Output {
+    pub(crate) text: String,
+}
+
+pub(crate) fn output(text: &str) -> ToolOutput {
+    ToolOutput::new(text, &Output { text: text.to_owned() })
+}
+
+pub(crate) fn ready(text: &str) -> Result<Outcome, CallError> {
+    Ok(Outcome::Ready(output(text)))
+}
+
+type Script = dyn Fn(ToolContext, Args) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
+
+struct Scripted {
+    name: &'static str,
+    deadline: Duration,
+    script: Box<Script>,
+}
+
+impl TypedTool for Scripted {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        spec(self.name, self.deadline)
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        (self.script)(context, args).await
+    }
+}
+
+pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        title: "Scripted".into(),
+        description: "Does what a test wrote down.".into(),
+        input_schema: Value::Null,
+        output_schema: None,
+        access: Access::ADD,
+        actions: vec![],
+        placement: Placement::Hub,
+        deadline,
+    }
+}
+
+/// A tool that does what `script` says.
+pub(crate) fn scripted<F, Fut>(name: &'static str, script: F) -> Tool
+where
+    F: Fn(ToolContext, Args) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, CallError>> + Send + 'static,
+{
+    scripted_until(name, LIMIT, script)
+}
+
+pub(crate) fn scripted_until<F, Fut>(name: &'static str, deadline: Duration, script: F) -> Tool
+where
+    F: Fn(ToolContext, Args) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, CallError>> + Send + 'static,
+{
+    Tool::typed(Scripted {
+        name,
+        deadline,
+        script: Box::new(move |context, args| Box::pin(script(context, args))),
+    })
+}
+
+/// A tool that waits in its handler until it is let go.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) entered: Arc<tokio::sync::Semaphore>,
+    pub(crate) release: CancellationToken,
+}
+
+impl Held {
+    pub(crate) fn tool(name: &'static str) -> (Self, Tool) {
+        let held =
+            Self { entered: Arc::new(tokio::sync::Semaphore::new(0)), release: CancellationToken::new() };
+        let inside = held.clone();
+        let tool = scripted(name, move |_, _| {
+            let inside = inside.clone();
+            async move {
+                inside.entered.add_permits(1);
+                inside.release.cancelled().await;
+                ready("let go")
+            }
+        });
+        (held, tool)
+    }
+
+    /// Waits until `calls` more calls are inside.
+    pub(crate) async fn inside(&self, calls: u32) {
+        self.entered.acquire_many(calls).await.unwrap().forget();
+    }
+}

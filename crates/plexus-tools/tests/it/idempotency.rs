@@ -1,0 +1,235 @@
+//! A key runs its write once and gives its first result for good.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plexus_auth::Principal;
+use plexus_proto::ErrorCode;
+use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::hub::{Held, Hub, bounded, call, keyed, ready, scripted};
+
+fn add() -> Value {
+    json!({ "action": "add", "text": "once" })
+}
+
+async fn items(hub: &Hub, agent: &Arc<Principal>) -> usize {
+    let list = hub.ok(agent, "todo", json!({ "action": "list" })).await;
+    list.structured.unwrap()["items"].as_array().unwrap().len()
+}
+
+async fn call_keyed(hub: &Hub, agent: &Arc<Principal>, arguments: Value, key: &str) -> CallReply {
+    hub.dispatcher.call(agent.clone(), keyed("todo", arguments, key)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_key_twice_has_one_effect_and_one_result() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let first = call_keyed(&hub, &agent, add(), "k").await;
+        // Written differently, meant alike; by a renewed token, from another session.
+        let renewed = hub.agent("ann", &["call:*"]).await;
+        let again = Call {
+            session: SessionKey::new("external", &["test", "2"], None),
+            ..keyed("todo", json!({ "text": "once", "id": null, "action": "add" }), "k")
+        };
+        let second = hub.dispatcher.call(renewed, again).await;
+        assert_eq!((first.replayed, second.replayed), (false, true));
+        assert_eq!(first.result.as_ref().unwrap(), second.result.as_ref().unwrap());
+        assert_eq!(items(&hub, &agent).await, 1);
+        // The second call is audited as what it was.
+        let audited = hub.audited(second.call_id).await.unwrap();
+        assert_eq!((audited.outcome.as_str(), audited.entries.len()), ("ok", 2));
+        assert_eq!(audited.result["replay_of"], json!(first.call_id));
+        // Through tool_call it is the same call.
+        let through = keyed("tool_call", json!({ "name": "todo", "arguments": add() }), "k");
+        assert!(hub.dispatcher.call(agent.clone(), through).await.replayed);
+        assert_eq!(items(&hub, &agent).await, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_calls_at_once_with_one_key_have_one_effect() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = runs.clone();
+        let hub = Hub::with([scripted("counts", move |_, _| {
+            let run = count.fetch_add(1, Ordering::SeqCst);
+            async move { ready(&format!("run {run}")) }
+        })])
+        .await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        for (tool, arguments) in [("todo", add()), ("counts", json!({}))] {
+            let mut callers = JoinSet::new();
+            for _ in 0..16 {
+                let (dispatcher, agent) = (hub.dispatcher.clone(), agent.clone());
+                let asked = keyed(tool, arguments.clone(), tool);
+                callers.spawn(async move { dispatcher.call(agent, asked).await });
+            }
+            let replies = callers.join_all().await;
+            assert_eq!(replies.iter().filter(|reply| !reply.replayed).count(), 1);
+            let results: Vec<&ToolOutput> = replies.iter().map(|r| r.result.as_ref().unwrap()).collect();
+            assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
+        }
+        assert_eq!(items(&hub, &agent).await, 1);
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_on_two_hubs_at_once_has_one_effect() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let second = hub.second_dispatcher();
+        for round in 0..10 {
+            let asked = || keyed("todo", add(), &format!("k{round}"));
+            let (a, b) = tokio::join!(
+                hub.dispatcher.call(agent.clone(), asked()),
+                second.call(agent.clone(), asked())
+            );
+            for reply in [&a, &b] {
+                // The one that lost the race may be told to try again, nothing else.
+                let retryable = |error: &CallError| error.code.is_retryable();
+                assert!(reply.result.as_ref().err().is_none_or(retryable), "{reply:?}");
+            }
+            assert!(a.result.is_ok() || b.result.is_ok());
+            let again = second.call(agent.clone(), asked()).await;
+            assert!(again.replayed && again.result.is_ok());
+            assert_eq!(items(&hub, &agent).await, round + 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_used_for_something_else_is_a_conflict() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        call_keyed(&hub, &agent, add(), "k").await.result.unwrap();
+        for other in [
+            keyed("todo", json!({ "action": "add", "text": "twice" }), "k"),
+            keyed("todo", json!({ "action": "clear" }), "k"),
+            keyed("list_tools", json!({}), "k"),
+        ] {
+            let reply = hub.dispatcher.call(agent.clone(), other).await;
+            assert!(!reply.replayed);
+            assert_eq!(reply.result.unwrap_err().code, ErrorCode::IdempotencyConflict);
+            assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "idempotency_conflict");
+        }
+        assert_eq!(items(&hub, &agent).await, 1);
+        // Keys are each holder's own.
+        let bob = hub.agent("bob", &["call:*"]).await;
+        let reply = call_keyed(&hub, &bob, json!({ "action": "add", "text": "bob's" }), "k").await;
+        assert!(!reply.replayed && reply.result.unwrap().text.contains("bob's"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_result_is_given_after_a_restart_too() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let first = call_keyed(&hub, &agent, add(), "k").await.result.unwrap();
+        // What changed since does not show in it.
+        hub.ok(&agent, "todo", json!({ "action": "add", "text": "later" })).await;
+        let hub = hub.restarted().await;
+        let second = call_keyed(&hub, &agent, add(), "k").await;
+        assert!(second.replayed);
+        assert_eq!(second.result.unwrap(), first);
+        assert_eq!(items(&hub, &agent).await, 2);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_first_call_is_not_kept() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = runs.clone();
+        let flaky: Tool = scripted("flaky", move |_, _| {
+            let run = count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match run {
+                    0 => Err(CallError::new(ErrorCode::ToolFailed, "not yet")),
+                    1 => panic!("a handler that panics on purpose"),
+                    _ => ready("now"),
+                }
+            }
+        });
+        let hub = Hub::with([flaky]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let mut replies = Vec::new();
+        for _ in 0..4 {
+            let reply = hub.dispatcher.call(agent.clone(), keyed("flaky", json!({}), "k")).await;
+            replies
+                .push((reply.replayed, reply.result.map(|output| output.text).map_err(|error| error.code)));
+        }
+        let now = || Ok("now".to_owned());
+        let expected = [
+            (false, Err(ErrorCode::ToolFailed)),
+            (false, Err(ErrorCode::Internal)),
+            (false, now()),
+            (true, now()),
+        ];
+        assert_eq!(replies, expected);
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
+        // A tool's own refusal, made inside the transaction.
+        let remove = json!({ "action": "remove", "id": 1 });
+        assert!(call_keyed(&hub, &agent, remove.clone(), "r").await.result.is_err());
+        hub.ok(&agent, "todo", add()).await;
+        let reply = call_keyed(&hub, &agent, remove, "r").await;
+        assert!(!reply.replayed && reply.result.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_for_the_first_of_its_key_can_be_cancelled() {
+    bounded(async {
+        let (held, tool) = Held::tool("waits");
+        let hub = Hub::with([tool]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let mut first = JoinSet::new();
+        let dispatcher = hub.dispatcher.clone();
+        let asked = (agent.clone(), keyed("waits", json!({}), "k"));
+        first.spawn(async move { dispatcher.call(asked.0, asked.1).await });
+        held.inside(1).await;
+        let second = keyed("waits", json!({}), "k");
+        second.cancel.cancel();
+        let second = hub.dispatcher.call(agent.clone(), second);
+        let second = tokio::time::timeout(Duration::from_secs(5), second).await;
+        held.release.cancel();
+        first.join_all().await;
+        let reply = second.expect("a cancelled call must not wait for another one");
+        assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_1_to_255_bytes_and_none_means_no_replay() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        for key in [String::new(), "x".repeat(256)] {
+            let error = call_keyed(&hub, &agent, add(), &key).await.result.unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidRequest);
+        }
+        assert_eq!(items(&hub, &agent).await, 0);
+        call_keyed(&hub, &agent, add(), &"x".repeat(255)).await.result.unwrap();
+        for _ in 0..2 {
+            assert!(!hub.dispatcher.call(agent.clone(), call("todo", add())).await.replayed);
+        }
+        assert_eq!(items(&hub, &agent).await, 3);
+    })
+    .await;
+}
