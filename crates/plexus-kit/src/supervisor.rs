@@ -82,16 +82,14 @@ impl Supervisor {
         let name = name.into();
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let watch = Watch { id, name: name.clone(), running: state.running.clone(), finished: false };
+        // Held over the spawn: a task that ends at once waits for its entry before it removes it.
+        let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = tokio::spawn(state.tracker.track_future(async move {
             let mut watch = watch;
             task.await;
             watch.finished = true;
         }));
-        let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // A task that ended before this line has removed nothing yet: leave no entry behind.
-        if !handle.is_finished() {
-            running.insert(id, (name, handle.abort_handle()));
-        }
+        running.insert(id, (name, handle.abort_handle()));
     }
 
     /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.

@@ -5,7 +5,7 @@ use plexus_proto::api::{AuditCall, AuditEntry, AuditHead, AuditPhase};
 use plexus_proto::{CallId, SessionId, Timestamp, TokenId};
 use serde_json::Value as Json;
 
-use crate::audit_chain::ChainedEntry;
+use crate::audit_chain::{ChainedEntry, Link};
 use crate::conn::{Row, Sql, Value, chunk_sizes, placeholders};
 use crate::{Conn, StoreError};
 
@@ -59,7 +59,7 @@ impl Conn {
         hub: &str,
         after: i64,
         limit: i64,
-    ) -> Result<Vec<ChainedEntry>, StoreError> {
+    ) -> Result<Vec<Link>, StoreError> {
         let rows = self
             .rows(
                 "reading the audit chain",
@@ -68,7 +68,7 @@ impl Conn {
                 vec![hub.into(), after.into(), limit.into()],
             )
             .await?;
-        rows.iter().map(ChainedEntry::from_row).collect()
+        Ok(rows.iter().map(|row| ChainedEntry::from_row(row).map_err(|_| row.int(1).ok())).collect())
     }
 
     /// Calls, newest first, with the number to continue from.
@@ -145,7 +145,8 @@ impl Conn {
                 vec![hub.into(), limit.into()],
             )
             .await?;
-        rows.iter().map(|row| ChainedEntry::from_row(row)?.into_entry()).collect()
+        // One that cannot be read is no notice; the walk over the chain reports it.
+        Ok(rows.iter().filter_map(|row| ChainedEntry::from_row(row).ok()?.into_entry().ok()).collect())
     }
 }
 

@@ -168,12 +168,18 @@ pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>
     chained
 }
 
+/// A stored row, or the number of one that cannot be read as an entry at all.
+pub(crate) type Link = Result<ChainedEntry, Option<i64>>;
+
 /// Walks the chain link by link and keeps what it finds.
+#[derive(Default)]
 struct Walk {
     last: Option<(i64, String)>,
     entries: i64,
     problems: Vec<AuditProblem>,
     problem_count: u64,
+    /// Entries that do not match their hash where they stand: changed, or moved.
+    misfits: Vec<ChainedEntry>,
 }
 
 impl Walk {
@@ -184,29 +190,93 @@ impl Walk {
         }
     }
 
-    fn link(&mut self, link: &ChainedEntry) {
-        let (last_n, last_hash) = self.last.clone().unwrap_or((0, GENESIS.to_owned()));
+    /// Where the next entry should stand.
+    fn next_n(&self) -> i64 {
+        self.last.as_ref().map_or(1, |(n, _)| n + 1)
+    }
+
+    /// False when there is no going on from here.
+    fn link(&mut self, link: Link) -> bool {
         self.entries += 1;
-        let gap = link.n != last_n + 1;
-        if gap {
-            let message = match link.n - last_n - 1 {
-                1 => format!("entry {} is missing", last_n + 1),
-                _ => format!("entries {} to {} are missing", last_n + 1, link.n - 1),
-            };
-            self.problem(ProblemKind::Missing, last_n + 1, message);
+        match link {
+            Ok(entry) => self.entry(entry),
+            Err(Some(n)) => {
+                self.gap(n);
+                self.problem(
+                    ProblemKind::Changed,
+                    n,
+                    format!("entry {n} cannot be read: its content was changed"),
+                );
+                self.last = Some((n, String::new()));
+            }
+            Err(None) => {
+                let n = self.next_n();
+                self.problem(ProblemKind::Changed, n, format!("the number of entry {n} cannot be read"));
+                return false;
+            }
         }
-        let changed = link.computed_hash() != link.hash;
-        if changed {
-            let message = format!("entry {} does not match its hash: its content was changed", link.n);
-            self.problem(ProblemKind::Changed, link.n, message);
-        } else if !gap && link.prev_hash != last_hash {
+        true
+    }
+
+    /// Whether entries before `n` are missing; says so.
+    fn gap(&mut self, n: i64) -> bool {
+        let expected = self.next_n();
+        if n <= expected {
+            return false;
+        }
+        let message = match n - expected {
+            1 => format!("entry {expected} is missing"),
+            _ => format!("entries {expected} to {} are missing", n - 1),
+        };
+        self.problem(ProblemKind::Missing, expected, message);
+        true
+    }
+
+    fn entry(&mut self, entry: ChainedEntry) {
+        if entry.n < 1 {
+            let message = format!("no hub wrote an entry {}: numbers begin at 1", entry.n);
+            self.problem(ProblemKind::Changed, entry.n, message);
+            return;
+        }
+        let gap = self.gap(entry.n);
+        let (last_n, last_hash) = self.last.clone().unwrap_or((0, GENESIS.to_owned()));
+        self.last = Some((entry.n, entry.hash.clone()));
+        if entry.computed_hash() != entry.hash {
+            if self.misfits.len() < PROBLEMS_NAMED {
+                self.misfits.push(entry);
+            } else {
+                self.problem_count += 1;
+            }
+        } else if !gap && !last_hash.is_empty() && entry.prev_hash != last_hash {
             let message = format!(
                 "entry {} does not follow entry {last_n}: entries were exchanged or replaced",
-                link.n
+                entry.n
             );
-            self.problem(ProblemKind::Reordered, link.n, message);
+            self.problem(ProblemKind::Reordered, entry.n, message);
         }
-        self.last = Some((link.n, link.hash.clone()));
+    }
+
+    /// Tells entries that were moved, which fit where another misfit stands, from changed ones.
+    fn sort_misfits(&mut self) {
+        let misfits = std::mem::take(&mut self.misfits);
+        let places: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
+        for entry in misfits {
+            let n = entry.n;
+            let home = places.iter().copied().find(|place| {
+                *place != n && ChainedEntry { n: *place, ..entry.clone() }.computed_hash() == entry.hash
+            });
+            match home {
+                Some(home) => {
+                    let message = format!("entry {n} is out of place: it was written as entry {home}");
+                    self.problem(ProblemKind::Reordered, n, message);
+                }
+                None => {
+                    let message = format!("entry {n} does not match its hash: its content was changed");
+                    self.problem(ProblemKind::Changed, n, message);
+                }
+            }
+        }
+        self.problems.sort_by_key(|problem| problem.n);
     }
 }
 
@@ -219,25 +289,33 @@ impl Store {
     ) -> Result<AuditReport, StoreError> {
         let hub = self.instance_id().to_owned();
         let mut reader = self.read().await?;
-        let mut walk = Walk { last: None, entries: 0, problems: Vec::new(), problem_count: 0 };
+        let mut walk = Walk::default();
         let mut at_signed = None;
-        loop {
-            let after = walk.last.as_ref().map_or(0, |(n, _)| *n);
+        // Below every number there can be, so that nothing hides before the first.
+        let mut after = i64::MIN;
+        'chain: loop {
             let links = reader.audit_links(&hub, after, PAGE).await?;
-            for link in &links {
-                walk.link(link);
-                if let Ok(Some(signed)) = &signed
-                    && signed.n == link.n
-                {
-                    at_signed = Some(link.hash.clone());
+            let whole_page = links.len() as i64 == PAGE;
+            for link in links {
+                if let Ok(entry) = &link {
+                    after = entry.n;
+                    if matches!(&signed, Ok(Some(signed)) if signed.n == entry.n) {
+                        at_signed = Some(entry.hash.clone());
+                    }
+                } else if let Err(Some(n)) = link {
+                    after = n;
+                }
+                if !walk.link(link) {
+                    break 'chain;
                 }
             }
-            if (links.len() as i64) < PAGE {
+            if !whole_page {
                 break;
             }
             // A long chain must not keep the runtime from other work.
             tokio::task::yield_now().await;
         }
+        walk.sort_misfits();
         for notice in reader.audit_notices(&hub, PROBLEMS_NAMED as i64).await? {
             if notice.outcome == BREAK_OUTCOME {
                 let message = format!(

@@ -21,10 +21,13 @@ pub enum StoreError {
     /// A row holds what no version of Plexus writes.
     #[error("a row of {table} is damaged: {message}")]
     Damaged { table: &'static str, message: String },
-    #[error("{0} is not supported as a database; use sqlite:/path/to/file.db")]
+    #[error("{0} is not supported as a database; use sqlite:/path/to/file.db, without parameters")]
     UnsupportedUrl(String),
     #[error("session {0} does not exist")]
     NoSuchSession(plexus_proto::SessionId),
+    /// A fault of ours in a unit of work; what it wrote was undone.
+    #[error("a unit of work failed inside the store")]
+    Panicked,
     /// The hub is stopping; nothing was written.
     #[error("the store is closed")]
     Closed,

@@ -1,10 +1,8 @@
 //! The store: how it is opened, read from and written to.
 
 use std::fmt;
-use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use plexus_kit::{Durability, ExposeSecret, Secret, Stage, Supervisor};
@@ -32,7 +30,9 @@ impl StoreOptions {
         let Some(url) = &self.database_url else { return Ok(self.data_dir.join("plexus.db")) };
         let url = url.expose_secret();
         match url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")) {
-            Some(path) if !path.is_empty() && !path.starts_with(':') => Ok(PathBuf::from(path)),
+            Some(path) if !path.is_empty() && !path.starts_with(':') && !path.contains('?') => {
+                Ok(PathBuf::from(path))
+            }
             _ => {
                 // Only the scheme: the rest may carry a password.
                 let scheme = url.split_once(':').map_or("a URL without a scheme", |(scheme, _)| scheme);
@@ -48,7 +48,6 @@ pub struct Store {
     readers: SqlitePool,
     writer: Writer,
     instance_id: String,
-    _lock: Arc<File>,
 }
 
 impl Store {
@@ -59,9 +58,8 @@ impl Store {
         let connection = pools.writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
         let mut conn = Conn(Connection::Sqlite(connection));
         let head = conn.audit_head(&options.instance_id).await?;
-        let writer = Writer::start(conn, options.instance_id.clone(), head, supervisor);
-        let instance_id = options.instance_id.clone();
-        Ok(Self { readers: pools.readers, writer, instance_id, _lock: Arc::new(pools.lock) })
+        let writer = Writer::start(conn, options.instance_id.clone(), head, pools.lock, supervisor);
+        Ok(Self { readers: pools.readers, writer, instance_id: options.instance_id.clone() })
     }
 
     #[must_use]
@@ -84,7 +82,8 @@ impl Store {
     /// Runs `work` in a transaction that it shares with others, all or nothing, and appends with it
     /// what `record` makes of the outcome. Returns after the commit.
     ///
-    /// When `work` fails, what it wrote is undone; the records are written all the same.
+    /// When `work` fails, what it wrote is undone; the records are written all the same. An event for
+    /// a session that does not exist is left out and answered with an error.
     pub async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
     where
         T: Send + 'static,

@@ -36,7 +36,7 @@ impl TodoStatus {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TodoRecord {
-    /// 1, 2, 3 … within the session; a number is not given twice while the list lives.
+    /// 1, 2, 3 … within the session; a number is not given twice.
     pub id: i64,
     pub text: String,
     pub status: TodoStatus,
@@ -82,21 +82,28 @@ impl Conn {
         status: TodoStatus,
         now: Timestamp,
     ) -> Result<TodoRecord, StoreError> {
-        let row = self
+        let counted = self
             .row(
-                "adding a to-do",
-                "INSERT INTO todos (session_id, id, text, status, created_at, updated_at) \
-                 SELECT $1, COALESCE(MAX(id), 0) + 1, $2, $3, $4, $4 FROM todos WHERE session_id = $1 \
-                 RETURNING id, text, status, updated_at",
-                vec![
-                    session.to_string().into(),
-                    text.into(),
-                    status.as_str().into(),
-                    now.as_millisecond().into(),
-                ],
+                "numbering a to-do",
+                "UPDATE sessions SET last_todo = last_todo + 1 WHERE id = $1 RETURNING last_todo",
+                vec![session.to_string().into()],
             )
             .await?;
-        row.as_ref().map_or_else(|| Err(StoreError::damaged("todos", "insert returned no row")), todo)
+        let id = counted.ok_or(StoreError::NoSuchSession(session))?.int(0)?;
+        self.execute(
+            "adding a to-do",
+            "INSERT INTO todos (session_id, id, text, status, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $5)",
+            vec![
+                session.to_string().into(),
+                id.into(),
+                text.into(),
+                status.as_str().into(),
+                now.as_millisecond().into(),
+            ],
+        )
+        .await?;
+        Ok(TodoRecord { id, text: text.to_owned(), status, updated_at: now })
     }
 
     /// None: there is no such to-do.

@@ -6,6 +6,7 @@ use plexus_proto::ErrorCode;
 use serde_json::{Map, Value, json};
 
 use crate::CallError;
+use crate::redact;
 use crate::visible::nearest;
 
 /// Problems named in one error; a model fixes these first.
@@ -13,11 +14,24 @@ const SHOWN: usize = 8;
 /// Characters of a wrong value that are repeated back.
 const VALUE_SHOWN: usize = 80;
 
-/// Null stands for "not given" where a field may be left out.
+/// Null stands for "not given" where a field may be left out, at any depth.
 pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
+    let Some(properties) = schema["properties"].as_object() else { return };
     let required = schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
-    arguments.retain(|name, value| !value.is_null() || is_required(name));
+    arguments.retain(|name, value| !value.is_null() || is_required(name) || !properties.contains_key(name));
+    for (name, value) in arguments {
+        let schema = &properties.get(name).unwrap_or(&Value::Null);
+        match value {
+            Value::Object(fields) => drop_nulls(fields, schema),
+            Value::Array(items) => {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    drop_nulls(item, &schema["items"]);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Checks arguments against the schema of the tool.
@@ -60,7 +74,7 @@ pub(crate) fn missing(tool: &str, field: &str, action: &str) -> CallError {
 
 fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
     let path = error.instance_path().to_string();
-    let got = shown(error.instance());
+    let got = shown(&path, error.instance());
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             unexpected.iter().map(|field| unknown_field(&path, field, schema, error)).collect()
@@ -121,20 +135,26 @@ fn unknown_field(path: &str, field: &str, schema: &Value, error: &ValidationErro
 }
 
 fn not_an_option(path: &str, options: &[&str], got: &Value) -> Value {
-    let near = got.as_str().and_then(|text| nearest(text, options.iter().copied()));
-    let mut message = format!("expected one of {}, got {}", quoted(options), shown(got));
+    let near = got
+        .as_str()
+        .filter(|_| !path.split('/').any(redact::is_secret_name))
+        .and_then(|text| nearest(text, options.iter().copied()));
+    let mut message = format!("expected one of {}, got {}", quoted(options), shown(path, got));
     if let Some(near) = near {
         message.push_str(&format!("; did you mean {near:?}?"));
     }
-    json!({ "path": path, "message": message, "expected": options, "got": shown(got), "nearest": near })
+    json!({ "path": path, "message": message, "expected": options, "got": shown(path, got), "nearest": near })
 }
 
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A wrong value, short enough to repeat.
-fn shown(value: &Value) -> String {
+/// A wrong value, short enough to repeat; one under a telling name is not repeated at all.
+fn shown(path: &str, value: &Value) -> String {
+    if path.split('/').any(redact::is_secret_name) {
+        return redact::REDACTED.to_owned();
+    }
     let text = value.to_string();
     match text.char_indices().nth(VALUE_SHOWN) {
         None => text,

@@ -78,7 +78,7 @@ pub(crate) fn text(text: &str) -> Option<String> {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect();
     SECRET_NAMES.iter().any(|secret| plain.ends_with(secret))

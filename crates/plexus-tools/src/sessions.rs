@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use aws_lc_rs::digest;
 use moka::sync::Cache;
 use plexus_auth::Principal;
 use plexus_kit::{Clock, private_file};
@@ -42,11 +43,17 @@ impl SessionKey {
     }
 }
 
-/// Printable ASCII without the separator, at most [`MAX_PART`] characters; never empty.
+/// Printable ASCII without the separator, at most [`MAX_PART`] characters; never empty. What had to be
+/// changed gets a hash of what it was, so that two names stay two.
 fn clean(part: &str) -> String {
-    let cleaned: String =
-        part.chars().take(MAX_PART).map(|c| if c.is_ascii_graphic() && c != ':' { c } else { '_' }).collect();
-    if cleaned.is_empty() { "_".to_owned() } else { cleaned }
+    let keep = |c: char| c.is_ascii_graphic() && c != ':';
+    if !part.is_empty() && part.len() <= MAX_PART && part.chars().all(keep) {
+        return part.to_owned();
+    }
+    let cleaned: String = part.chars().take(MAX_PART - 9).map(|c| if keep(c) { c } else { '_' }).collect();
+    let hash = digest::digest(&digest::SHA256, part.as_bytes());
+    let hash: String = hash.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{cleaned}-{hash}")
 }
 
 #[derive(Debug)]

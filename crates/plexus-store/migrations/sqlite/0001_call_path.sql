@@ -28,6 +28,7 @@ CREATE TABLE sessions (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     last_seq   BIGINT NOT NULL,
+    last_todo  BIGINT NOT NULL DEFAULT 0,
     UNIQUE (owner, key)
 );
 

@@ -26,7 +26,7 @@ const MIGRATIONS: &[(i64, &str, &str)] =
 pub(crate) struct SqlitePools {
     pub(crate) writer: SqlitePool,
     pub(crate) readers: SqlitePool,
-    /// Held for as long as the store lives.
+    /// Held for as long as something may be written.
     pub(crate) lock: File,
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::iter;
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt;
 use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
 use tokio::sync::{oneshot, watch};
@@ -70,11 +72,15 @@ impl Batch {
     ) -> Result<Option<AuditHead>, StoreError> {
         let mut begun = self.conn.execute("beginning a transaction", self.conn.0.begin_sql(), vec![]).await;
         let mut all = Records::default();
+        let mut worked = false;
         // For each event, which request it came from.
         let mut owners: Vec<usize> = Vec::new();
         for request in requests {
-            if begun.is_ok() {
-                begun = self.work(request.work).await.map(|()| 0);
+            if begun.is_ok()
+                && let Some(work) = request.work
+            {
+                begun = self.work(work, !worked).await.map(|()| 0);
+                worked = true;
             }
             // After a failure the rest are only collected, so that each of them is answered.
             if begun.is_ok() {
@@ -98,15 +104,32 @@ impl Batch {
         Ok(head)
     }
 
-    /// Runs one unit; one that fails leaves nothing behind and does not disturb the others.
-    async fn work(&mut self, work: Option<super::Work>) -> Result<(), StoreError> {
-        let Some(work) = work else { return Ok(()) };
+    /// Runs one unit; one that fails or panics leaves nothing behind and does not disturb the others.
+    async fn work(&mut self, work: super::Work, first: bool) -> Result<(), StoreError> {
+        if first {
+            // Nothing was written before it, so the whole transaction can be begun anew.
+            if !self.completes(work).await {
+                self.conn.execute("undoing a unit", "ROLLBACK", vec![]).await?;
+                self.conn.execute("beginning a transaction", self.conn.0.begin_sql(), vec![]).await?;
+            }
+            return Ok(());
+        }
         self.conn.execute("setting a savepoint", "SAVEPOINT unit", vec![]).await?;
-        if work(&mut self.conn).await.is_err() {
+        if !self.completes(work).await {
             self.conn.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
         }
         self.conn.execute("releasing a savepoint", "RELEASE unit", vec![]).await?;
         Ok(())
+    }
+
+    async fn completes(&mut self, work: super::Work) -> bool {
+        match AssertUnwindSafe(work(&mut self.conn)).catch_unwind().await {
+            Ok(done) => done.is_ok(),
+            Err(_) => {
+                tracing::error!("a unit of work panicked and was undone");
+                false
+            }
+        }
     }
 
     /// Gives each event its place in its session and inserts all; returns those that had no session.

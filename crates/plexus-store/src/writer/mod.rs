@@ -12,6 +12,7 @@
 mod batch;
 
 use std::fmt;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,13 +64,21 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Conn, hub: String, head: Option<AuditHead>, supervisor: &Supervisor) -> Self {
+    pub(crate) fn start(
+        conn: Conn,
+        hub: String,
+        head: Option<AuditHead>,
+        lock: File,
+        supervisor: &Supervisor,
+    ) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE);
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let batch = Batch::new(conn, hub, head, published);
         supervisor.spawn(Stage::Storage, "store writer", async move {
             run(batch, requests, stop).await;
+            // Not before the last write is done.
+            drop(lock);
         });
         Self { queue, heads }
     }
@@ -101,7 +110,8 @@ impl Writer {
         });
         self.submit(Some(work), record).await?;
         let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        outcome.ok_or(StoreError::Closed)
+        // Empty only when the work panicked.
+        outcome.ok_or(StoreError::Panicked)
     }
 
     pub(crate) async fn append(&self, records: Records) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use plexus_proto::{CallId, Event, EventKind, NewEvent, SessionId, Timestamp};
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 
 /// Far more than any rule needs; what takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends a test that hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {

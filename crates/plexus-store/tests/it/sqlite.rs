@@ -8,7 +8,7 @@ use plexus_store::{Store, StoreError, StoreOptions};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
-use crate::backend::{Backend, Sqlite, bounded, session};
+use crate::backend::{Backend, LIMIT, Sqlite, bounded, session};
 
 fn with_url(url: String) -> StoreOptions {
     StoreOptions {
@@ -32,6 +32,7 @@ async fn both_forms_of_a_sqlite_url_name_the_file() {
             let store = Store::open(&options, &supervisor).await.unwrap();
             assert_eq!(store.database(), "sqlite");
             ids.push(session(&store, "agent:a", "k").await);
+            supervisor.shutdown(LIMIT).await;
         }
         assert!(path.exists());
         assert_eq!(ids[0], ids[1], "the two forms must name one file");
@@ -163,7 +164,9 @@ async fn migrations_run_once_and_a_second_open_changes_nothing() {
 }
 
 async fn schema_after_open(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
-    let _store = backend.open("main", &Supervisor::new()).await;
+    let supervisor = Supervisor::new();
+    backend.open("main", &supervisor).await;
+    supervisor.shutdown(LIMIT).await;
     schema(backend).await
 }
 

@@ -129,7 +129,7 @@ pub(crate) async fn a_unit_that_fails_in_the_database_leaves_its_neighbours_alon
         let store = db.store.clone();
         Box::pin(async move {
             let work = store.write(move |conn| {
-                Box::pin(async move { conn.add_todo(session, text, TodoStatus::Pending, at(0)).await })
+                Box::pin(async move { conn.write_section(session, text, "content", at(0)).await })
             });
             work.await
         })
@@ -145,7 +145,8 @@ pub(crate) async fn a_unit_that_fails_in_the_database_leaves_its_neighbours_alon
     good.await.unwrap();
     assert!(matches!(bad.await, Err(StoreError::Query { .. })));
     later.await.unwrap();
-    assert_eq!(todos(&db.store, id).await, ["good", "later"]);
+    let sections = db.store.read().await.unwrap().sections(id).await.unwrap();
+    assert_eq!(sections.iter().map(|info| info.section.as_str()).collect::<Vec<_>>(), ["good", "later"]);
 }
 
 pub(crate) async fn a_panicking_unit_fails_alone<B: Backend>(db: Database<B>) {

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
-use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, ToolContext, ToolOutput, output};
+use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, Tool, ToolContext, ToolOutput, output};
 
 use in_flight::{Keys, Running};
 use prepare::{Prepared, prepare};
@@ -235,7 +235,14 @@ impl Inner {
             return (false, self.refuse(record, error).await);
         }
         // A second call with the key of a running one waits for that one's result.
-        let _held = self.keys.hold(&subject, &key).await;
+        let waited = tokio::select! {
+            held = self.keys.hold(&subject, &key) => Ok(held),
+            error = given_up(&prepared.tool, &context.cancel) => Err(error),
+        };
+        let _held = match waited {
+            Ok(held) => held,
+            Err(error) => return (false, self.refuse(record, error).await),
+        };
         let request_hash = prepared.hash();
         let earlier = match self.earlier(&subject, &key).await {
             Ok(earlier) => earlier,
@@ -293,12 +300,12 @@ impl Inner {
                 return result;
             }
         };
-        let (now, call_id) = (self.clock.now(), record.call_id());
+        let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
         self.store
             .transact(
                 move |conn| {
                     Box::pin(async move {
-                        let output = bound(work(conn).await?, limit)?;
+                        let output = bound(guarded(&tool, work(conn)).await?, limit)?;
                         if let Some(keep) = keep {
                             conn.insert_idempotent_result(&keep.record(call_id, &output)?, now).await?;
                         }
@@ -350,23 +357,36 @@ impl Keep {
 /// The handler under its deadline; a panic is an error of this call only.
 async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
     let Prepared { tool, arguments } = prepared;
-    let deadline = tool.spec().deadline;
     let cancel = context.cancel.clone();
-    let run = AssertUnwindSafe(tool.run(context, arguments)).catch_unwind();
     tokio::select! {
         biased;
-        outcome = run => outcome.unwrap_or_else(|_| {
-            tracing::error!(tool = %tool.spec().name, "tool panicked");
-            Err(CallError::new(ErrorCode::Internal, format!("{} failed inside the hub", tool.spec().name))
-                .hint("The hub's log has the details."))
-        }),
-        () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "the call was cancelled")),
-        () = tokio::time::sleep(deadline) => {
+        outcome = guarded(&tool.spec().name, tool.run(context, arguments)) => outcome,
+        error = given_up(&tool, &cancel) => {
             cancel.cancel();
-            let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
-            Err(CallError::new(ErrorCode::DeadlineExceeded, message))
+            Err(error)
         }
     }
+}
+
+/// Ends when the caller cancels or the tool's time is up, and says which.
+async fn given_up(tool: &Tool, cancel: &CancellationToken) -> CallError {
+    let deadline = tool.spec().deadline;
+    tokio::select! {
+        () = cancel.cancelled() => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
+        () = tokio::time::sleep(deadline) => {
+            let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
+            CallError::new(ErrorCode::DeadlineExceeded, message)
+        }
+    }
+}
+
+/// A panic becomes an error of this call only.
+async fn guarded<T>(tool: &str, run: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(tool, "tool panicked");
+        Err(CallError::new(ErrorCode::Internal, format!("{tool} failed inside the hub"))
+            .hint("The hub's log has the details."))
+    })
 }
 
 /// Cuts text to the limit; data cannot be cut and is refused.

@@ -33,6 +33,10 @@ pub(super) struct CallRecord {
 }
 
 impl CallRecord {
+    pub(super) fn tool(&self) -> &str {
+        &self.tool
+    }
+
     pub(super) fn call_id(&self) -> CallId {
         self.origin.call_id
     }
