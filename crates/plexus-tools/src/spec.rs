@@ -81,7 +81,32 @@ pub struct ToolSpec {
     pub deadline: Duration,
 }
 
+/// What a tool of the hub itself may take; longer means that it is stuck.
+const HUB_DEADLINE: Duration = Duration::from_secs(30);
+
 impl ToolSpec {
+    /// A tool that runs in the hub. Its schemas are filled in from its types.
+    #[must_use]
+    pub fn hub(name: &'static str, title: &'static str, description: &'static str, access: Access) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            description: description.into(),
+            input_schema: Value::Null,
+            output_schema: None,
+            access,
+            actions: Vec::new(),
+            placement: Placement::Hub,
+            deadline: HUB_DEADLINE,
+        }
+    }
+
+    /// The same tool with actions, which say what it does in its place.
+    #[must_use]
+    pub fn with_actions(self, actions: Vec<Action>) -> Self {
+        Self { access: Self::common_access(&actions), actions, ..self }
+    }
+
     /// Scope that a call needs; with actions, the scope of all of them.
     #[must_use]
     pub fn scope(&self) -> String {

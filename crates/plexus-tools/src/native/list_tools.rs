@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::DEADLINE;
-use crate::{Access, CallError, Outcome, Placement, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
+use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
 
 pub(super) struct ListTools;
 
@@ -75,18 +74,12 @@ impl TypedTool for ListTools {
     type Output = Output;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "list_tools".into(),
-            title: "List tools".into(),
-            description:
-                "Lists every tool you may use through this hub, also those your client has not loaded.".into(),
-            input_schema: Value::Null,
-            output_schema: None,
-            access: Access::READ,
-            actions: vec![],
-            placement: Placement::Hub,
-            deadline: DEADLINE,
-        }
+        ToolSpec::hub(
+            "list_tools",
+            "List tools",
+            "Lists every tool you may use through this hub, also those your client has not loaded.",
+            Access::READ,
+        )
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

@@ -7,12 +7,7 @@ mod todo;
 pub(crate) mod tool_call;
 mod tool_search;
 
-use std::time::Duration;
-
 use crate::Tool;
-
-/// These work on the hub's own database; what takes longer is stuck.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// All of them.
 #[must_use]

@@ -4,13 +4,9 @@ use plexus_proto::{ErrorCode, SessionId, Timestamp};
 use plexus_store::Conn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::DEADLINE;
 use crate::visible::nearest;
-use crate::{
-    Access, Action, CallError, Outcome, Placement, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
-};
+use crate::{Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments};
 
 const NAME: &str = "scratchpad";
 /// One section.
@@ -75,20 +71,14 @@ impl TypedTool for Scratchpad {
             Action::new("append", Access::ADD),
             Action::new("delete", Access::REMOVE),
         ];
-        ToolSpec {
-            name: NAME.into(),
-            title: "Scratchpad".into(),
-            description:
-                "Keeps notes of this session in named sections. They outlive your context and a restart: \
-                          put findings, decisions and half-done work here."
-                    .into(),
-            input_schema: Value::Null,
-            output_schema: None,
-            access: ToolSpec::common_access(&actions),
-            actions,
-            placement: Placement::Hub,
-            deadline: DEADLINE,
-        }
+        ToolSpec::hub(
+            NAME,
+            "Scratchpad",
+            "Keeps notes of this session in named sections. They outlive your context and a restart: \
+                          put findings, decisions and half-done work here.",
+            Access::READ,
+        )
+        .with_actions(actions)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

@@ -3,10 +3,8 @@
 use plexus_proto::{ErrorCode, SessionId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::DEADLINE;
-use crate::{Access, CallError, Outcome, Placement, ToolContext, ToolOutput, ToolSpec, TypedTool};
+use crate::{Access, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
 
 pub(super) struct SessionInfo;
 
@@ -38,20 +36,13 @@ impl TypedTool for SessionInfo {
     type Output = Output;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "session_info".into(),
-            title: "Session info".into(),
-            description:
-                "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
-                          machine where files of this session belong."
-                    .into(),
-            input_schema: Value::Null,
-            output_schema: None,
-            access: Access::READ,
-            actions: vec![],
-            placement: Placement::Hub,
-            deadline: DEADLINE,
-        }
+        ToolSpec::hub(
+            "session_info",
+            "Session info",
+            "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
+                          machine where files of this session belong.",
+            Access::READ,
+        )
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

@@ -4,12 +4,8 @@ use plexus_proto::{ErrorCode, SessionId, Timestamp};
 use plexus_store::{Conn, TodoRecord, TodoStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::DEADLINE;
-use crate::{
-    Access, Action, CallError, Outcome, Placement, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
-};
+use crate::{Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments};
 
 const NAME: &str = "todo";
 const MAX_ITEMS: i64 = 500;
@@ -81,18 +77,14 @@ impl TypedTool for Todo {
             Action::new("remove", Access::REMOVE),
             Action::new("clear", Access::REMOVE),
         ];
-        ToolSpec {
-            name: NAME.into(),
-            title: "To-do list".into(),
-            description: "Keeps the to-do list of this session. It outlives your context and a restart, so write \
-                          down the steps of longer work and mark each one as you go. Answers with the whole list.".into(),
-            input_schema: Value::Null,
-            output_schema: None,
-            access: ToolSpec::common_access(&actions),
-            actions,
-            placement: Placement::Hub,
-            deadline: DEADLINE,
-        }
+        ToolSpec::hub(
+            NAME,
+            "To-do list",
+            "Keeps the to-do list of this session. It outlives your context and a restart, so write \
+                          down the steps of longer work and mark each one as you go. Answers with the whole list.",
+            Access::READ,
+        )
+        .with_actions(actions)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

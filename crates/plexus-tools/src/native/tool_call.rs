@@ -6,8 +6,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use super::DEADLINE;
-use crate::{Access, Placement, Tool, ToolSpec};
+use crate::{Access, Tool, ToolSpec};
 
 pub(crate) const NAME: &str = "tool_call";
 
@@ -29,15 +28,10 @@ pub(super) fn tool() -> Tool {
         open_world_hint: true,
         ..anything.annotations
     };
-    Tool::indirect::<Args>(ToolSpec {
-        name: NAME.into(),
-        title: "Call a tool".into(),
-        description: "Calls another tool of this hub by name, as if you had called it yourself.".into(),
-        input_schema: Value::Null,
-        output_schema: None,
-        access: Access { annotations, ..anything },
-        actions: vec![],
-        placement: Placement::Hub,
-        deadline: DEADLINE,
-    })
+    Tool::indirect::<Args>(ToolSpec::hub(
+        NAME,
+        "Call a tool",
+        "Calls another tool of this hub by name, as if you had called it yourself.",
+        Access { annotations, ..anything },
+    ))
 }

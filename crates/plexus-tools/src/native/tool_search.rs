@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::DEADLINE;
 use super::list_tools::{Entry, Output};
-use crate::{Access, CallError, Outcome, Placement, Tool, ToolContext, ToolSpec, TypedTool};
+use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
 
 const DEFAULT_LIMIT: usize = 10;
 
@@ -30,20 +28,13 @@ impl TypedTool for ToolSearch {
     type Output = Output;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "tool_search".into(),
-            title: "Search tools".into(),
-            description:
-                "Finds the tools that fit what you want to do, best first, with the arguments they take. \
-                          Call them by name, or through tool_call if your client has not loaded them."
-                    .into(),
-            input_schema: Value::Null,
-            output_schema: None,
-            access: Access::READ,
-            actions: vec![],
-            placement: Placement::Hub,
-            deadline: DEADLINE,
-        }
+        ToolSpec::hub(
+            "tool_search",
+            "Search tools",
+            "Finds the tools that fit what you want to do, best first, with the arguments they take. \
+                          Call them by name, or through tool_call if your client has not loaded them.",
+            Access::READ,
+        )
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

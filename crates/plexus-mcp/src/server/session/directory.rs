@@ -28,8 +28,9 @@ const MAX_CLIENT: usize = 120;
 pub(in crate::server) struct McpSession {
     record: McpSessionRecord,
     version: Version,
-    /// Calls in flight by the JSON text of their id.
-    running: Mutex<HashMap<String, CancellationToken>>,
+    /// Calls in flight, with the JSON text of the id the client gave each.
+    running: Mutex<HashMap<u64, (String, CancellationToken)>>,
+    next_call: AtomicU64,
     streams: Mutex<Vec<Arc<StreamLog>>>,
     next_stream: AtomicU64,
     /// Which connection holds the session's own stream: a new one takes it over.
@@ -43,6 +44,7 @@ impl McpSession {
             record,
             version,
             running: Mutex::default(),
+            next_call: AtomicU64::new(1),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
             listener: watch::Sender::new(0),
@@ -67,21 +69,20 @@ impl McpSession {
         &self.ended
     }
 
-    /// Notes a call, so that it can be cancelled by its id.
-    pub(super) fn running(self: &Arc<Self>, id: &RawValue) -> Result<RunningCall, RpcError> {
+    /// Notes a call, so that it can be cancelled by its id. Ids should be unique and are not with
+    /// every client; calls that share one are cancelled together.
+    pub(super) fn running(self: &Arc<Self>, id: &RawValue) -> RunningCall {
         let cancel = CancellationToken::new();
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.contains_key(id.get()) {
-            return Err(RpcError::invalid_request("a request with this id is still running"));
-        }
-        running.insert(id.get().to_owned(), cancel.clone());
-        Ok(RunningCall { session: self.clone(), id: id.get().to_owned(), cancel })
+        running.insert(number, (id.get().to_owned(), cancel.clone()));
+        RunningCall { session: self.clone(), number, cancel }
     }
 
     /// Cancels a call; an id that is not running is none of our business.
     pub(super) fn cancel(&self, id: &RawValue) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cancel) = running.get(id.get()) {
+        for (_, cancel) in running.values().filter(|(running, _)| running == id.get()) {
             cancel.cancel();
         }
     }
@@ -126,7 +127,7 @@ impl fmt::Debug for McpSession {
 /// A call in flight; forgotten when dropped.
 pub(super) struct RunningCall {
     session: Arc<McpSession>,
-    id: String,
+    number: u64,
     cancel: CancellationToken,
 }
 
@@ -138,7 +139,7 @@ impl RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        self.session.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.session.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
 }
 

@@ -219,7 +219,7 @@ async fn answer(
         "tools/call" => {
             let meta = call::meta(&request.params)?;
             let key = identity::session_key(&principal, Some(session.client()), &meta, Some(session.id()));
-            let running = session.running(request.id)?;
+            let running = session.running(request.id);
             let call = call::from_params(&request.params, &meta, key, running.cancel(), None)?;
             let reply = state.dispatcher.call(principal, call).await;
             call_json(request.id, reply, session.version())
@@ -255,7 +255,7 @@ fn stream_call(
         let _ = sender.try_send(progress);
     });
     let key = identity::session_key(&principal, Some(session.client()), meta, Some(session.id()));
-    let running = session.running(request.id)?;
+    let running = session.running(request.id);
     let cancel = running.cancel();
     let call = call::from_params(&request.params, meta, key, cancel.clone(), Some(sink))?;
     let log = session.new_stream();
