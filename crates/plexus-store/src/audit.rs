@@ -6,7 +6,7 @@ use plexus_proto::{CallId, SessionId, Timestamp, TokenId};
 use serde_json::Value as Json;
 
 use crate::audit_chain::{ChainedEntry, Link};
-use crate::conn::{Row, Sql, Value, chunk_sizes, placeholders};
+use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, placeholders};
 use crate::{Conn, StoreError};
 
 const COLUMNS: usize = 14;
@@ -116,25 +116,6 @@ impl Conn {
         row.as_ref().map(call).transpose()
     }
 
-    /// Only the writer calls this: the numbers and hashes must follow the committed head.
-    pub(crate) async fn insert_audit(&mut self, entries: Vec<ChainedEntry>) -> Result<(), StoreError> {
-        let total = entries.len();
-        let mut entries = entries.into_iter();
-        for size in chunk_sizes(total) {
-            let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
-            for entry in entries.by_ref().take(size) {
-                values.extend(entry.into_values());
-            }
-            let sql = format!(
-                "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, \
-                 detail, prev_hash, hash) VALUES {}",
-                placeholders(size, COLUMNS)
-            );
-            self.execute("appending to the audit", Sql::Built(sql), values).await?;
-        }
-        Ok(())
-    }
-
     /// Remarks of the hub about its own chain.
     pub async fn audit_notices(&mut self, hub: &str, limit: i64) -> Result<Vec<AuditEntry>, StoreError> {
         let rows = self
@@ -148,6 +129,24 @@ impl Conn {
         // One that cannot be read is no notice; the walk over the chain reports it.
         Ok(rows.iter().filter_map(|row| ChainedEntry::from_row(row).ok()?.into_entry().ok()).collect())
     }
+}
+
+/// Statements that append to the chain. Only the writer uses them: numbers and hashes must follow
+/// the committed head.
+pub(crate) fn append_statements(entries: Vec<ChainedEntry>) -> Vec<Statement> {
+    let total = entries.len();
+    let mut entries = entries.into_iter();
+    chunk_sizes(total)
+        .map(|size| {
+            let values: Vec<Value> = entries.by_ref().take(size).flat_map(ChainedEntry::into_values).collect();
+            let sql = format!(
+                "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, \
+                 detail, prev_hash, hash) VALUES {}",
+                placeholders(size, COLUMNS)
+            );
+            Statement { sql: Sql::Built(sql), values }
+        })
+        .collect()
 }
 
 fn call(row: &Row) -> Result<AuditCall, StoreError> {

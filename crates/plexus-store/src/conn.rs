@@ -166,6 +166,63 @@ impl Conn {
     }
 }
 
+/// One of several statements that are run together.
+pub(crate) struct Statement {
+    pub(crate) sql: Sql,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Statement {
+    pub(crate) fn fixed(sql: &'static str) -> Self {
+        Self { sql: Sql::Fixed(sql), values: Vec::new() }
+    }
+}
+
+impl Conn {
+    /// Runs statements one after the other, up to the first that fails.
+    ///
+    /// On SQLite they go to the connection's thread as one command: there, a statement costs less
+    /// than the way to it.
+    pub(crate) async fn script(
+        &mut self,
+        doing: &'static str,
+        statements: Vec<Statement>,
+    ) -> Result<(), StoreError> {
+        match &self.0 {
+            Connection::Sqlite(_) => {
+                let (sql, values) = joined(statements);
+                self.execute(doing, Sql::Built(sql), values).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One text with one list of values: `$1` of a later statement becomes `$7` if six values precede it.
+fn joined(statements: Vec<Statement>) -> (String, Vec<Value>) {
+    let mut sql = String::new();
+    let mut all: Vec<Value> = Vec::new();
+    for Statement { sql: text, values } in statements {
+        let text = match &text {
+            Sql::Fixed(text) => text,
+            Sql::Built(text) => text.as_str(),
+        };
+        let mut parts = text.split('$');
+        sql.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, rest) = part.split_at(digits);
+            let _ = fmt::Write::write_fmt(
+                &mut sql,
+                format_args!("${}{rest}", number.parse::<usize>().unwrap_or_default() + all.len()),
+            );
+        }
+        sql.push(';');
+        all.extend(values);
+    }
+    (sql, all)
+}
+
 /// `($1,$2),($3,$4)`: placeholders for `rows` rows of `columns` values.
 pub(crate) fn placeholders(rows: usize, columns: usize) -> String {
     use fmt::Write;

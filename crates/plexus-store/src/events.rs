@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use plexus_kit::clock::from_millis;
 use plexus_proto::{Event, NewEvent, SessionId};
 
-use crate::conn::{Sql, Value, chunk_sizes, placeholders};
+use crate::conn::{Sql, Statement, Value, chunk_sizes, placeholders};
 use crate::{Conn, StoreError};
 
 const COLUMNS: usize = 7;
@@ -69,60 +69,89 @@ impl Conn {
         Ok(fresh)
     }
 
-    /// Moves each session's counter on by its number of events, and its last change to the newest;
-    /// returns the first free `seq` of each. A session that does not exist is left out.
-    pub(crate) async fn reserve_seqs(
+    /// Which of the sessions exist.
+    pub(crate) async fn existing_sessions(
         &mut self,
-        counts: HashMap<SessionId, (i64, i64)>,
-    ) -> Result<HashMap<SessionId, i64>, StoreError> {
-        let mut first = HashMap::with_capacity(counts.len());
-        let mut counts_left = counts.iter();
-        for size in chunk_sizes(counts.len()) {
-            let mut values = Vec::with_capacity(size * 3);
-            for (session, (count, at)) in counts_left.by_ref().take(size) {
-                values.extend([session.to_string().into(), (*count).into(), (*at).into()]);
-            }
-            let sql = format!(
-                "WITH added (id, n, at) AS (VALUES {}) \
-                 UPDATE sessions SET last_seq = last_seq + added.n, \
-                        updated_at = CASE WHEN added.at > updated_at THEN added.at ELSE updated_at END \
-                 FROM added WHERE sessions.id = added.id RETURNING sessions.id, last_seq",
-                placeholders(size, 3)
-            );
-            for row in self.rows("numbering events", Sql::Built(sql), values).await? {
-                let id: SessionId = row.text(0)?.parse().map_err(|e| StoreError::damaged("sessions", e))?;
-                let count = counts.get(&id).map_or(0, |(count, _)| *count);
-                first.insert(id, row.int(1)? - count + 1);
+        sessions: &[SessionId],
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let mut existing = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            if self.session(*session).await?.is_some() {
+                existing.push(*session);
             }
         }
-        Ok(first)
+        Ok(existing)
     }
+}
 
-    pub(crate) async fn insert_events(
-        &mut self,
-        events: Vec<(SessionId, i64, NewEvent)>,
-    ) -> Result<(), StoreError> {
-        let total = events.len();
-        let mut events = events.into_iter();
-        for size in chunk_sizes(total) {
-            let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
-            for (session, seq, event) in events.by_ref().take(size) {
-                values.extend([
-                    session.to_string().into(),
-                    seq.into(),
-                    event.at.as_millisecond().into(),
-                    event.kind.as_str().into(),
-                    event.actor.into(),
-                    event.payload.into(),
-                    event.external_id.into(),
-                ]);
-            }
-            let sql = format!(
-                "INSERT INTO session_events (session_id, seq, at, kind, actor, payload, external_id) VALUES {}",
-                placeholders(size, COLUMNS)
-            );
-            self.execute("appending events", Sql::Built(sql), values).await?;
-        }
-        Ok(())
+/// Statements that append the events, each session's in the given order.
+///
+/// First every session's counter is moved on by its number of events, and its last change to the
+/// newest. Then each event takes its number by counting back from there. Nobody else can come in
+/// between: the transaction holds the session's row.
+pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<Statement> {
+    let mut counts: HashMap<SessionId, (i64, i64)> = HashMap::new();
+    for (session, event) in &events {
+        let (count, newest) = counts.entry(*session).or_insert((0, i64::MIN));
+        *count += 1;
+        *newest = event.at.as_millisecond().max(*newest);
     }
+    let mut statements = Vec::new();
+    let mut sessions = counts.iter();
+    for size in chunk_sizes(counts.len()) {
+        let mut values = Vec::with_capacity(size * 3);
+        for (session, (count, newest)) in sessions.by_ref().take(size) {
+            values.extend([session.to_string().into(), (*count).into(), (*newest).into()]);
+        }
+        let sql = format!(
+            "WITH added (id, n, at) AS (VALUES {}) \
+             UPDATE sessions SET last_seq = last_seq + added.n, \
+                    updated_at = CASE WHEN added.at > updated_at THEN added.at ELSE updated_at END \
+             FROM added WHERE sessions.id = added.id",
+            placeholders(size, 3)
+        );
+        statements.push(Statement { sql: Sql::Built(sql), values });
+    }
+    let total = events.len();
+    let mut events = events.into_iter();
+    for size in chunk_sizes(total) {
+        let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
+        for (session, event) in events.by_ref().take(size) {
+            let left = counts.get_mut(&session).map_or(0, |(left, _)| {
+                *left -= 1;
+                *left
+            });
+            values.extend([
+                session.to_string().into(),
+                left.into(),
+                event.at.as_millisecond().into(),
+                event.kind.as_str().into(),
+                event.actor.into(),
+                event.payload.into(),
+                event.external_id.into(),
+            ]);
+        }
+        let rows: Vec<String> = (0..size).map(|row| numbered_row(row * COLUMNS)).collect();
+        let sql = format!(
+            "INSERT INTO session_events (session_id, seq, at, kind, actor, payload, external_id) VALUES {}",
+            rows.join(",")
+        );
+        statements.push(Statement { sql: Sql::Built(sql), values });
+    }
+    statements
+}
+
+/// Placeholders of one event, whose second value says how many of its session come after it.
+fn numbered_row(before: usize) -> String {
+    let at = |column: usize| before + column;
+    format!(
+        "(${session}, (SELECT last_seq FROM sessions WHERE id = ${session}) - ${}, ${}, ${}, ${}, ${}, ${})",
+        at(2),
+        at(3),
+        at(4),
+        at(5),
+        at(6),
+        at(7),
+        session = at(1),
+    )
 }

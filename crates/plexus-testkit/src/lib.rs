@@ -9,10 +9,16 @@
     reason = "a test that cannot go on should fail"
 )]
 
+pub mod crash;
 mod hub;
+mod lane;
 mod mcp;
+mod process;
 mod sse;
 
 pub use hub::TestHub;
+pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};
+pub use process::{HubProcess, Plexus, Ran, send};
+pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};

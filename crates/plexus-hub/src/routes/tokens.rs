@@ -4,8 +4,10 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::Path;
 use http::StatusCode;
-use plexus_proto::TokenId;
-use plexus_proto::api::{CreateTokenParams, CreatedToken, Page, Token};
+use plexus_proto::api::{AuditPhase, CreateTokenParams, CreatedToken, Page, Token};
+use plexus_proto::{CallId, TokenId};
+use plexus_store::{NewAudit, Records};
+use serde_json::{Value, json};
 
 use super::query::{self, PageParams, Params};
 use crate::http::{ApiError, Caller, read_body};
@@ -15,7 +17,9 @@ pub(super) async fn create(caller: Caller, body: Body) -> Result<(StatusCode, Js
     let params: CreateTokenParams = serde_json::from_slice(&body)
         .map_err(|e| ApiError::bad_request(format!("the body is not a token request: {e}")))?;
     let created = caller.services.authenticator.mint(&caller.principal, params).await?;
-    tracing::info!(by = caller.principal.subject(), jti = %created.jti, name = %created.name, "token created");
+    let made =
+        json!({ "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes });
+    record(&caller, "token_create", &made).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
@@ -44,6 +48,26 @@ pub(super) async fn revoke(caller: Caller, Path(jti): Path<String>) -> Result<Js
         }
     }
     let token = caller.services.authenticator.revoke(jti).await?.ok_or_else(gone)?;
-    tracing::info!(by = caller.principal.subject(), %jti, "token revoked");
+    record(&caller, "token_revoke", &json!({ "jti": jti, "kind": token.kind, "name": token.name })).await?;
     Ok(Json(token))
+}
+
+/// Who may do what is as much part of the record as what they did.
+async fn record(caller: &Caller, what: &str, detail: &Value) -> Result<(), ApiError> {
+    tracing::info!(by = caller.principal.subject(), %detail, "{what}");
+    let call_id = CallId::new();
+    let entry = |phase, outcome| NewAudit {
+        at: caller.services.clock.now(),
+        phase,
+        call_id: Some(call_id),
+        token_id: Some(caller.principal.token_id()),
+        actor: caller.principal.subject().to_owned(),
+        session_id: None,
+        tool: what.to_owned(),
+        via: "rest",
+        outcome,
+        detail: detail.to_string(),
+    };
+    let audit = vec![entry(AuditPhase::Started, ""), entry(AuditPhase::Finished, "ok")];
+    Ok(caller.services.store.append(Records { audit, events: vec![] }).await?)
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Durability, private_file};
-use sqlx::SqlitePool;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqlitePool};
 
 use crate::StoreError;
 
@@ -61,7 +61,8 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
     let base = SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(Duration::from_secs(5))
-        .statement_cache_capacity(200)
+        .statement_cache_capacity(500)
+        .disable_statement_logging()
         .pragma("temp_store", "memory");
     let writer = base
         .clone()
@@ -76,6 +77,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
         .pragma("journal_size_limit", "67108864");
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
+        .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_with(writer)
@@ -85,6 +87,8 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .min_connections(0)
+        // A file does not go away between two reads.
+        .test_before_acquire(false)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.read_only(true));
     Ok(SqlitePools { writer, readers, lock })

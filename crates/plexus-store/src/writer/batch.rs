@@ -1,6 +1,6 @@
 //! One transaction of the writer: units of work, then the records of all of them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::iter;
 use std::panic::AssertUnwindSafe;
 
@@ -11,7 +11,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::{Records, Request};
 use crate::audit_chain::{self, ChainedEntry};
-use crate::{Conn, StoreError};
+use crate::conn::Statement;
+use crate::{Conn, StoreError, audit, events};
 
 pub(super) struct Batch {
     conn: Conn,
@@ -19,7 +20,12 @@ pub(super) struct Batch {
     /// Newest link that is committed; the next one follows it.
     head: Option<AuditHead>,
     published: watch::Sender<Option<AuditHead>>,
+    /// Sessions that were seen to exist.
+    known: HashSet<SessionId>,
 }
+
+/// Sessions remembered before the memory is begun anew.
+const KNOWN: usize = 100_000;
 
 /// What one request will be told once the outcome of the transaction is known.
 struct Answer {
@@ -34,7 +40,7 @@ impl Batch {
         head: Option<AuditHead>,
         published: watch::Sender<Option<AuditHead>>,
     ) -> Self {
-        Self { conn, hub, head, published }
+        Self { conn, hub, head, published, known: HashSet::new() }
     }
 
     /// Carries out the requests and answers them. Never fails as a whole: failures are answers.
@@ -48,6 +54,8 @@ impl Batch {
             }
             Ok(_) => {}
             Err(error) => {
+                // Should a session have gone since it was seen, the next look finds out.
+                self.known.clear();
                 tracing::error!(%error, source = ?std::error::Error::source(error), "a transaction failed");
                 if let Err(error) = self.conn.execute("rolling back", "ROLLBACK", vec![]).await {
                     tracing::debug!(%error, "nothing to roll back");
@@ -70,20 +78,21 @@ impl Batch {
         requests: impl Iterator<Item = Request>,
         answers: &mut Vec<Answer>,
     ) -> Result<Option<AuditHead>, StoreError> {
-        let mut begun = self.conn.execute("beginning a transaction", self.conn.0.begin_sql(), vec![]).await;
         let mut all = Records::default();
-        let mut worked = false;
         // For each event, which request it came from.
         let mut owners: Vec<usize> = Vec::new();
+        // Begun by the first unit of work; records alone are written in one go.
+        let mut begun = false;
+        let mut failure = None;
         for request in requests {
-            if begun.is_ok()
+            // After a failure the rest are only collected, so that each of them is answered.
+            if failure.is_none()
                 && let Some(work) = request.work
             {
-                begun = self.work(work, !worked).await.map(|()| 0);
-                worked = true;
+                failure = self.work(work, !begun).await.err();
+                begun = true;
             }
-            // After a failure the rest are only collected, so that each of them is answered.
-            if begun.is_ok() {
+            if failure.is_none() {
                 let records = (request.record)();
                 all.audit.extend(records.audit);
                 owners.extend(iter::repeat_n(answers.len(), records.events.len()));
@@ -91,22 +100,27 @@ impl Batch {
             }
             answers.push(Answer { reply: request.reply, failure: None });
         }
-        begun?;
-        for (event, failure) in self.append_events(all.events).await? {
-            if let Some(answer) = owners.get(event).and_then(|owner| answers.get_mut(*owner)) {
-                answer.failure = Some(failure);
-            }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
+        let events = self.admit_events(all.events, &owners, answers).await?;
         let chained = audit_chain::extend(&self.hub, self.head.as_ref(), all.audit);
         let head = chained.last().map(ChainedEntry::head).or_else(|| self.head.clone());
-        self.conn.insert_audit(chained).await?;
-        self.conn.execute("committing", "COMMIT", vec![]).await?;
+        let begin = (!begun).then(|| Statement::fixed(self.conn.0.begin_sql()));
+        let script = begin
+            .into_iter()
+            .chain(events::append_statements(events))
+            .chain(audit::append_statements(chained))
+            .chain([Statement::fixed("COMMIT")])
+            .collect();
+        self.conn.script("committing", script).await?;
         Ok(head)
     }
 
     /// Runs one unit; one that fails or panics leaves nothing behind and does not disturb the others.
     async fn work(&mut self, work: super::Work, first: bool) -> Result<(), StoreError> {
         if first {
+            self.conn.execute("beginning a transaction", self.conn.0.begin_sql(), vec![]).await?;
             // Nothing was written before it, so the whole transaction can be begun anew.
             if !self.completes(work).await {
                 self.conn.execute("undoing a unit", "ROLLBACK", vec![]).await?;
@@ -132,39 +146,42 @@ impl Batch {
         }
     }
 
-    /// Gives each event its place in its session and inserts all; returns those that had no session.
-    async fn append_events(
+    /// The events that can be appended: those that are new, of sessions that exist. A request with
+    /// an event of another session is told so.
+    async fn admit_events(
         &mut self,
         events: Vec<(SessionId, NewEvent)>,
-    ) -> Result<Vec<(usize, StoreError)>, StoreError> {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
-        let fresh = self.conn.without_known_external_ids(&events).await?;
-        let mut counts: HashMap<SessionId, (i64, i64)> = HashMap::new();
-        for (index, (session, event)) in events.iter().enumerate() {
-            if fresh[index] {
-                let entry = counts.entry(*session).or_insert((0, 0));
-                entry.0 += 1;
-                entry.1 = entry.1.max(event.at.as_millisecond());
+        owners: &[usize],
+        answers: &mut [Answer],
+    ) -> Result<Vec<(SessionId, NewEvent)>, StoreError> {
+        let mut unknown: Vec<SessionId> = events
+            .iter()
+            .map(|(session, _)| *session)
+            .filter(|session| !self.known.contains(session))
+            .collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            if self.known.len() > KNOWN {
+                self.known.clear();
+                unknown = events.iter().map(|(session, _)| *session).collect();
             }
+            self.known.extend(self.conn.existing_sessions(&unknown).await?);
         }
-        let mut next_seq = self.conn.reserve_seqs(counts).await?;
-        let mut rows = Vec::with_capacity(events.len());
-        let mut failures = Vec::new();
+        let fresh = match events.iter().any(|(_, event)| event.external_id.is_some()) {
+            true => self.conn.without_known_external_ids(&events).await?,
+            false => vec![true; events.len()],
+        };
+        let mut admitted = Vec::with_capacity(events.len());
         for (index, (session, event)) in events.into_iter().enumerate() {
-            if !fresh[index] {
-                continue;
-            }
-            match next_seq.get_mut(&session) {
-                Some(next) => {
-                    rows.push((session, *next, event));
-                    *next += 1;
+            if !self.known.contains(&session) {
+                if let Some(answer) = owners.get(index).and_then(|owner| answers.get_mut(*owner)) {
+                    answer.failure = Some(StoreError::NoSuchSession(session));
                 }
-                None => failures.push((index, StoreError::NoSuchSession(session))),
+            } else if fresh[index] {
+                admitted.push((session, event));
             }
         }
-        self.conn.insert_events(rows).await?;
-        Ok(failures)
+        Ok(admitted)
     }
 }

@@ -12,6 +12,7 @@
     reason = "a tool that reports to its caller"
 )]
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,11 +25,16 @@ use tokio::net::{TcpListener, TcpStream};
 const LATENCY_CALLS: usize = 3_000;
 const LOAD_CALLS: usize = 30_000;
 const CONCURRENCY: usize = 32;
+/// Argument that makes this program the bare server, a process of its own like the hub.
+const ECHO: &str = "--bare-server";
 
 #[tokio::main]
 async fn main() {
     let mut args = std::env::args().skip(1);
     let plexus = PathBuf::from(args.next().expect("usage: plexus-bench PATH_OF_PLEXUS [--quick]"));
+    if plexus == Path::new(ECHO) {
+        return echo_server().await;
+    }
     let scale = if args.any(|arg| arg == "--quick") { 10 } else { 1 };
     let dir = tempfile::tempdir().expect("a temporary folder");
 
@@ -48,7 +54,7 @@ async fn main() {
         "call", "c", "p50 ms", "p99 ms", "max ms", "calls/s", "CPU ms/1000"
     );
 
-    let echo = echo_server().await;
+    let (_bare, echo) = start_bare_server();
     let token = hub.token(&plexus, dir.path());
     let session = initialize(&hub.address, &token).await;
     let modern = |arguments: Value| modern_call(&hub.address, &token, arguments);
@@ -112,7 +118,7 @@ async fn run(
         let (address, request) = (address.to_owned(), request.to_owned());
         tasks.push(tokio::spawn(async move {
             let mut connection = Connection::open(&address).await;
-            let mut times = Histogram::<u64>::new(3).expect("a histogram");
+            let mut times = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("a histogram");
             for _ in 0..each {
                 let begun = Instant::now();
                 let answer = connection.call(&request).await;
@@ -122,7 +128,7 @@ async fn run(
             times
         }));
     }
-    let mut times = Histogram::<u64>::new(3).expect("a histogram");
+    let mut times = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("a histogram");
     for task in tasks {
         times.add(task.await.expect("a client")).expect("histograms of one kind");
     }
@@ -222,28 +228,44 @@ impl Connection {
     }
 }
 
+/// A process that is killed when dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_bare_server() -> (Killed, String) {
+    let me = std::env::current_exe().expect("the path of this program");
+    let mut child = Command::new(me).arg(ECHO).stdout(Stdio::piped()).spawn().expect("the bare server");
+    let mut address = String::new();
+    let stdout = child.stdout.take().expect("its output");
+    std::io::BufReader::new(stdout).read_line(&mut address).expect("its address");
+    (Killed(child), address.trim().to_owned())
+}
+
 /// Answers every request with the same body, and looks at nothing.
-async fn echo_server() -> String {
+async fn echo_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.expect("a connection");
-            stream.set_nodelay(true).expect("TCP_NODELAY");
-            tokio::spawn(async move {
-                let service = hyper::service::service_fn(
-                    |request: hyper::Request<hyper::body::Incoming>| async move {
-                        let _ = http_body_util::BodyExt::collect(request.into_body()).await?;
-                        let body = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}],"isError":false}}"#;
-                        Ok::<_, hyper::Error>(hyper::Response::new(body.to_owned()))
-                    },
-                );
-                let io = hyper_util::rt::TokioIo::new(stream);
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
-            });
-        }
-    });
-    address
+    println!("{}", listener.local_addr().expect("an address"));
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        tokio::spawn(async move {
+            let service = hyper::service::service_fn(
+                |request: hyper::Request<hyper::body::Incoming>| async move {
+                    let _ = http_body_util::BodyExt::collect(request.into_body()).await?;
+                    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}],"isError":false}}"#;
+                    Ok::<_, hyper::Error>(hyper::Response::new(body.to_owned()))
+                },
+            );
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+        });
+    }
 }
 
 /// A hub as users run it.

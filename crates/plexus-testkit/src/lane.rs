@@ -1,0 +1,206 @@
+//! One client of a hub under faults: a principal, a door and a session, kept over restarts of the
+//! hub.
+
+use std::time::Duration;
+
+use plexus_proto::api::CreatedToken;
+use serde_json::{Value, json};
+
+use crate::crash::{Write, Writer};
+use crate::modern_meta;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Through which door a client comes, and how it names its session.
+#[derive(Debug, Clone)]
+pub enum Door {
+    /// A revision with sessions; the id is known once one was opened.
+    Session { version: &'static str, id: Option<String> },
+    /// 2026-07-28, in a conversation of this name.
+    Stateless { thread: String },
+    /// `/api/v1/tools/{name}/call`, in a session of this name.
+    Rest { session: String },
+}
+
+/// A client that writes to the to-do list and the scratchpad of one session.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    pub token: CreatedToken,
+    pub door: Door,
+    http: reqwest::Client,
+    url: String,
+}
+
+/// The answer to a call that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    pub call_id: String,
+    /// The result of an earlier call with the same key.
+    pub replayed: bool,
+    pub text: String,
+}
+
+/// The connection broke, or nobody was there.
+#[derive(Debug)]
+pub struct NoAnswer;
+
+impl From<reqwest::Error> for NoAnswer {
+    fn from(_: reqwest::Error) -> Self {
+        Self
+    }
+}
+
+impl Lane {
+    /// `url` is that of the hub.
+    pub fn new(url: String, token: CreatedToken, door: Door) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
+        Self { token, door, http, url }
+    }
+
+    /// Who the hub takes this client for.
+    pub fn subject(&self) -> String {
+        format!("{}:{}", self.token.kind, self.token.name)
+    }
+
+    pub fn via(&self) -> &'static str {
+        if matches!(self.door, Door::Rest { .. }) { "rest" } else { "mcp" }
+    }
+
+    /// The same client after the hub came back somewhere else.
+    pub fn moved_to(&mut self, url: String) {
+        self.url = url;
+    }
+
+    /// Calls a tool; whatever is answered but success is a failure of the test.
+    pub async fn call(&mut self, tool: &str, arguments: Value, key: Option<&str>) -> Result<Done, NoAnswer> {
+        match self.door.clone() {
+            Door::Rest { session } => {
+                let mut request = self
+                    .request(&format!("/api/v1/tools/{tool}/call"))
+                    .header("plexus-session", session)
+                    .json(&json!({ "arguments": arguments }));
+                if let Some(key) = key {
+                    request = request.header("idempotency-key", key);
+                }
+                let reply = answer(request).await?;
+                assert_eq!(reply["success"], true, "{tool} failed: {reply}");
+                Ok(Done {
+                    call_id: text(&reply["call_id"]),
+                    replayed: reply["replayed"] == true,
+                    text: text(&reply["text"]),
+                })
+            }
+            Door::Stateless { thread } => {
+                let mut meta = modern_meta();
+                meta["threadId"] = json!(thread);
+                let request = self
+                    .request("/mcp")
+                    .header("mcp-protocol-version", "2026-07-28")
+                    .header("mcp-method", "tools/call")
+                    .header("mcp-name", tool);
+                called(request, tool, arguments, meta, key).await
+            }
+            Door::Session { version, id } => {
+                let id = match id {
+                    Some(id) => id,
+                    None => self.open(version).await?,
+                };
+                let request =
+                    self.request("/mcp").header("mcp-session-id", id).header("mcp-protocol-version", version);
+                called(request, tool, arguments, json!({}), key).await
+            }
+        }
+    }
+
+    /// Opens an MCP session.
+    async fn open(&mut self, version: &'static str) -> Result<String, NoAnswer> {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": { "name": "testkit", "version": "1" },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let response = self.request("/mcp").json(&body).send().await?;
+        assert_eq!(response.status(), 200, "initialize was refused");
+        let header = response.headers().get("mcp-session-id").expect("a session id");
+        let id = header.to_str().expect("text").to_owned();
+        response.bytes().await?;
+        self.door = Door::Session { version, id: Some(id.clone()) };
+        let body = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let request = self.request("/mcp").header("mcp-session-id", &id).json(&body);
+        assert_eq!(request.send().await?.status(), 202, "notifications/initialized was refused");
+        Ok(id)
+    }
+
+    fn request(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http
+            .post(format!("{}{path}", self.url))
+            .bearer_auth(&self.token.token)
+            .header("accept", "application/json, text/event-stream")
+    }
+
+    /// The markers in the to-do list and the scratchpad of this client's session.
+    pub async fn found(&mut self) -> Result<Vec<String>, NoAnswer> {
+        // So that there is a section to read, also where nothing was written yet.
+        let empty = json!({ "action": "append", "section": "log", "content": "" });
+        self.call("scratchpad", empty, None).await?;
+        let pad = self.call("scratchpad", json!({ "action": "read", "section": "log" }), None).await?;
+        let list = self.call("todo", json!({ "action": "list" }), None).await?;
+        Ok([pad.text, list.text].iter().flat_map(|text| Write::markers(text)).map(str::to_owned).collect())
+    }
+
+    /// Tool and arguments of a write: every other one goes to the scratchpad.
+    pub fn arguments(write: &Write) -> (&'static str, Value) {
+        let marker = &write.marker;
+        match write.number % 2 {
+            0 => ("todo", json!({ "action": "add", "text": marker })),
+            _ => (
+                "scratchpad",
+                json!({ "action": "append", "section": "log", "content": format!("{marker}\n") }),
+            ),
+        }
+    }
+}
+
+impl Writer for Lane {
+    type Ack = Done;
+
+    async fn write(&mut self, write: &Write) -> Option<Done> {
+        let (tool, arguments) = Self::arguments(write);
+        self.call(tool, arguments, Some(&write.key)).await.ok()
+    }
+}
+
+async fn called(
+    request: reqwest::RequestBuilder,
+    tool: &str,
+    arguments: Value,
+    mut meta: Value,
+    key: Option<&str>,
+) -> Result<Done, NoAnswer> {
+    if let Some(key) = key {
+        meta["plexus/idempotency-key"] = json!(key);
+    }
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let reply = answer(request.json(&body)).await?;
+    let result = &reply["result"];
+    assert_eq!(result["isError"], false, "{tool} failed: {reply}");
+    Ok(Done {
+        call_id: text(&result["_meta"]["plexus/call-id"]),
+        replayed: result["_meta"]["plexus/replayed"] == true,
+        text: text(&result["content"][0]["text"]),
+    })
+}
+
+/// The JSON of a complete answer with status 200.
+async fn answer(request: reqwest::RequestBuilder) -> Result<Value, NoAnswer> {
+    let response = request.send().await?;
+    let (status, body) = (response.status(), response.text().await?);
+    assert_eq!(status, 200, "{body}");
+    Ok(serde_json::from_str(&body).unwrap_or_else(|e| panic!("not JSON ({e}): {body}")))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not text: {value}")).to_owned()
+}
