@@ -62,6 +62,9 @@ fn drop_null(object: &mut Map<String, Value>) {
             object.insert("type".to_owned(), only);
         }
     }
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
     if let Some(Value::Array(options)) = object.get_mut("anyOf") {
         options.retain(|option| option["type"] != "null");
         if let [Value::Object(only)] = options.as_mut_slice() {

@@ -176,7 +176,7 @@ fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
 fn effect(annotations: ToolAnnotations) -> &'static str {
     match (annotations.read_only_hint, annotations.destructive_hint) {
         (true, _) => "reads",
-        (false, true) => "destroys",
+        (false, true) => "may delete",
         (false, false) => "writes",
     }
 }

@@ -10,6 +10,10 @@
 
 mod crash;
 mod interleaved;
+mod starting;
+mod stopping;
+mod tampered_head;
+mod tampering;
 
 use plexus_testkit::Plexus;
 

@@ -1,0 +1,281 @@
+//! Someone changes the record: `plexus audit verify` says so, names the entry and exits with 3.
+
+mod chain;
+
+use plexus_testkit::{HubProcess, Plexus};
+use serde_json::{Value, json};
+
+pub(crate) use chain::Table;
+
+/// Calls before anyone tampers; each makes two entries.
+pub(crate) const CALLS: i64 = 50;
+pub(crate) const ENTRIES: i64 = 2 * CALLS;
+
+/// What a report says is wrong.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) kind: String,
+    pub(crate) n: i64,
+    pub(crate) message: String,
+}
+
+/// A hub with a record of [`CALLS`] calls.
+async fn recorded() -> (Plexus, HubProcess) {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await;
+    for number in 0..CALLS {
+        call(&hub, &token.token, number).await;
+    }
+    (plexus, hub)
+}
+
+/// The same, stopped: the whole record is in the database and its end is signed.
+pub(crate) async fn stopped() -> Plexus {
+    let (plexus, hub) = recorded().await;
+    assert!(hub.terminate().await.success());
+    plexus
+}
+
+pub(crate) async fn call(hub: &HubProcess, token: &str, number: i64) {
+    let arguments = json!({ "action": "add", "text": format!("step {number}") });
+    let result = hub.mcp(token).tool("todo", arguments).await;
+    assert_eq!(result["isError"], false, "{result}");
+}
+
+/// Waits until the newest entry is the signed one.
+pub(crate) async fn signed(hub: &HubProcess) {
+    let settled = async {
+        loop {
+            let report = hub.api("/api/v1/audit/verify").await;
+            if report["signed"] == report["head"] {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), settled)
+        .await
+        .expect("the head is signed in time");
+}
+
+/// Verifies in both forms, which must agree; the problems, none where the record is intact.
+pub(crate) async fn verify(plexus: &Plexus) -> Vec<Problem> {
+    let (program, person) =
+        tokio::join!(plexus.run(&["audit", "verify", "--json"]), plexus.run(&["audit", "verify"]),);
+    assert_eq!(program.code, person.code, "{program:?} {person:?}");
+    let intact = program.code == Some(0);
+    let report = program.json(if intact { 0 } else { 3 });
+    let problems = report["problems"].as_array().expect("problems");
+    assert_eq!((&report["ok"], problems.is_empty()), (&Value::Bool(intact), intact), "{report}");
+    assert_eq!(report["problem_count"], json!(problems.len()), "{report}");
+    if intact {
+        assert!(person.stdout.starts_with("Intact: "), "{person:?}");
+        assert_eq!(person.stderr, "", "{person:?}");
+    } else {
+        assert_eq!(person.stdout.lines().count(), problems.len(), "{person:?}");
+        assert!(person.stderr.contains("error: the audit record is not intact"), "{person:?}");
+    }
+    let problem = |(problem, line): (&Value, &str)| {
+        let (kind, n) = (problem["kind"].as_str().expect("a kind"), problem["n"].as_i64().expect("a number"));
+        let message = problem["message"].as_str().expect("a message");
+        assert_eq!(line, format!("{}: entry {n}: {message}", kind.replace('_', " ")));
+        Problem { kind: kind.to_owned(), n, message: message.to_owned() }
+    };
+    problems.iter().zip(person.stdout.lines()).map(problem).collect()
+}
+
+/// The kinds and entries of the problems.
+fn named(problems: &[Problem]) -> Vec<(&str, i64)> {
+    problems.iter().map(|problem| (problem.kind.as_str(), problem.n)).collect()
+}
+
+/// Tampers with the table of a stopped hub and starts it again.
+async fn restarted_after(sql: &[&str]) -> (Plexus, HubProcess) {
+    let plexus = stopped().await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    for sql in sql {
+        assert!(table.execute(sql).await > 0, "{sql} changes nothing");
+    }
+    drop(table);
+    let hub = plexus.up().await;
+    (plexus, hub)
+}
+
+#[tokio::test]
+async fn an_untouched_record_is_intact() {
+    let plexus = stopped().await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    // The hash of the documentation is that of the hub; else the other tests prove nothing.
+    let mut prev = "0".repeat(64);
+    for n in 1..=ENTRIES {
+        let hash = table.text(&format!("SELECT hash FROM audit WHERE n = {n}")).await.expect("a hash");
+        assert_eq!(table.computed(n, &prev).await, hash, "entry {n}");
+        prev = hash;
+    }
+    drop(table);
+    let hub = plexus.up().await;
+    assert!(verify(&plexus).await.is_empty());
+    let status = hub.api("/api/v1/status").await;
+    assert_eq!(status["audit"]["intact_at_start"], true, "{status}");
+    assert_eq!(status["audit"]["head"]["n"], ENTRIES, "{status}");
+}
+
+#[tokio::test]
+async fn a_changed_field_is_named() {
+    let (plexus, _hub) = restarted_after(&["UPDATE audit SET actor = 'agent:mallory' WHERE n = 40"]).await;
+    assert_eq!(named(&verify(&plexus).await), [("changed", 40)]);
+}
+
+#[tokio::test]
+async fn a_deleted_entry_is_named() {
+    let (plexus, _hub) = restarted_after(&["DELETE FROM audit WHERE n = 31"]).await;
+    assert_eq!(named(&verify(&plexus).await), [("missing", 31)]);
+}
+
+#[tokio::test]
+async fn the_first_entries_are_missed_too() {
+    let (plexus, _hub) = restarted_after(&["DELETE FROM audit WHERE n <= 3"]).await;
+    let problems = verify(&plexus).await;
+    assert_eq!(named(&problems), [("missing", 1)]);
+    assert_eq!(problems[0].message, "entries 1 to 3 are missing");
+}
+
+#[tokio::test]
+async fn exchanged_entries_are_both_named() {
+    let plexus = stopped().await;
+    Table::open(&plexus.data_dir()).await.swap(10, 11).await;
+    let _hub = plexus.up().await;
+    let problems = verify(&plexus).await;
+    for n in [10, 11] {
+        let kinds: Vec<_> = problems.iter().filter(|problem| problem.n == n).collect();
+        assert!(!kinds.is_empty(), "entry {n} is not named: {problems:?}");
+    }
+    assert!(problems.iter().all(|problem| (10..=12).contains(&problem.n)), "{problems:?}");
+}
+
+#[tokio::test]
+async fn exchanged_entries_with_fitting_hashes_are_reordered() {
+    let plexus = stopped().await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    table.swap(10, 11).await;
+    table.rehash(10).await;
+    table.rehash(11).await;
+    drop(table);
+    let _hub = plexus.up().await;
+    assert_eq!(named(&verify(&plexus).await), [("reordered", 10), ("reordered", 11), ("reordered", 12)]);
+}
+
+#[tokio::test]
+async fn a_consistently_rewritten_chain_is_found_at_the_next_start() {
+    let plexus = stopped().await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    table.execute("UPDATE audit SET detail = '{}' WHERE n = 40").await;
+    table.rewrite_from(40).await;
+    drop(table);
+    let hub = plexus.up().await;
+    let problems = verify(&plexus).await;
+    assert_eq!(named(&problems), [("break_at_start", ENTRIES + 1)]);
+    assert!(problems[0].message.contains("entry 100 is not the one that was signed"), "{problems:?}");
+    stays_known(&plexus, hub).await;
+}
+
+#[tokio::test]
+async fn a_cut_off_end_is_found_at_the_next_start() {
+    let (plexus, hub) = restarted_after(&["DELETE FROM audit WHERE n > 95"]).await;
+    let problems = verify(&plexus).await;
+    assert_eq!(named(&problems), [("break_at_start", 96)]);
+    assert!(problems[0].message.contains("entry 100 was signed as the newest"), "{problems:?}");
+    assert!(problems[0].message.contains("ends at 95"), "{problems:?}");
+    stays_known(&plexus, hub).await;
+}
+
+#[tokio::test]
+async fn a_record_that_is_gone_as_a_whole_is_found_at_the_next_start() {
+    let (plexus, hub) = restarted_after(&["DELETE FROM audit"]).await;
+    let problems = verify(&plexus).await;
+    assert_eq!(named(&problems), [("break_at_start", 1)]);
+    assert!(problems[0].message.contains("ends at 0"), "{problems:?}");
+    stays_known(&plexus, hub).await;
+}
+
+/// New calls and another start do not make a break look whole; its evidence is kept.
+async fn stays_known(plexus: &Plexus, hub: HubProcess) {
+    let before = named_owned(&verify(plexus).await);
+    let status = plexus.run(&["status"]).await;
+    assert!(status.ok().contains("BROKEN"), "{status:?}");
+    assert!(status.stderr.contains("plexus audit verify"), "{status:?}");
+    assert!(hub.log().contains("does not match its signed head"), "the log is silent");
+    let token = hub.token("codex").await;
+    for number in 0..10 {
+        call(&hub, &token.token, number).await;
+    }
+    assert_eq!(named_owned(&verify(plexus).await), before, "after new calls");
+    assert!(hub.terminate().await.success());
+    let _hub = plexus.up().await;
+    assert_eq!(named_owned(&verify(plexus).await), before, "after another start");
+    let kept = std::fs::read_dir(plexus.data_dir()).expect("the data folder");
+    let kept: Vec<_> = kept
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .filter(|name| name.starts_with("audit.head.broken-"))
+        .collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+}
+
+fn named_owned(problems: &[Problem]) -> Vec<(String, i64)> {
+    problems.iter().map(|problem| (problem.kind.clone(), problem.n)).collect()
+}
+
+#[tokio::test]
+async fn every_column_is_covered_while_the_hub_runs() {
+    let (plexus, hub) = recorded().await;
+    signed(&hub).await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    let columns = ["phase", "call_id", "token_id", "actor", "session_id", "tool", "via", "outcome", "detail"];
+    let mut changes: Vec<_> = columns.iter().map(|column| (*column, "'x'")).collect();
+    // Empty is not missing, and a time is a time to the millisecond.
+    changes.extend([("call_id", "NULL"), ("session_id", "''"), ("at", "at + 1")]);
+    for (column, value) in changes {
+        table.execute("CREATE TEMP TABLE kept AS SELECT * FROM audit WHERE n = 40").await;
+        let changed = table.execute(&format!("UPDATE audit SET {column} = {value} WHERE n = 40")).await;
+        assert_eq!(changed, 1);
+        assert_eq!(named(&verify(&plexus).await), [("changed", 40)], "{column} = {value}");
+        table.execute("REPLACE INTO audit SELECT * FROM kept").await;
+        table.execute("DROP TABLE kept").await;
+    }
+    for column in ["prev_hash", "hash"] {
+        let sql = format!("SELECT {column} FROM audit WHERE n = 40");
+        let kept = table.text(&sql).await.expect("a hash");
+        table.execute(&format!("UPDATE audit SET {column} = '{}' WHERE n = 40", "f".repeat(64))).await;
+        assert_eq!(named(&verify(&plexus).await)[0], ("changed", 40), "{column}");
+        table.execute(&format!("UPDATE audit SET {column} = '{kept}' WHERE n = 40")).await;
+    }
+    table.execute("UPDATE audit SET hub = 'other' WHERE n = 40").await;
+    assert_eq!(named(&verify(&plexus).await), [("missing", 40)]);
+    table.execute("UPDATE audit SET hub = 'main' WHERE n = 40").await;
+    assert!(verify(&plexus).await.is_empty(), "as it was");
+}
+
+#[tokio::test]
+async fn a_chain_rewritten_while_the_hub_runs_is_not_the_signed_one() {
+    let (plexus, hub) = recorded().await;
+    signed(&hub).await;
+    let mut table = Table::open(&plexus.data_dir()).await;
+    table.execute("UPDATE audit SET detail = '{}' WHERE n = 40").await;
+    table.rewrite_from(40).await;
+    assert_eq!(named(&verify(&plexus).await), [("rewritten", ENTRIES)]);
+}
+
+#[tokio::test]
+async fn an_end_cut_off_while_the_hub_runs_stays_known() {
+    let (plexus, hub) = recorded().await;
+    signed(&hub).await;
+    Table::open(&plexus.data_dir()).await.execute("DELETE FROM audit WHERE n > 95").await;
+    assert_eq!(named(&verify(&plexus).await), [("cut_off", 96)]);
+    let token = hub.token("codex").await;
+    call(&hub, &token.token, 0).await;
+    assert_eq!(named(&verify(&plexus).await), [("missing", 96)]);
+    assert!(hub.terminate().await.success());
+    let _hub = plexus.up().await;
+    assert_eq!(named(&verify(&plexus).await), [("missing", 96)]);
+}
