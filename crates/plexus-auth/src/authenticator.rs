@@ -97,13 +97,18 @@ impl Authenticator {
         Ok(principal)
     }
 
-    /// Whether a principal that was authenticated earlier, for a stream that lives on, still is one.
+    /// How long a principal that was authenticated earlier, for a stream that lives on, remains one;
+    /// none when its token has expired or was revoked.
     #[must_use]
-    pub fn is_current(&self, principal: &Principal) -> bool {
-        principal.expires_at() > self.clock.now() && !self.revoked.load().contains(&principal.token_id())
+    pub fn time_left(&self, principal: &Principal) -> Option<Duration> {
+        if self.revoked.load().contains(&principal.token_id()) {
+            return None;
+        }
+        let left = principal.expires_at().as_millisecond() - self.clock.now().as_millisecond();
+        u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis)
     }
 
-    /// Moves when tokens were revoked; whoever holds a stream open then asks [`Self::is_current`].
+    /// Moves when tokens were revoked; whoever holds a stream open then asks [`Self::time_left`].
     #[must_use]
     pub fn revocations(&self) -> watch::Receiver<i64> {
         self.epoch.subscribe()

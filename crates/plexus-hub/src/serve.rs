@@ -16,9 +16,8 @@ use tokio_util::sync::CancellationToken;
 const CONNECTIONS: usize = 8_192;
 /// Time to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Head of a request, all headers together.
+/// Head of a request, all headers together; hyper takes at most 100 of them.
 const HEADER_BYTES: usize = 64 * 1024;
-const HEADERS: usize = 100;
 
 pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervisor) {
     let stop = supervisor.stopping(Stage::Intake);
@@ -56,7 +55,7 @@ async fn serve(stream: TcpStream, router: Router, stop: CancellationToken) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADERS)
+        .max_header_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

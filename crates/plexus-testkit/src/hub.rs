@@ -1,5 +1,7 @@
 //! A hub in this process, on a free port, with a folder of its own.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,9 @@ use crate::McpClient;
 
 /// Keep-alives come often, so that a test need not wait 25 seconds for one.
 const KEEP_ALIVE: Duration = Duration::from_millis(100);
+/// Between two looks at something that only the API tells.
+const POLL: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running hub; its folder goes with it.
 pub struct TestHub {
@@ -65,6 +70,11 @@ impl TestHub {
         format!("{}{path}", self.hub.url())
     }
 
+    /// For tests that speak to the socket themselves.
+    pub fn address(&self) -> SocketAddr {
+        self.hub.address()
+    }
+
     pub fn data_dir(&self) -> &Path {
         self.dir.path()
     }
@@ -98,6 +108,27 @@ impl TestHub {
         response.json().await.expect("a token")
     }
 
+    /// Revokes a token; the hub knows when this returns.
+    pub async fn revoke(&self, jti: impl fmt::Display) {
+        let request = self.http.delete(self.url(&format!("/api/v1/tokens/{jti}")));
+        let response = request.bearer_auth(self.admin_token()).send().await.expect("an answer");
+        assert_eq!(response.status(), 200, "not revoked: {}", response.text().await.unwrap_or_default());
+    }
+
+    /// How the newest call of a tool ended, as audited; waits for its end.
+    pub async fn outcome_of(&self, tool: &str) -> String {
+        let ended = async {
+            loop {
+                let page = self.api(&format!("/api/v1/audit?limit=1&tool={tool}")).await;
+                match page["items"][0]["outcome"].as_str() {
+                    None | Some("unfinished") => tokio::time::sleep(POLL).await,
+                    Some(outcome) => return outcome.to_owned(),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("the call ends in time")
+    }
+
     /// A client at `/mcp` with this token.
     pub fn mcp(&self, token: &str) -> McpClient {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
@@ -111,6 +142,12 @@ impl TestHub {
         let body = response.text().await.expect("a body");
         assert!(status.is_success(), "{path}: {status} {body}");
         serde_json::from_str(&body).expect("JSON")
+    }
+}
+
+impl fmt::Debug for TestHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestHub").field("hub", &self.hub).field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 

@@ -2,23 +2,20 @@
 //!
 //! Only tests depend on this crate, so it panics where a test would.
 
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on should fail"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 pub mod crash;
 mod hub;
 mod lane;
 mod mcp;
 mod process;
+mod raw;
 mod sse;
 
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};
 pub use process::{HubProcess, Plexus, Ran, send};
+pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};

@@ -1,5 +1,6 @@
 //! An MCP client that sends exactly what a test says, right or wrong.
 
+use std::fmt;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -81,6 +82,11 @@ impl McpClient {
         client
     }
 
+    /// The session the client is in.
+    pub fn session_id(&self) -> Option<&str> {
+        self.headers.get("mcp-session-id").and_then(|value| value.to_str().ok())
+    }
+
     /// The same client at another path.
     pub fn at(&self, url: String) -> Self {
         Self { url, ..self.clone() }
@@ -120,13 +126,12 @@ impl McpClient {
 
     /// `GET`, as a stream.
     pub async fn get_stream(&self) -> SseStream {
-        SseStream::new(self.request(reqwest::Method::GET).send().await.expect("an answer"))
+        stream(self.request(reqwest::Method::GET)).await
     }
 
     /// Posts a body that is answered by a stream.
     pub async fn post_stream(&self, body: &Value) -> SseStream {
-        let request = self.request(reqwest::Method::POST).body(body.to_string());
-        SseStream::new(request.send().await.expect("an answer"))
+        stream(self.request(reqwest::Method::POST).body(body.to_string())).await
     }
 
     /// Opens a session of this revision; the returned client is in it.
@@ -175,6 +180,18 @@ impl McpClient {
     pub async fn tool(&self, name: &str, arguments: Value) -> Value {
         self.modern("tools/call", json!({ "name": name, "arguments": arguments })).await.result()
     }
+}
+
+/// Without the headers, one of which is the token.
+impl fmt::Debug for McpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpClient").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+async fn stream(request: reqwest::RequestBuilder) -> SseStream {
+    let response = tokio::time::timeout(TIMEOUT, request.send()).await.expect("an answer in time");
+    SseStream::new(response.expect("an answer"))
 }
 
 fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {

@@ -124,11 +124,15 @@ impl Plexus {
         self.up_with(&[]).await
     }
 
-    /// The same with more arguments. What it logs goes to `hub.log` in the home folder.
+    /// The same with more arguments, which may say where to listen. What it logs goes to `hub.log` in
+    /// the home folder.
     pub async fn up_with(&self, args: &[&str]) -> HubProcess {
         let log_path = self.home.path().join("hub.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path).expect("a log file");
-        let mut command = self.command(&self.binary, &["up", "--listen", "127.0.0.1:0"]);
+        let mut command = self.command(&self.binary, &["up"]);
+        if !args.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         let mut child = command.args(args).stderr(log).spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output"));
         let mut welcome = String::new();

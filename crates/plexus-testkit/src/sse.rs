@@ -6,6 +6,8 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Keep-alives in a row: the first may have been on its way already.
+const QUIET: usize = 3;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum SseEvent {
@@ -17,14 +19,15 @@ pub enum SseEvent {
     Comment(String),
 }
 
+#[derive(Debug)]
 pub struct SseStream {
     response: reqwest::Response,
-    buffer: String,
+    buffer: Vec<u8>,
 }
 
 impl SseStream {
     pub(crate) fn new(response: reqwest::Response) -> Self {
-        Self { response, buffer: String::new() }
+        Self { response, buffer: Vec::new() }
     }
 
     pub fn status(&self) -> u16 {
@@ -39,17 +42,38 @@ impl SseStream {
     pub async fn next(&mut self) -> Option<SseEvent> {
         tokio::time::timeout(TIMEOUT, async {
             loop {
-                if let Some(end) = self.buffer.find("\n\n") {
-                    let event = self.buffer[..end].to_owned();
-                    self.buffer.drain(..end + 2);
-                    return Some(parse(&event));
+                if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                    let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                    return Some(parse(std::str::from_utf8(&event).expect("UTF-8")));
                 }
                 let chunk = self.response.chunk().await.ok().flatten()?;
-                self.buffer.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+                self.buffer.extend_from_slice(&chunk);
             }
         })
         .await
         .expect("an event or the end of the stream in time")
+    }
+
+    /// What comes until so many keep-alives have passed: all that the hub has to say for now.
+    pub async fn until_quiet(&mut self) -> Vec<Value> {
+        let (mut comments, mut messages) = (0, Vec::new());
+        while comments < QUIET {
+            match self.next().await.expect("the stream goes on") {
+                SseEvent::Comment(_) => comments += 1,
+                SseEvent::Message { json, .. } => messages.push(json),
+                SseEvent::Priming { .. } => {}
+            }
+        }
+        messages
+    }
+
+    /// The messages up to the end of the stream.
+    pub async fn to_end(mut self) -> Vec<Value> {
+        let mut messages = Vec::new();
+        while let Some(json) = self.message().await {
+            messages.push(json);
+        }
+        messages
     }
 
     /// The next message; comments and ids without data are passed over.

@@ -78,6 +78,7 @@ pub(super) async fn call(
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        until_end: None,
     };
     let reply = caller.services.dispatcher.call(caller.principal, call).await;
     let (success, text, structured) = match reply.result {

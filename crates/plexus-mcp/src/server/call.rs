@@ -49,7 +49,7 @@ pub(super) fn from_params(
             return Err(RpcError::invalid_params(format!("_meta[{IDEMPOTENCY_KEY:?}] must be a string")));
         }
     };
-    Ok(Call { tool, arguments, session, idempotency_key, via: Via::Mcp, cancel, progress })
+    Ok(Call { tool, arguments, session, idempotency_key, via: Via::Mcp, cancel, progress, until_end: None })
 }
 
 /// The members of the result of a call, without the braces around them.

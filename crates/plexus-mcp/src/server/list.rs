@@ -1,5 +1,6 @@
 //! `tools/list`: rendered once per token and catalogue, sliced into pages.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -59,6 +60,13 @@ impl Rendered {
     /// Whether a client that saw `self` would see the same in `other`.
     pub(super) fn same_as(&self, other: &Self) -> bool {
         self.tools == other.tools
+    }
+
+    /// Stands for what is in the list, and so for nothing that this principal may not see.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.tools.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
     }
 
     /// `"tools":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.

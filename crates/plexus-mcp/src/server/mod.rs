@@ -13,6 +13,7 @@ mod rpc;
 mod session;
 mod sse;
 mod version;
+mod welcome;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use list::ListCache;
-use rpc::RpcError;
+use rpc::{Message, RpcError};
 use session::Sessions;
 use version::Era;
 
@@ -107,9 +108,9 @@ impl McpServer {
     ) -> Result<Response, RpcError> {
         headers::check_media_types(headers)?;
         rpc::check_depth(body, self.0.options.json_depth)?;
-        let version = headers::protocol_version(headers)?;
+        let version = headers::protocol_version(headers);
         if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return match version {
+            return match version? {
                 None | Some(Era::Session(_)) => session::post_batch(&self.0, headers, body, principal).await,
                 Some(Era::Modern | Era::Unknown(_)) => {
                     Err(RpcError::invalid_request("this revision has no batches"))
@@ -117,6 +118,11 @@ impl McpServer {
             };
         }
         let message = rpc::parse(body)?;
+        // Only now, because a refusal names the request if it can.
+        let version = version.map_err(|error| match &message {
+            Message::Request(request) => error.with_id(request.id),
+            Message::Notification(_) | Message::Response => error,
+        })?;
         if modern::is_modern(&message, version.as_ref()) {
             modern::post(&self.0, headers, message, principal).await
         } else {
@@ -126,7 +132,8 @@ impl McpServer {
 
     pub async fn get(&self, headers: &HeaderMap, principal: Arc<Principal>) -> Response {
         let answer = match headers::protocol_version(headers) {
-            Ok(Some(Era::Modern | Era::Unknown(_))) => return only_post(),
+            Ok(Some(Era::Modern)) => return only_post(),
+            Ok(Some(Era::Unknown(version))) => Err(modern::unsupported(&version)),
             Ok(_) => session::get(&self.0, headers, principal).await,
             Err(error) => Err(error),
         };
@@ -135,7 +142,8 @@ impl McpServer {
 
     pub async fn delete(&self, headers: &HeaderMap, principal: Arc<Principal>) -> Response {
         let answer = match headers::protocol_version(headers) {
-            Ok(Some(Era::Modern | Era::Unknown(_))) => return only_post(),
+            Ok(Some(Era::Modern)) => return only_post(),
+            Ok(Some(Era::Unknown(version))) => Err(modern::unsupported(&version)),
             Ok(_) => session::delete(&self.0, headers, principal).await,
             Err(error) => Err(error),
         };

@@ -19,6 +19,7 @@ use super::headers::{self, Routing};
 use super::list::Rendered;
 use super::rpc::{self, INVALID_PARAMS, METHOD_NOT_FOUND, Message, Request, RpcError, UNSUPPORTED_VERSION};
 use super::version::{Era, Features, MODERN, SUPPORTED};
+use super::welcome::Welcome;
 use super::{State, call, identity, sse};
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -91,12 +92,7 @@ async fn answer(
     let name = call::routed_name(&request.method, &request.params);
     headers::check_routing(headers, &Routing { version, method: &request.method, name })?;
     if version != MODERN {
-        return Err(RpcError::new(
-            StatusCode::BAD_REQUEST,
-            UNSUPPORTED_VERSION,
-            "Unsupported protocol version",
-        )
-        .with_data(json!({ "supported": SUPPORTED, "requested": version })));
+        return Err(unsupported(version));
     }
     check_optional_meta(&meta)?;
     match &*request.method {
@@ -114,6 +110,12 @@ async fn answer(
             Err(RpcError::new(StatusCode::NOT_FOUND, METHOD_NOT_FOUND, format!("Method not found: {shown}")))
         }
     }
+}
+
+/// A revision that is none of ours.
+pub(super) fn unsupported(version: &str) -> RpcError {
+    RpcError::new(StatusCode::BAD_REQUEST, UNSUPPORTED_VERSION, "Unsupported protocol version")
+        .with_data(json!({ "supported": SUPPORTED, "requested": version }))
 }
 
 fn required_meta(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
@@ -267,9 +269,8 @@ fn listen(
         // Before the first look at the list, so that no change falls in between.
         versions: registry.versions(),
         seen: state.lists.rendered(registry, &principal, Features::ALL),
-        revocations: state.authenticator.revocations(),
+        welcome: Welcome::new(state.authenticator.clone(), principal),
         state: state.clone(),
-        principal,
         ticks: sse::ticks(state.options.keep_alive),
         phase: Phase::Acknowledge,
     };
@@ -289,9 +290,8 @@ struct Subscription {
     tools: bool,
     versions: tokio::sync::watch::Receiver<u64>,
     seen: Arc<Rendered>,
-    revocations: tokio::sync::watch::Receiver<i64>,
+    welcome: Welcome,
     state: Arc<State>,
-    principal: Arc<Principal>,
     ticks: Interval,
     phase: Phase,
 }
@@ -324,25 +324,17 @@ impl Subscription {
                 }
                 Ok(()) = self.versions.changed(), if self.tools => {
                     let registry = self.state.dispatcher.registry();
-                    let now = self.state.lists.rendered(registry, &self.principal, Features::ALL);
+                    let now = self.state.lists.rendered(registry, self.welcome.principal(), Features::ALL);
                     let same = now.same_as(&self.seen);
                     self.seen = now;
                     if !same {
                         return Some(self.notification("notifications/tools/list_changed", ""));
                     }
                 }
-                Ok(()) = self.revocations.changed() => self.still_welcome()?,
-                _ = self.ticks.tick() => {
-                    self.still_welcome()?;
-                    return Some(sse::keep_alive());
-                }
+                () = self.welcome.ended() => return None,
+                _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
-    }
-
-    /// None when the token has expired or was revoked since the stream was opened.
-    fn still_welcome(&self) -> Option<()> {
-        self.state.authenticator.is_current(&self.principal).then_some(())
     }
 
     fn notification(&self, method: &str, more: &str) -> Bytes {

@@ -57,6 +57,8 @@ pub struct Call {
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
+    /// Dropped when the call has ended, also when nobody waits for it any more.
+    pub until_end: Option<Box<dyn Send + Sync>>,
 }
 
 impl fmt::Debug for Call {
@@ -148,6 +150,8 @@ impl Dispatcher {
         let (reply, answer) = oneshot::channel();
         let inner = self.0.clone();
         self.0.supervisor.spawn(Stage::Work, "call", async move {
+            let mut call = call;
+            let _until_end = call.until_end.take();
             let _ = reply.send(inner.run(call_id, principal, call).await);
         });
         answer.await.unwrap_or_else(|_| CallReply {

@@ -168,6 +168,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        until_end: None,
     }
 }
 

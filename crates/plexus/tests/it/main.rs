@@ -8,7 +8,9 @@
     reason = "a test fails by panicking, and says what it measured"
 )]
 
+mod cli;
 mod crash;
+mod help;
 mod interleaved;
 mod starting;
 mod stopping;

@@ -3,7 +3,7 @@
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
 
-use crate::tampering::{CALLS, ENTRIES, Problem, Table, call, stopped, verify};
+use crate::tampering::{CUT, Problem, Table, call, newest, signed, stopped, verify};
 
 /// Something was done to the head while the hub was stopped: said at once and also after new
 /// calls, which sign a new head.
@@ -39,7 +39,7 @@ async fn a_deleted_head_is_found_and_not_forgotten() {
 #[tokio::test]
 async fn a_head_deleted_to_hide_a_cut_is_found_and_not_forgotten() {
     let plexus = stopped().await;
-    Table::open(&plexus.data_dir()).await.execute("DELETE FROM audit WHERE n > 95").await;
+    Table::open(&plexus.data_dir()).await.execute(CUT).await;
     std::fs::remove_file(plexus.data_dir().join("audit.head")).expect("a head");
     found_and_not_forgotten(&plexus, "no signed head").await;
 }
@@ -49,8 +49,8 @@ async fn an_altered_head_is_found_and_not_forgotten() {
     let plexus = stopped().await;
     let path = plexus.data_dir().join("audit.head");
     let mut head: Value = serde_json::from_slice(&std::fs::read(&path).expect("a head")).expect("JSON");
-    assert_eq!(head["n"], ENTRIES, "{head}");
-    head["n"] = json!(CALLS);
+    assert_eq!(head["n"], newest(&plexus).await, "{head}");
+    head["n"] = json!(50);
     std::fs::write(&path, head.to_string()).expect("it can be written");
     found_and_not_forgotten(&plexus, "the signature does not fit").await;
 }
@@ -79,6 +79,6 @@ async fn a_head_taken_from_a_running_hub_is_missed_until_it_signs_again() {
     assert!(speaks_of(&problems, "no signed head"), "{problems:?}");
     // The hub itself knows the end of its chain, so what it signs next is true.
     add_calls(&hub).await;
-    crate::tampering::signed(&hub).await;
+    signed(&hub).await;
     assert!(verify(&plexus).await.is_empty());
 }

@@ -1,12 +1,12 @@
 //! `GET`: the session's own stream, and resuming the stream of a call.
 //!
 //! The session's own stream carries only `tools/list_changed`, which says "look again". Its event
-//! ids therefore name what the client has seen, `g-<hub run>-<catalogue version>`: whoever comes
-//! back with an id that is not the present state is told to look again, also after a restart.
-//! Streams of calls have ids `c-<stream>-<message>`.
+//! ids therefore name the list that the client could see, `g-<fingerprint>`: whoever comes back with
+//! an id that is not the present list is told to look again, also after a restart. What the client
+//! may not see is not in it, so its coming and going does not show. Streams of calls have ids
+//! `c-<stream>-<message>`.
 
 use std::sync::Arc;
-use std::sync::LazyLock;
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -22,9 +22,7 @@ use crate::server::headers::{LAST_EVENT_ID, accepts};
 use crate::server::list::Rendered;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::sse;
-
-/// Differs from run to run of the hub.
-static RUN: LazyLock<String> = LazyLock::new(|| uuid::Uuid::new_v4().simple().to_string()[..8].to_owned());
+use crate::server::welcome::Welcome;
 
 const LIST_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -41,7 +39,7 @@ pub(in crate::server) async fn get(
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     if let Some((number, after)) = last.and_then(call_event) {
         return Ok(match session.stream(number) {
-            Some(log) => follow(state, &session, log, after),
+            Some(log) => follow(state, &session, principal, log, after),
             // Gone with a restart or for its age: a stream that has nothing more.
             None => sse::response(stream::empty()),
         });
@@ -59,10 +57,12 @@ fn call_event(id: &str) -> Option<(u64, u64)> {
 pub(super) fn follow(
     state: &Arc<State>,
     session: &Arc<McpSession>,
+    principal: Arc<Principal>,
     log: Arc<StreamLog>,
     after: u64,
 ) -> Response {
     let follower = Follower {
+        welcome: Welcome::new(state.authenticator.clone(), principal),
         moves: log.moves(),
         priming: after == 0 && session.version().has_priming_event(),
         log,
@@ -74,6 +74,7 @@ pub(super) fn follow(
 }
 
 struct Follower {
+    welcome: Welcome,
     session: Arc<McpSession>,
     log: Arc<StreamLog>,
     moves: watch::Receiver<()>,
@@ -102,6 +103,7 @@ impl Follower {
                 // The log outlives us: an error cannot happen, an ending would.
                 moved = self.moves.changed() => moved.ok()?,
                 () = self.session.ended().cancelled() => return None,
+                () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
@@ -119,14 +121,13 @@ fn listen(
     let versions = registry.versions();
     let seen = state.lists.rendered(registry, &principal, session.version().features());
     let (mine, holder) = session.take_listener();
-    let present = event_id(*versions.borrow());
+    let present = event_id(&seen);
     let listener = Listener {
         priming: session.version().has_priming_event(),
         catch_up: last.is_some_and(|last| last != present),
-        revocations: state.authenticator.revocations(),
+        welcome: Welcome::new(state.authenticator.clone(), principal),
         state: state.clone(),
         session,
-        principal,
         versions,
         seen,
         mine,
@@ -136,20 +137,19 @@ fn listen(
     sse::response(stream::unfold(listener, |mut listener| async { Some((listener.next().await?, listener)) }))
 }
 
-fn event_id(version: u64) -> String {
-    format!("g-{}-{version}", *RUN)
+fn event_id(seen: &Rendered) -> String {
+    format!("g-{}", seen.fingerprint())
 }
 
 struct Listener {
     state: Arc<State>,
     session: Arc<McpSession>,
-    principal: Arc<Principal>,
+    welcome: Welcome,
     versions: watch::Receiver<u64>,
     seen: Arc<Rendered>,
     /// Our number, and that of whoever holds the stream now.
     mine: u64,
     holder: watch::Receiver<u64>,
-    revocations: watch::Receiver<i64>,
     priming: bool,
     catch_up: bool,
     ticks: Interval,
@@ -157,12 +157,11 @@ struct Listener {
 
 impl Listener {
     async fn next(&mut self) -> Option<Bytes> {
-        let version = *self.versions.borrow();
         if std::mem::take(&mut self.priming) {
-            return Some(sse::priming(&event_id(version)));
+            return Some(sse::priming(&event_id(&self.seen)));
         }
         if std::mem::take(&mut self.catch_up) {
-            return Some(sse::event(Some(&event_id(version)), LIST_CHANGED));
+            return Some(sse::event(Some(&event_id(&self.seen)), LIST_CHANGED));
         }
         loop {
             tokio::select! {
@@ -173,28 +172,19 @@ impl Listener {
                         return None;
                     }
                 }
-                Ok(()) = self.revocations.changed() => self.still_welcome()?,
+                () = self.welcome.ended() => return None,
                 Ok(()) = self.versions.changed() => {
                     let registry = self.state.dispatcher.registry();
                     let features = self.session.version().features();
-                    let now = self.state.lists.rendered(registry, &self.principal, features);
+                    let now = self.state.lists.rendered(registry, self.welcome.principal(), features);
                     let same = now.same_as(&self.seen);
                     self.seen = now;
                     if !same {
-                        let version = *self.versions.borrow_and_update();
-                        return Some(sse::event(Some(&event_id(version)), LIST_CHANGED));
+                        return Some(sse::event(Some(&event_id(&self.seen)), LIST_CHANGED));
                     }
                 }
-                _ = self.ticks.tick() => {
-                    self.still_welcome()?;
-                    return Some(sse::keep_alive());
-                }
+                _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
-    }
-
-    /// None when the token has expired or was revoked since the stream was opened.
-    fn still_welcome(&self) -> Option<()> {
-        self.state.authenticator.is_current(&self.principal).then_some(())
     }
 }

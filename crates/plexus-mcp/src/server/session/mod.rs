@@ -220,7 +220,9 @@ async fn answer(
             let meta = call::meta(&request.params)?;
             let key = identity::session_key(&principal, Some(session.client()), &meta, Some(session.id()));
             let running = session.running(request.id);
-            let call = call::from_params(&request.params, &meta, key, running.cancel(), None)?;
+            let mut call = call::from_params(&request.params, &meta, key, running.cancel(), None)?;
+            // A client that lost the connection can still cancel the call on another one.
+            call.until_end = Some(Box::new(running));
             let reply = state.dispatcher.call(principal, call).await;
             call_json(request.id, reply, session.version())
         }
@@ -260,7 +262,7 @@ fn stream_call(
     let call = call::from_params(&request.params, meta, key, cancel.clone(), Some(sink))?;
     let log = session.new_stream();
     let (id, version) = (request.id.to_owned(), session.version());
-    let (dispatcher, feed) = (state.dispatcher.clone(), log.clone());
+    let (dispatcher, feed, holder) = (state.dispatcher.clone(), log.clone(), principal.clone());
     state.supervisor.spawn(Stage::Work, "mcp call stream", async move {
         let mut writer = ProgressWriter::new(token);
         let mut reply = std::pin::pin!(dispatcher.call(principal, call));
@@ -281,5 +283,5 @@ fn stream_call(
             .then(|| call_json(&id, reply, version).unwrap_or_else(|error| error.with_id(&id).to_json()));
         feed.finish(json);
     });
-    Ok(get::follow(state, session, log, 0))
+    Ok(get::follow(state, session, holder, log, 0))
 }

@@ -1,0 +1,205 @@
+//! Who may come in: a bearer token in the header, and nothing else, before anything else.
+
+use plexus_testkit::{RawConnection, TestHub};
+use serde_json::json;
+
+const PATHS: [&str; 4] = ["/mcp", "/mcp/", "/mcp/v1", "/mcp/v1/"];
+
+#[tokio::test]
+async fn all_forms_of_the_url_are_one_endpoint_in_both_eras() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("visitor", &["call:*"]).await.token);
+    let mut lists = Vec::new();
+    for path in PATHS {
+        let client = client.at(hub.url(path));
+        lists.push(client.modern("tools/list", json!({})).await.body);
+        let (session, _) = client.initialize("2025-06-18").await;
+        // A session is not bound to the form it was opened under.
+        for other in PATHS {
+            assert_eq!(
+                session.at(hub.url(other)).call("ping", json!({})).await.status,
+                200,
+                "{path} {other}"
+            );
+        }
+        assert_eq!(session.get_stream().await.status(), 200, "{path}");
+        assert_eq!(session.delete().await.status, 204, "{path}");
+    }
+    assert!(lists.windows(2).all(|pair| pair[0] == pair[1]));
+    let elsewhere = client.at(hub.url("/mcp/v2")).modern("tools/list", json!({})).await;
+    assert_eq!(elsewhere.status, 404);
+}
+
+struct Credential {
+    what: &'static str,
+    /// `TOKEN` stands for a good one. None: no header.
+    authorization: Option<&'static str>,
+    /// Added to the URL; `TOKEN` as above.
+    query: &'static str,
+    status: u16,
+    challenge: Option<&'static str>,
+}
+
+const PLAIN: Option<&str> = Some("Bearer");
+const INVALID: Option<&str> = Some("Bearer error=\"invalid_token\"");
+
+#[rustfmt::skip]
+const CREDENTIALS: &[Credential] = &[
+    Credential { what: "a bearer token",           authorization: Some("Bearer TOKEN"),         query: "",                    status: 200, challenge: None },
+    Credential { what: "the scheme in lower case", authorization: Some("bearer TOKEN"),         query: "",                    status: 200, challenge: None },
+    Credential { what: "beside one in the URL",    authorization: Some("Bearer TOKEN"),         query: "?token=nonsense",     status: 200, challenge: None },
+    Credential { what: "none",                     authorization: None,                         query: "",                    status: 401, challenge: PLAIN },
+    Credential { what: "?token=",                  authorization: None,                         query: "?token=TOKEN",        status: 401, challenge: PLAIN },
+    Credential { what: "?access_token=",           authorization: None,                         query: "?access_token=TOKEN", status: 401, challenge: PLAIN },
+    Credential { what: "?authorization=",          authorization: None,                         query: "?authorization=Bearer%20TOKEN", status: 401, challenge: PLAIN },
+    Credential { what: "Basic",                    authorization: Some("Basic TOKEN"),          query: "",                    status: 401, challenge: PLAIN },
+    Credential { what: "the token alone",          authorization: Some("TOKEN"),                query: "",                    status: 401, challenge: PLAIN },
+    Credential { what: "the scheme alone",         authorization: Some("Bearer"),               query: "",                    status: 401, challenge: PLAIN },
+    Credential { what: "an empty token",           authorization: Some("Bearer "),              query: "",                    status: 401, challenge: PLAIN },
+    Credential { what: "nonsense",                 authorization: Some("Bearer nonsense"),      query: "",                    status: 401, challenge: INVALID },
+    Credential { what: "nonsense, good in URL",    authorization: Some("Bearer nonsense"),      query: "?token=TOKEN",        status: 401, challenge: INVALID },
+    Credential { what: "a token with a tail",      authorization: Some("Bearer TOKENx"),        query: "",                    status: 401, challenge: INVALID },
+    Credential { what: "two tokens",               authorization: Some("Bearer TOKEN, Bearer TOKEN"), query: "",              status: 401, challenge: INVALID },
+];
+
+#[tokio::test]
+async fn only_a_bearer_token_in_the_header_lets_a_caller_in() {
+    let hub = TestHub::start().await;
+    let token = hub.token("visitor", &["call:*"]).await.token;
+    for credential in CREDENTIALS {
+        let url = hub.url(&format!("/mcp{}", credential.query.replace("TOKEN", &token)));
+        let client = hub.mcp("unset").at(url);
+        let client = match credential.authorization {
+            Some(value) => client.header("authorization", &value.replace("TOKEN", &token)),
+            None => client.without("authorization"),
+        };
+        let answer = client.modern("tools/list", json!({})).await;
+        assert_eq!(answer.status, credential.status, "{}: {answer:?}", credential.what);
+        assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.what);
+        if credential.status == 401 {
+            // The same for every way in, with nothing of the token in the answer.
+            assert_eq!(answer.json()["code"], "unauthenticated", "{}", credential.what);
+            assert!(!answer.body.contains(&token), "{}", credential.what);
+            let mut initialize = client.clone();
+            for method in ["mcp-method", "mcp-protocol-version"] {
+                initialize = initialize.without(method);
+            }
+            let params = json!({ "protocolVersion": "2025-06-18" });
+            assert_eq!(initialize.call("initialize", params).await.status, 401, "{}", credential.what);
+            for answer in [client.get().await, client.delete().await] {
+                assert_eq!(answer.status, 401, "{}", credential.what);
+                assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.what);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_authorization_headers_are_none() {
+    let hub = TestHub::start().await;
+    let token = hub.token("visitor", &["call:*"]).await.token;
+    let client = hub.mcp(&token).another_header("authorization", &format!("Bearer {token}"));
+    assert_eq!(client.modern("tools/list", json!({})).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_refused_at_once() {
+    let hub = TestHub::start().await;
+    let token = hub.token("leaver", &["call:*"]).await;
+    let client = hub.mcp(&token.token);
+    let (session, _) = client.initialize("2025-06-18").await;
+    assert_eq!(client.modern("tools/list", json!({})).await.status, 200);
+    hub.revoke(token.jti).await;
+    let answer = client.modern("tools/list", json!({})).await;
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, INVALID));
+    assert_eq!(session.call("ping", json!({})).await.status, 401);
+    assert_eq!(session.get().await.status, 401);
+    assert_eq!(session.delete().await.status, 401);
+}
+
+/// A body is announced and never sent: who waits for it, waits for ever.
+#[tokio::test]
+async fn nothing_is_read_before_the_caller_is_known() {
+    let hub = TestHub::start().await;
+    for authorization in ["", "Authorization: Bearer nonsense\r\n"] {
+        for body in ["Content-Length: 10000000000\r\n", "Transfer-Encoding: chunked\r\n"] {
+            let mut connection = RawConnection::open(hub.address()).await;
+            let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+            connection.send(format!("{head}{authorization}{body}\r\n")).await;
+            let answer = connection.answer().await;
+            assert_eq!(answer.status, 401, "{authorization:?} {body:?}");
+            assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_learns_nothing_from_the_order_of_checks() {
+    let hub = TestHub::start().await;
+    let stranger = hub.mcp("nonsense");
+    let mut answers = Vec::new();
+    for body in ["{", "[]", "", "{\"jsonrpc\":\"2.0\"}", &"[".repeat(1000)] {
+        let answer =
+            stranger.header("content-type", "text/plain").header("accept", "image/png").post(body).await;
+        answers.push((answer.status, answer.json()["message"].clone()));
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert_eq!(answers[0].0, 401);
+}
+
+const WELL_KNOWN: [&str; 8] = [
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-protected-resource/mcp/v1",
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server/mcp",
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/mcp",
+    "/mcp/.well-known/openid-configuration",
+];
+
+#[tokio::test]
+async fn without_authorization_servers_every_well_known_path_is_a_clean_404() {
+    let hub = TestHub::start().await;
+    for path in WELL_KNOWN {
+        let answer = hub.mcp("unset").without("authorization").at(hub.url(path)).get().await;
+        assert_eq!((answer.status, answer.header("content-type")), (404, Some("application/json")), "{path}");
+        assert_eq!(answer.json()["code"], "not_found", "{path}");
+        assert_eq!(answer.header("www-authenticate"), None, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn with_authorization_servers_the_metadata_names_them_and_the_challenge_points_there() {
+    let hub = TestHub::start_with(|config| {
+        config.authorization_servers = vec!["https://login.example.net".to_owned()];
+    })
+    .await;
+    let stranger = hub.mcp("unset").without("authorization");
+    let resources = [
+        ("/.well-known/oauth-protected-resource", "/mcp"),
+        ("/.well-known/oauth-protected-resource/mcp", "/mcp"),
+        ("/.well-known/oauth-protected-resource/mcp/", "/mcp"),
+        ("/.well-known/oauth-protected-resource/mcp/v1", "/mcp/v1"),
+    ];
+    for (path, resource) in resources {
+        let answer = stranger.at(hub.url(path)).get().await;
+        assert_eq!(answer.status, 200, "{path}");
+        let metadata = answer.json();
+        assert_eq!(metadata["resource"], hub.url(resource), "{path}");
+        assert_eq!(metadata["authorization_servers"], json!(["https://login.example.net"]), "{path}");
+        assert_eq!(metadata["bearer_methods_supported"], json!(["header"]), "{path}");
+    }
+    // We are no authorization server ourselves, and no other resource.
+    for path in ["/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/api"] {
+        assert_eq!(stranger.at(hub.url(path)).get().await.status, 404, "{path}");
+    }
+
+    let url = hub.url("/.well-known/oauth-protected-resource/mcp");
+    let none = stranger.modern("tools/list", json!({})).await;
+    let expected = format!("Bearer resource_metadata=\"{url}\"");
+    assert_eq!((none.status, none.header("www-authenticate")), (401, Some(expected.as_str())));
+    let bad = hub.mcp("nonsense").modern("tools/list", json!({})).await;
+    let expected = format!("Bearer error=\"invalid_token\", resource_metadata=\"{url}\"");
+    assert_eq!((bad.status, bad.header("www-authenticate")), (401, Some(expected.as_str())));
+}

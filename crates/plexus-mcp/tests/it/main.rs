@@ -1,0 +1,22 @@
+//! The MCP endpoint over real HTTP, revision by revision.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod auth;
+mod batches;
+mod guard;
+mod identity;
+mod ladder;
+mod limits;
+mod listen;
+mod models;
+mod modern;
+mod negotiation;
+mod pages;
+mod python;
+mod resume;
+mod revisions;
+mod sessions;
+mod streams;
+mod tools;
+mod visibility;

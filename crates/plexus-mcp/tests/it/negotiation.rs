@@ -1,0 +1,110 @@
+//! `initialize`: which revision a client ends up with, and what it is told.
+
+use plexus_testkit::TestHub;
+use serde_json::json;
+
+struct Offer {
+    what: &'static str,
+    offered: &'static str,
+    /// Value of the `MCP-Protocol-Version` header, if the client sends one already.
+    header: Option<&'static str>,
+    agreed: &'static str,
+}
+
+#[rustfmt::skip]
+const OFFERS: &[Offer] = &[
+    Offer { what: "the oldest is echoed",        offered: "2024-11-05", header: None,               agreed: "2024-11-05" },
+    Offer { what: "with batches, is echoed",     offered: "2025-03-26", header: None,               agreed: "2025-03-26" },
+    Offer { what: "structured, is echoed",       offered: "2025-06-18", header: None,               agreed: "2025-06-18" },
+    Offer { what: "the newest with sessions",    offered: "2025-11-25", header: None,               agreed: "2025-11-25" },
+    Offer { what: "header and body agree",       offered: "2025-06-18", header: Some("2025-06-18"), agreed: "2025-06-18" },
+    Offer { what: "the stateless one has none",  offered: "2026-07-28", header: None,               agreed: "2025-11-25" },
+    Offer { what: "one from the future",         offered: "2099-01-01", header: None,               agreed: "2025-11-25" },
+    Offer { what: "no date at all",              offered: "latest",     header: None,               agreed: "2025-11-25" },
+];
+
+#[tokio::test]
+async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
+    for offer in OFFERS {
+        let client = match offer.header {
+            Some(version) => client.header("mcp-protocol-version", version),
+            None => client.clone(),
+        };
+        let (client, result) = client.initialize(offer.offered).await;
+        assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.what);
+        assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }), "{}", offer.what);
+        assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.what);
+        assert!(result["instructions"].as_str().unwrap().contains("tool_search"), "{}", offer.what);
+        for modern in ["resultType", "ttlMs", "cacheScope"] {
+            assert!(result.get(modern).is_none(), "{}: {modern} belongs to another era", offer.what);
+        }
+        // The session is usable under what was agreed on, which is not always what was offered.
+        let ping = client.header("mcp-protocol-version", offer.agreed).call("ping", json!({})).await;
+        assert_eq!((ping.status, ping.result()), (200, json!({})), "{}", offer.what);
+    }
+}
+
+#[tokio::test]
+async fn initialize_without_a_revision_is_refused_and_opens_no_session() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
+    for params in [json!({}), json!({ "protocolVersion": 7 }), json!({ "protocolVersion": null })] {
+        let answer = client.call("initialize", params.clone()).await;
+        assert_eq!(answer.error(), (200, -32602), "{params}");
+        assert_eq!(answer.header("mcp-session-id"), None, "{params}");
+    }
+}
+
+#[tokio::test]
+async fn session_ids_are_visible_ascii_and_never_the_same_twice() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} });
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..3 {
+        let answer = client.call("initialize", params.clone()).await;
+        let id = answer.header("mcp-session-id").unwrap().to_owned();
+        assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{id:?}");
+        assert!(id.len() >= 32, "{id:?} can be guessed");
+        assert!(ids.insert(id));
+    }
+}
+
+struct HeaderCase {
+    what: &'static str,
+    /// None: the header is left out.
+    version: Option<&'static str>,
+    status: u16,
+}
+
+#[rustfmt::skip]
+const HEADERS: &[HeaderCase] = &[
+    HeaderCase { what: "left out: the session knows",   version: None,               status: 200 },
+    HeaderCase { what: "what was agreed on",            version: Some("2025-06-18"), status: 200 },
+    HeaderCase { what: "another one of the era",        version: Some("2025-11-25"), status: 200 },
+    HeaderCase { what: "one that never was",            version: Some("1999-01-01"), status: 400 },
+    HeaderCase { what: "one that is not yet",           version: Some("2099-01-01"), status: 400 },
+    HeaderCase { what: "no date at all",                version: Some("latest"),     status: 400 },
+    HeaderCase { what: "empty",                         version: Some(""),           status: 400 },
+];
+
+#[tokio::test]
+async fn an_unsupported_protocol_version_header_is_a_400_in_a_session_too() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
+    let (client, _) = client.initialize("2025-06-18").await;
+    for case in HEADERS {
+        let client = match case.version {
+            Some(version) => client.header("mcp-protocol-version", version),
+            None => client.clone(),
+        };
+        let answer = client.call("tools/list", json!({})).await;
+        assert_eq!(answer.status, case.status, "POST, {}: {answer:?}", case.what);
+        if case.status != 200 {
+            assert_eq!(client.get().await.status, case.status, "GET, {}", case.what);
+            assert_eq!(client.delete().await.status, case.status, "DELETE, {}", case.what);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The session's own stream, `GET`: keep-alive, list changes, coming back to it, and its end.
+
+use plexus_testkit::{McpClient, SseEvent, SseStream, TestHub};
+use serde_json::{Value, json};
+
+use crate::tools::idle;
+
+const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+fn list_changed() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
+}
+
+/// Sees only what begins with `seen_`.
+async fn narrow(hub: &TestHub, version: &str) -> McpClient {
+    let token = hub.token("narrow", &["call:seen_*"]).await.token;
+    hub.mcp(&token).initialize(version).await.0
+}
+
+/// The next message with its event id.
+async fn next_message(stream: &mut SseStream) -> (String, Value) {
+    loop {
+        if let SseEvent::Message { id, json } = stream.next().await.expect("the stream goes on") {
+            return (id.expect("an event id"), json);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_stream_says_that_it_is_one_and_keeps_the_connection_alive() {
+    let hub = TestHub::start().await;
+    for version in VERSIONS {
+        let client = narrow(&hub, version).await;
+        let mut stream = client.get_stream().await;
+        assert_eq!(stream.status(), 200, "{version}");
+        let header = |name: &str| stream.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(header("content-type").as_deref(), Some("text/event-stream"));
+        assert_eq!(header("cache-control").as_deref(), Some("no-cache, no-transform"));
+        assert_eq!(header("x-accel-buffering").as_deref(), Some("no"));
+        let mut comments = 0;
+        while comments < 2 {
+            match stream.next().await.unwrap() {
+                SseEvent::Comment(text) => {
+                    assert_eq!(text, " ", "a keep-alive is `: `");
+                    comments += 1;
+                }
+                SseEvent::Priming { .. } => assert_eq!((version, comments), ("2025-11-25", 0)),
+                SseEvent::Message { json, .. } => panic!("nothing has changed, yet: {json}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_streams_gets_none() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-06-18").await;
+    assert_eq!(client.header("accept", "application/json").get().await.error(), (406, -32600));
+    for accept in ["text/event-stream", "text/*", "*/*", "application/json, text/event-stream;q=0.5"] {
+        assert_eq!(client.header("accept", accept).get_stream().await.status(), 200, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn list_changed_comes_when_the_callers_own_list_changed_and_only_then() {
+    let hub = TestHub::start().await;
+    for version in VERSIONS {
+        let client = narrow(&hub, version).await;
+        let mut stream = client.get_stream().await;
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{version}");
+
+        hub.registry().add([idle("hidden_one")]);
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool came in {version}");
+
+        hub.registry().add([idle("seen_one")]);
+        assert_eq!(stream.message().await, Some(list_changed()), "{version}");
+        let list = client.call("tools/list", json!({})).await.result();
+        assert_eq!(list["tools"][0]["name"], "seen_one", "{version}");
+
+        hub.registry().add([idle("seen_one")]);
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "the same tool again in {version}");
+
+        hub.registry().remove(&["hidden_one"]);
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool went in {version}");
+
+        hub.registry().remove(&["seen_one"]);
+        assert_eq!(stream.message().await, Some(list_changed()), "{version}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn coming_back_with_the_last_event_id_tells_of_a_change_that_was_missed_and_of_none_that_was_not() {
+    let hub = TestHub::start().await;
+    for version in VERSIONS {
+        let client = narrow(&hub, version).await;
+        let mut stream = client.get_stream().await;
+        // In revisions without a priming event the first id comes with the first message.
+        hub.registry().add([idle("seen_one")]);
+        let (id, message) = next_message(&mut stream).await;
+        assert_eq!(message, list_changed(), "{version}");
+        drop(stream);
+
+        let back = client.header("last-event-id", &id);
+        assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new(), "nothing, {version}");
+
+        hub.registry().add([idle("hidden_one")]);
+        let missed = back.get_stream().await.until_quiet().await;
+        assert_eq!(missed, Vec::<Value>::new(), "a hidden tool came meanwhile, {version}");
+
+        hub.registry().add([idle("seen_two")]);
+        let mut stream = back.get_stream().await;
+        let (newer, message) = next_message(&mut stream).await;
+        assert_eq!(message, list_changed(), "{version}");
+        assert_ne!(newer, id, "{version}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "told once, {version}");
+        hub.registry().remove(&["seen_one", "seen_two", "hidden_one"]);
+    }
+}
+
+#[tokio::test]
+async fn the_priming_event_can_be_resumed_from_and_says_nothing_of_hidden_tools() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-11-25").await;
+    let priming = async |client: &McpClient| match client.get_stream().await.next().await {
+        Some(SseEvent::Priming { id }) => id,
+        other => panic!("no priming event: {other:?}"),
+    };
+    let first = priming(&client).await;
+    hub.registry().add([idle("hidden_one")]);
+    assert_eq!(priming(&client).await, first, "the id gives away that a tool was added");
+
+    let back = client.header("last-event-id", &first);
+    assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new());
+    hub.registry().add([idle("seen_one")]);
+    assert_eq!(back.get_stream().await.message().await, Some(list_changed()));
+}
+
+#[tokio::test]
+async fn after_a_restart_a_client_is_told_of_what_changed_while_the_hub_was_away() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-11-25").await;
+    let mut stream = client.get_stream().await;
+    hub.registry().add([idle("seen_one")]);
+    let (id, _) = next_message(&mut stream).await;
+    drop(stream);
+
+    // The tool belonged to the run: the next one has it no more.
+    let hub = hub.restart().await;
+    let back = client.at(hub.url("/mcp")).header("last-event-id", &id);
+    assert_eq!(back.get_stream().await.message().await, Some(list_changed()));
+    hub.registry().add([idle("seen_one")]);
+    assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new(), "it is as it was");
+}
+
+#[tokio::test]
+async fn an_event_id_that_is_not_ours_is_answered_with_look_again() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-06-18").await;
+    for id in ["0", "x", "g-", "c-", "c-x-y", "-1"] {
+        let message = client.header("last-event-id", id).get_stream().await.message().await;
+        assert_eq!(message, Some(list_changed()), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_get_takes_the_stream_over_from_the_first() {
+    let hub = TestHub::start().await;
+    for version in VERSIONS {
+        let client = narrow(&hub, version).await;
+        let mut first = client.get_stream().await;
+        assert_eq!(first.until_quiet().await, Vec::<Value>::new());
+        let mut second = client.get_stream().await;
+        while let Some(event) = first.next().await {
+            assert!(matches!(event, SseEvent::Comment(_)), "{event:?}");
+        }
+        hub.registry().add([idle("seen_one")]);
+        assert_eq!(second.message().await, Some(list_changed()), "{version}");
+        hub.registry().remove(&["seen_one"]);
+    }
+}
+
+#[tokio::test]
+async fn sessions_have_a_stream_each_and_hear_of_a_change_each() {
+    let hub = TestHub::start().await;
+    let token = hub.token("narrow", &["call:seen_*"]).await.token;
+    let (one, _) = hub.mcp(&token).initialize("2025-06-18").await;
+    let (two, _) = hub.mcp(&token).initialize("2025-11-25").await;
+    let (mut one, mut two) = (one.get_stream().await, two.get_stream().await);
+    hub.registry().add([idle("seen_one")]);
+    assert_eq!(one.message().await, Some(list_changed()));
+    assert_eq!(two.message().await, Some(list_changed()));
+}
+
+#[tokio::test]
+async fn the_stream_ends_when_its_token_is_revoked() {
+    let hub = TestHub::start().await;
+    let token = hub.token("revoked", &["call:*"]).await;
+    let (client, _) = hub.mcp(&token.token).initialize("2025-11-25").await;
+    let mut stream = client.get_stream().await;
+    stream.until_quiet().await;
+    hub.revoke(token.jti).await;
+    let revoked = std::time::Instant::now();
+    while let Some(event) = stream.next().await {
+        assert!(matches!(event, SseEvent::Comment(_)), "{event:?}");
+    }
+    assert!(revoked.elapsed().as_secs_f64() < 1.0, "{:?}", revoked.elapsed());
+}
+
+#[tokio::test]
+async fn the_stream_ends_when_the_hub_stops() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-11-25").await;
+    let mut stream = client.get_stream().await;
+    stream.until_quiet().await;
+    let (messages, _dir) = tokio::join!(stream.to_end(), hub.stop());
+    assert_eq!(messages, Vec::<Value>::new());
+}

@@ -1,0 +1,192 @@
+//! A tool that the caller may not use answers exactly as one that does not exist.
+
+use std::time::{Duration, Instant};
+
+use plexus_testkit::{Answer, McpClient, TestHub};
+use serde_json::{Value, json};
+
+use crate::tools::idle;
+
+const SCOPES: &[&str] = &["call:todo.list", "call:tool_call", "call:tool_search", "call:list_tools"];
+/// There, but out of reach of [`SCOPES`].
+const HIDDEN: &str = "secret_vault";
+/// Not there; as long and as unlike any visible name as the other.
+const MISSING: &str = "secret_crypt";
+
+/// Everything a caller can ask about a name, in every way there is to ask it.
+async fn ask_all(hub: &TestHub, token: &str, name: &str) -> Vec<(String, Answer)> {
+    let client = hub.mcp(token);
+    let (session, _) = client.initialize("2025-06-18").await;
+    let (batches, _) = client.initialize("2025-03-26").await;
+    let call = |name: &str| json!({ "name": name, "arguments": { "x": 1 } });
+    let through =
+        |name: &str| json!({ "name": "tool_call", "arguments": { "name": name, "arguments": { "x": 1 } } });
+    let hyphens = name.replace('_', "-");
+    let near = format!("{name}s");
+    let mut answers = Vec::new();
+    let mut note = |what: &str, answer: Answer| answers.push((what.to_owned(), answer));
+
+    note("modern list", client.modern("tools/list", json!({})).await);
+    note("session list", session.call("tools/list", json!({})).await);
+    for (how, asked) in [("exact", name), ("with hyphens", &hyphens), ("nearly", &near)] {
+        note(&format!("modern call, {how}"), client.modern("tools/call", call(asked)).await);
+        note(&format!("session call, {how}"), session.call("tools/call", call(asked)).await);
+        note(&format!("modern tool_call, {how}"), client.modern("tools/call", through(asked)).await);
+        note(&format!("session tool_call, {how}"), session.call("tools/call", through(asked)).await);
+        note(&format!("REST show, {how}"), rest(hub, token, "GET", &format!("/api/v1/tools/{asked}")).await);
+        note(
+            &format!("REST call, {how}"),
+            rest(hub, token, "POST", &format!("/api/v1/tools/{asked}/call")).await,
+        );
+    }
+    let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call(name) }]);
+    note("call in a batch", batches.post_json(&batch).await);
+    let keyed = json!({ "name": name, "_meta": { "plexus/idempotency-key": "k" } });
+    note("call with a key", client.modern("tools/call", keyed).await);
+    let streamed = json!({ "name": name, "_meta": { "progressToken": 1 } });
+    note("call as a stream", client.modern("tools/call", streamed).await);
+    let search = json!({ "name": "tool_search", "arguments": { "query": name } });
+    note("search", client.modern("tools/call", search).await);
+    let listed = json!({ "name": "list_tools", "arguments": { "prefix": name } });
+    note("list_tools", client.modern("tools/call", listed).await);
+    note("REST list", rest(hub, token, "GET", "/api/v1/tools").await);
+    answers
+}
+
+async fn rest(hub: &TestHub, token: &str, method: &str, path: &str) -> Answer {
+    let client = hub.mcp(token).at(hub.url(path));
+    if method == "GET" { client.get().await } else { client.post(r#"{"arguments":{"x":1}}"#).await }
+}
+
+/// Status, headers and body with the name, ids and times taken out.
+fn plain(answer: &Answer, name: &str) -> String {
+    let hyphens = name.replace('_', "-");
+    let headers = answer.headers.iter().filter(|(key, _)| !["x-request-id", "date"].contains(&key.as_str()));
+    let headers: Vec<String> = headers.map(|(key, value)| format!("{key}: {value:?}")).collect();
+    let body = answer.body.replace(name, "NAME").replace(&hyphens, "N-AME");
+    format!("{} {headers:?} {}", answer.status, without_ids(&body))
+}
+
+/// Runs of 32 and more hexadecimal digits and hyphens are ids.
+fn without_ids(text: &str) -> String {
+    let mut plain = String::new();
+    let mut run = String::new();
+    for c in text.chars().chain(['\0']) {
+        if c.is_ascii_hexdigit() || c == '-' {
+            run.push(c);
+        } else {
+            plain.push_str(if run.len() >= 32 { "ID" } else { &run });
+            run.clear();
+            plain.push(c);
+        }
+    }
+    plain.trim_end_matches('\0').to_owned()
+}
+
+#[tokio::test]
+async fn a_hidden_tool_and_a_missing_one_are_the_same_byte_for_byte() {
+    let hub = TestHub::start().await;
+    hub.registry().add([idle(HIDDEN)]);
+    let token = hub.token("narrow", SCOPES).await.token;
+    let hidden = ask_all(&hub, &token, HIDDEN).await;
+    let missing = ask_all(&hub, &token, MISSING).await;
+    assert_eq!(hidden.len(), missing.len());
+    for ((what, hidden), (_, missing)) in hidden.iter().zip(&missing) {
+        assert_eq!(plain(hidden, HIDDEN), plain(missing, MISSING), "{what}");
+        let name_given_back = what.contains("call") || what.contains("show");
+        assert!(name_given_back || !hidden.body.contains(HIDDEN), "{what}: {hidden:?}");
+    }
+    // It is really there, for those who may see it.
+    let admin = hub.admin_token();
+    let seen = ask_all(&hub, &admin, HIDDEN).await;
+    for (what, answer) in seen.iter().filter(|(what, _)| what.contains("list") || what == "search") {
+        assert!(answer.body.contains(HIDDEN), "{what}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_changes_for_a_caller_when_a_tool_it_may_not_see_comes_to_be() {
+    let hub = TestHub::start().await;
+    let token = hub.token("narrow", SCOPES).await.token;
+    let before = ask_all(&hub, &token, HIDDEN).await;
+    let count = status(&hub, &token).await;
+    hub.registry().add([idle(HIDDEN), idle(format!("{HIDDEN}s")), idle("tool_searches")]);
+    let after = ask_all(&hub, &token, HIDDEN).await;
+    for ((what, before), (_, after)) in before.iter().zip(&after) {
+        assert_eq!(plain(before, HIDDEN), plain(after, HIDDEN), "{what}");
+    }
+    assert_eq!(status(&hub, &token).await, count);
+}
+
+async fn status(hub: &TestHub, token: &str) -> Value {
+    rest(hub, token, "GET", "/api/v1/status").await.json()["tools"].clone()
+}
+
+#[tokio::test]
+async fn an_action_out_of_scope_is_as_unknown_as_one_that_is_not_there() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("narrow", SCOPES).await.token);
+    let list = client.modern("tools/list", json!({})).await;
+    assert!(!list.body.contains("clear"), "{}", list.body);
+    for through in [false, true] {
+        let ask = async |action: &str| {
+            let arguments = json!({ "action": action });
+            let params = match through {
+                false => json!({ "name": "todo", "arguments": arguments }),
+                true => {
+                    json!({ "name": "tool_call", "arguments": { "name": "todo", "arguments": arguments } })
+                }
+            };
+            let answer = client.modern("tools/call", params).await;
+            plain(&answer, action)
+        };
+        let (hidden, missing) = (ask("clear").await, ask("crypt").await);
+        assert_eq!(hidden, missing);
+        assert!(hidden.contains(r#"expected one of \"list\", got"#), "{hidden}");
+    }
+}
+
+/// Printed and not judged: a shared machine is no stop-watch.
+#[tokio::test]
+async fn hidden_and_missing_take_about_as_long() {
+    const ROUNDS: usize = 200;
+    let hub = TestHub::start().await;
+    hub.registry().add([idle(HIDDEN)]);
+    let token = hub.token("narrow", SCOPES).await.token;
+    let client = hub.mcp(&token);
+    let (session, _) = client.initialize("2025-06-18").await;
+    println!("{:<20} {:>10} {:>10}  (median of {ROUNDS})", "", "hidden", "missing");
+    for what in ["modern call", "session call", "tool_call", "search", "REST show"] {
+        let mut times = [const { Vec::new() }; 2];
+        for _ in 0..ROUNDS {
+            // In turns, so that whatever else the machine does falls on both.
+            for (times, name) in times.iter_mut().zip([HIDDEN, MISSING]) {
+                let began = Instant::now();
+                ask(&hub, &token, &client, &session, what, name).await;
+                times.push(began.elapsed());
+            }
+        }
+        let [hidden, missing] = times.map(median);
+        println!("{what:<20} {hidden:>10.1?} {missing:>10.1?}");
+    }
+}
+
+async fn ask(hub: &TestHub, token: &str, client: &McpClient, session: &McpClient, what: &str, name: &str) {
+    let call = json!({ "name": name, "arguments": {} });
+    let answer = match what {
+        "modern call" => client.modern("tools/call", call).await,
+        "session call" => session.call("tools/call", call).await,
+        "tool_call" => client.modern("tools/call", json!({ "name": "tool_call", "arguments": call })).await,
+        "search" => {
+            let search = json!({ "name": "tool_search", "arguments": { "query": name } });
+            client.modern("tools/call", search).await
+        }
+        _ => rest(hub, token, "GET", &format!("/api/v1/tools/{name}")).await,
+    };
+    assert_eq!(answer.status, if what == "REST show" { 404 } else { 200 });
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}

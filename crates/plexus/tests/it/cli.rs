@@ -1,0 +1,257 @@
+//! The client commands against a running hub: what goes to which stream, and exit codes.
+
+use std::time::{Duration, Instant};
+
+use plexus_testkit::{HubProcess, Plexus};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+async fn running() -> (Plexus, HubProcess) {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    (plexus, hub)
+}
+
+/// A list for a program: items, and the cursor of the next page or null.
+fn items(list: &Value) -> &Vec<Value> {
+    let keys: Vec<_> = list.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["items", "next"], "{list}");
+    list["items"].as_array().expect("items")
+}
+
+#[tokio::test]
+async fn a_token_is_made_alone_on_standard_output() {
+    let (plexus, hub) = running().await;
+    let person = plexus.run(&["token", "create", "--kind", "agent", "--name", "codex"]).await;
+    let token = person.ok().strip_suffix('\n').expect("a line").to_owned();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    assert!(!token.contains(char::is_whitespace), "{token}");
+    assert!(person.stderr.contains("agent token codex"), "{person:?}");
+    assert!(!person.stderr.contains(&token), "the token is on the other stream too");
+    hub.api_as(&token, "/api/v1/tools").await;
+
+    let args = ["token", "create", "--kind", "agent", "--name", "claude", "--scope", "call:todo"];
+    let program = plexus.run(&[&args[..], &["--ttl", "12h", "--profile", "small", "--json"]].concat()).await;
+    assert_eq!(program.stderr, "", "{program:?}");
+    let made = program.json(0);
+    for key in ["token", "jti", "expires_at"] {
+        assert!(made[key].as_str().is_some_and(|text| !text.is_empty()), "{key} of {made}");
+    }
+    assert_eq!((&made["scopes"], &made["profile"]), (&json!(["call:todo"]), &json!("small")), "{made}");
+    let tools = hub.api_as(made["token"].as_str().expect("a token"), "/api/v1/tools").await;
+    assert_eq!(items(&tools).len(), 1, "{tools}");
+
+    let list = plexus.run(&["token", "list", "--json"]).await.json(0);
+    let mut names: Vec<_> =
+        items(&list).iter().map(|token| token["name"].as_str().expect("a name")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["claude", "codex", "local"]);
+    assert!(items(&list).iter().all(|token| token.get("token").is_none()), "{list}");
+    // In a pipe: a line each, fields between tabs, no heading.
+    let lines = plexus.run(&["token", "list"]).await;
+    assert_eq!(lines.ok().lines().count(), 3, "{lines:?}");
+    assert!(lines.ok().lines().all(|line| line.split('\t').count() == 8), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_refused_within_a_second() {
+    let (plexus, hub) = running().await;
+    let made = plexus.run(&["token", "create", "--kind", "agent", "--name", "codex", "--json"]).await.json(0);
+    let (token, jti) = (made["token"].as_str().expect("a token"), made["jti"].as_str().expect("an id"));
+    // Also while it is in the cache of verified tokens, and while a stream of it is open.
+    let (session, _) = hub.mcp(token).initialize("2025-11-25").await;
+    let mut stream = session.get_stream().await;
+    plexus.run_with(&["tools", "list"], &[("PLEXUS_TOKEN", token)]).await.ok();
+
+    let revoked = plexus.run(&["token", "revoke", jti]).await;
+    assert_eq!(revoked.ok(), format!("Revoked agent token codex ({jti}).\n"));
+    let began = Instant::now();
+    while hub.mcp(token).modern("tools/list", json!({})).await.status != 401 {
+        assert!(began.elapsed() < Duration::from_secs(1), "still accepted");
+        tokio::task::yield_now().await;
+    }
+    while stream.next().await.is_some() {}
+    assert!(began.elapsed() < Duration::from_secs(5), "its stream went on for {:?}", began.elapsed());
+    let refused = plexus.run_with(&["tools", "list"], &[("PLEXUS_TOKEN", token)]).await;
+    assert!(refused.failed(5).contains("revoked"), "{refused:?}");
+
+    let active = plexus.run(&["token", "list", "--json"]).await.json(0);
+    assert!(items(&active).iter().all(|token| token["jti"] != jti), "{active}");
+    let all = plexus.run(&["token", "list", "--all", "--json"]).await.json(0);
+    let gone = items(&all).iter().find(|token| token["jti"] == jti).expect("the revoked one");
+    assert!(gone["revoked_at"].is_string(), "{gone}");
+    // A second time is no harm; one that never was is said to be unknown.
+    assert_eq!(plexus.run(&["token", "revoke", jti, "--json"]).await.json(0)["jti"], jti);
+    let unknown = plexus.run(&["token", "revoke", "01890a5d-ac96-774b-bcce-b302099a8057"]).await;
+    assert!(unknown.failed(1).contains("no such token"), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn tools_are_listed_described_and_called() {
+    let (plexus, _hub) = running().await;
+    let list = plexus.run(&["tools", "list", "--json"]).await.json(0);
+    let names: Vec<_> = items(&list).iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"]);
+    let lines = plexus.run(&["tools", "list"]).await;
+    let first: Vec<_> = lines.ok().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
+    assert_eq!(first, names);
+
+    let page = plexus.run(&["tools", "list", "--json", "--limit", "2"]).await.json(0);
+    assert_eq!(items(&page).len(), 2);
+    let cursor = page["next"].as_str().expect("a cursor");
+    let rest = plexus.run(&["tools", "list", "--json", "--cursor", cursor]).await.json(0);
+    assert_eq!((items(&rest).len(), &rest["next"]), (4, &Value::Null));
+
+    let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
+    assert_eq!(shown["input_schema"]["type"], "object", "{shown}");
+    assert!(plexus.run(&["tools", "show", "todo"]).await.ok().contains("Arguments (JSON Schema)"));
+    let unknown = plexus.run(&["tools", "show", "tood"]).await;
+    assert!(unknown.failed(1).contains("todo"), "no suggestion: {unknown:?}");
+
+    let add = ["tools", "call", "todo", "--arg", "action=add", "--session", "work"];
+    let called = plexus.run(&[&add[..], &["--arg", "text=buy milk"]].concat()).await;
+    assert_eq!(called.ok(), "[ ] 1. buy milk\n");
+    let once = ["--arg", "text=once", "--idempotency-key", "k1"];
+    for replayed in [false, true] {
+        let called = plexus.run(&[&add[..], &once, &["--json"]].concat()).await.json(0);
+        assert_eq!((&called["success"], &called["replayed"]), (&json!(true), &json!(replayed)), "{called}");
+    }
+    let list = r#"{"action": "list"}"#;
+    let called = plexus.run(&["tools", "call", "todo", "--json-args", list, "--session", "work"]).await;
+    assert_eq!(called.ok(), "[ ] 1. buy milk\n[ ] 2. once\n");
+
+    // What the tool itself reports is printed, and the exit code says that it failed.
+    let failed = plexus.run(&["tools", "call", "todo", "--arg", "action=remove", "--arg", "id=99"]).await;
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.stdout.contains("no to-do 99"), "{failed:?}");
+    assert!(failed.stderr.contains("plexus audit show "), "{failed:?}");
+    let wrong = plexus.run(&["tools", "call", "todo", "--arg", "acton=list"]).await;
+    assert!(wrong.failed(1).contains("action"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_shown_and_followed() {
+    let (plexus, hub) = running().await;
+    let token = hub.token("codex").await;
+    for number in 0..30 {
+        let arguments = json!({ "action": "add", "text": format!("step {number}") });
+        hub.mcp(&token.token).tool("todo", arguments).await;
+    }
+    let list = plexus.run(&["sessions", "list", "--json"]).await.json(0);
+    let session = &items(&list)[0];
+    assert_eq!((&session["owner"], &session["last_seq"]), (&json!("agent:codex"), &json!(60)), "{session}");
+    let id = session["id"].as_str().expect("an id");
+    assert!(plexus.run(&["sessions", "list"]).await.ok().starts_with(id));
+
+    let shown =
+        plexus.run(&["sessions", "show", id, "--json", "--limit", "10", "--after", "5"]).await.json(0);
+    let events = shown["events"].as_array().expect("events");
+    let numbers: Vec<_> = events.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();
+    assert_eq!(numbers, (6..=15).collect::<Vec<_>>());
+    assert_eq!((&shown["id"], &shown["next"]), (&json!(id), &json!("15")), "{shown}");
+    let person = plexus.run(&["sessions", "show", id, "--limit", "100"]).await;
+    assert!(person.ok().contains("step 29"), "{person:?}");
+
+    let tail = plexus.run(&["sessions", "tail", id, "-n", "3", "--json"]).await;
+    let last: Vec<Value> = tail.ok().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let numbers: Vec<_> = last.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();
+    assert_eq!(numbers, [58, 59, 60]);
+
+    // Following goes on over what happens next, also over a restart of the hub.
+    let mut follow = plexus.spawn(&["sessions", "tail", id, "-f", "-n", "1", "--json"]);
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(Duration::from_secs(15), lines.next_line()).await;
+        let line = line.expect("an event in time").expect("its output").expect("an event");
+        serde_json::from_str::<Value>(&line).expect("JSON")["seq"].as_i64().expect("a number")
+    };
+    assert_eq!(next().await, 60);
+    hub.mcp(&token.token).tool("todo", json!({ "action": "list" })).await;
+    assert_eq!((next().await, next().await), (61, 62));
+    let address = hub.url("").trim_start_matches("http://").to_owned();
+    hub.kill().await;
+    let hub = plexus.up_with(&["--listen", &address]).await;
+    hub.mcp(&token.token).tool("todo", json!({ "action": "list" })).await;
+    assert_eq!((next().await, next().await), (63, 64));
+
+    let unknown = plexus.run(&["sessions", "show", "01890a5d-ac96-774b-bcce-b302099a8057"]).await;
+    assert!(unknown.failed(1).contains("no such session"), "{unknown:?}");
+    // A hub that died left its address behind; nobody is there.
+    hub.kill().await;
+    assert_eq!(plexus.run(&["sessions", "list"]).await.code, Some(4));
+}
+
+#[tokio::test]
+async fn the_audit_is_listed_and_shown() {
+    let (plexus, hub) = running().await;
+    let token = hub.token("codex").await;
+    hub.mcp(&token.token).tool("todo", json!({ "action": "add", "text": "a" })).await;
+    hub.mcp(&token.token).tool("scratchpad", json!({ "action": "list" })).await;
+    let list = plexus.run(&["audit", "list", "--json"]).await.json(0);
+    let tools: Vec<_> = items(&list).iter().map(|call| call["tool"].as_str().expect("a tool")).collect();
+    assert_eq!(tools[..2], ["scratchpad", "todo"]);
+    let filtered = plexus.run(&["audit", "list", "--json", "--tool", "todo"]).await.json(0);
+    let [call] = items(&filtered).as_slice() else { panic!("{filtered}") };
+    let none = plexus.run(&["audit", "list", "--json", "--actor", "agent:nobody"]).await.json(0);
+    assert_eq!(none, json!({ "items": [], "next": null }));
+
+    let id = call["call_id"].as_str().expect("an id");
+    let shown = plexus.run(&["audit", "show", id, "--json"]).await.json(0);
+    assert_eq!((&shown["arguments"]["text"], &shown["outcome"]), (&json!("a"), &json!("ok")), "{shown}");
+    assert!(plexus.run(&["audit", "show", id]).await.ok().contains("actor\tagent:codex\n"));
+    assert!(plexus.run(&["audit", "verify"]).await.ok().starts_with("Intact: "));
+}
+
+#[tokio::test]
+async fn the_hub_is_found_by_flag_variable_or_folder() {
+    let (plexus, hub) = running().await;
+    let url = hub.url("");
+    let status = plexus.run(&["status", "--json"]).await.json(0);
+    assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(6)), "{status}");
+    assert!(plexus.run(&["status"]).await.ok().starts_with(&format!("hub\t{url}\n")));
+
+    // A second home on the same machine has no token and no folder: it names both.
+    let other = crate::plexus();
+    let token = hub.admin_token();
+    let unnamed = other.run(&["status", "--hub", &url]).await;
+    assert!(unnamed.failed(5).contains("PLEXUS_TOKEN"), "{unnamed:?}");
+    other.run_with(&["status", "--hub", &url], &[("PLEXUS_TOKEN", &token)]).await.ok();
+    other.run_with(&["status"], &[("PLEXUS_HUB", &url), ("PLEXUS_TOKEN", &token)]).await.ok();
+    let folder = hub.data_dir().to_str().expect("UTF-8");
+    other.run(&["status", "--data-dir", folder]).await.ok();
+    other.run_with(&["status"], &[("PLEXUS_DATA_DIR", folder)]).await.ok();
+    // The flag wins over the variable.
+    let nowhere = [("PLEXUS_HUB", "http://127.0.0.1:1"), ("PLEXUS_TOKEN", token.as_str())];
+    other.run_with(&["status", "--hub", &url], &nowhere).await.ok();
+    assert_eq!(other.run_with(&["status"], &nowhere).await.code, Some(4));
+}
+
+#[tokio::test]
+async fn exit_codes_are_honest() {
+    let (plexus, hub) = running().await;
+    let agent = hub.token("codex").await.token;
+    let as_agent = [("PLEXUS_TOKEN", agent.as_str())];
+    let codes = [
+        (plexus.run(&["status"]).await, 0),
+        (plexus.run(&["tools", "call", "no_such_tool"]).await, 1),
+        (plexus.run(&["frobnicate"]).await, 2),
+        (plexus.run(&["token", "create", "--kind", "agent"]).await, 2),
+        (plexus.run(&["token", "create", "--kind", "agent", "--name", "x", "--ttl", "soon"]).await, 2),
+        (plexus.run(&["sessions", "show", "not-an-id"]).await, 2),
+        (plexus.run(&["tools", "call", "todo", "--json-args", "[1]"]).await, 2),
+        (plexus.run(&["status", "--hub", "nonsense"]).await, 2),
+        (plexus.run(&["status", "--hub", "http://127.0.0.1:1"]).await, 4),
+        (plexus.run_with(&["status"], &[("PLEXUS_TOKEN", "nonsense")]).await, 5),
+        // A scope that the token lacks, and a token that would be more than its maker.
+        (plexus.run_with(&["audit", "verify"], &as_agent).await, 5),
+        (plexus.run_with(&["token", "create", "--kind", "admin", "--name", "x"], &as_agent).await, 5),
+    ];
+    for (ran, code) in codes {
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        if code != 0 {
+            assert_eq!(ran.stdout, "", "{ran:?}");
+            assert_eq!(ran.stderr.matches("error: ").count(), 1, "{ran:?}");
+            assert!(!ran.stderr.contains(&agent), "a token in {ran:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Help texts, word for word: a change to the command line is seen in review.
+
+/// A command with the help of each of its subcommands.
+async fn help(command: &[&str], subcommands: &[&str]) -> String {
+    let plexus = crate::plexus();
+    let mut text = String::new();
+    for subcommand in [None].into_iter().chain(subcommands.iter().map(Some)) {
+        let args: Vec<&str> = command.iter().chain(subcommand).copied().chain(["--help"]).collect();
+        let ran = plexus.run(&args).await;
+        assert_eq!(ran.stderr, "", "{ran:?}");
+        text.push_str(&format!("$ plexus {}\n{}\n", args.join(" "), ran.ok()));
+    }
+    text
+}
+
+#[tokio::test]
+async fn help_of_the_program() {
+    insta::assert_snapshot!(help(&[], &[]).await);
+}
+
+#[tokio::test]
+async fn help_of_up() {
+    insta::assert_snapshot!(help(&["up"], &[]).await);
+}
+
+#[tokio::test]
+async fn help_of_token() {
+    insta::assert_snapshot!(help(&["token"], &["create", "list", "revoke"]).await);
+}
+
+#[tokio::test]
+async fn help_of_tools() {
+    insta::assert_snapshot!(help(&["tools"], &["list", "show", "call"]).await);
+}
+
+#[tokio::test]
+async fn help_of_sessions() {
+    insta::assert_snapshot!(help(&["sessions"], &["list", "show", "tail"]).await);
+}
+
+#[tokio::test]
+async fn help_of_audit() {
+    insta::assert_snapshot!(help(&["audit"], &["list", "show", "verify"]).await);
+}
+
+#[tokio::test]
+async fn help_of_status() {
+    insta::assert_snapshot!(help(&["status"], &[]).await);
+}
+
+/// The examples of `tools call` need nothing but a hub, so they can be tried.
+#[tokio::test]
+async fn the_examples_of_tools_call_work() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let help = plexus.run(&["tools", "call", "--help"]).await;
+    let (_, examples) = help.ok().split_once("Example:\n").expect("examples");
+    for example in examples.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let ran = plexus.shell(example).await;
+        assert_eq!(ran.code, Some(0), "{example}: {ran:?}");
+    }
+}
