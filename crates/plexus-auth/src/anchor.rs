@@ -57,11 +57,14 @@ impl AuditAnchor {
         Ok(Some(signed.head))
     }
 
-    /// Puts a file that contradicts the table aside, as evidence.
-    pub fn set_aside(&self, suffix: &str) -> std::io::Result<PathBuf> {
+    /// Puts a file that contradicts the table aside, as evidence; none when there is no file.
+    pub fn set_aside(&self, suffix: &str) -> std::io::Result<Option<PathBuf>> {
         let target = self.path.with_extension(format!("head.{suffix}"));
-        std::fs::rename(&self.path, &target)?;
-        Ok(target)
+        match std::fs::rename(&self.path, &target) {
+            Ok(()) => Ok(Some(target)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Signs each new head until there are no more, the last one included.
@@ -85,7 +88,8 @@ impl AuditAnchor {
         }
     }
 
-    fn write(&self, head: &AuditHead) -> std::io::Result<()> {
+    /// Signs a head now.
+    pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
         let signature = self.key.sign(&message(head)).iter().map(|b| format!("{b:02x}")).collect();
         let signed = SignedHead { head: head.clone(), kid: self.key.kid().to_owned(), signature };
         let bytes = serde_json::to_vec(&signed)?;

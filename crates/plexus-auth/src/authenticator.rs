@@ -12,10 +12,11 @@ use jsonwebtoken::{Algorithm, Validation};
 use moka::sync::Cache;
 use plexus_kit::clock::from_millis;
 use plexus_kit::{Clock, private_file};
-use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
-use plexus_proto::{Timestamp, TokenId};
-use plexus_store::Store;
+use plexus_proto::api::{AuditPhase, CreateTokenParams, CreatedToken, Token, TokenKind};
+use plexus_proto::{CallId, Timestamp, TokenId};
+use plexus_store::{NewAudit, Records, Store};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{AuthError, Principal, Scope, ScopeSet, SigningKey};
@@ -40,6 +41,19 @@ struct Claims {
     iat: i64,
     exp: i64,
 }
+
+/// A token that may be issued.
+struct Plan {
+    kind: TokenKind,
+    name: String,
+    scopes: Vec<String>,
+    profile: Option<String>,
+    expires_at: Timestamp,
+}
+
+/// Names of these operations in the audit.
+const CREATE: &str = "token_create";
+const REVOKE: &str = "token_revoke";
 
 pub struct Authenticator {
     key: Arc<SigningKey>,
@@ -125,84 +139,71 @@ impl Authenticator {
         Ok(Principal::new(claims.jti, claims.kind, name, scopes, claims.profile, expires_at))
     }
 
-    /// Mints a token that can do no more than the one that asks.
+    /// Mints a token that can do no more than the one that asks. The record of it, also of a refusal,
+    /// is part of the audit.
     pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
+        let asked = json!({ "kind": params.kind, "name": params.name, "scopes": params.scopes });
+        match self.plan(by, params) {
+            Ok(plan) => self.issue(plan, Some(by)).await,
+            Err(error) => {
+                let outcome =
+                    if matches!(error, AuthError::Forbidden(_)) { "forbidden" } else { "invalid_request" };
+                let records = self.records(by, CREATE, outcome, &asked);
+                self.store.append(records).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// What a request for a token comes to, if it may be granted.
+    fn plan(&self, by: &Principal, params: CreateTokenParams) -> Result<Plan, AuthError> {
         if !by.allows("token:create") {
             return Err(AuthError::Forbidden(format!(
                 "{} may not create tokens: its token lacks the scope token:create",
                 by.subject()
             )));
         }
-        check_name(&params.name)?;
+        check_name("token name", &params.name)?;
+        if let Some(profile) = &params.profile {
+            check_name("profile name", profile)?;
+        }
         if params.kind < by.kind() || (params.kind == TokenKind::Admin && !by.is_admin()) {
-            return Err(AuthError::Forbidden(format!(
-                "a token of kind {} cannot create one of kind {}",
-                by.kind(),
-                params.kind
-            )));
+            let message = format!("a token of kind {} cannot create one of kind {}", by.kind(), params.kind);
+            return Err(AuthError::Forbidden(message));
         }
-        // A name is what sessions and keys belong to: nobody but an admin may take another's.
-        if !by.is_admin() && params.name != by.name() && !params.name.starts_with(&format!("{}/", by.name()))
-        {
+        // Sessions and keys belong to kind and name: nobody but an admin may take another's.
+        let own = params.kind == by.kind() && params.name == by.name();
+        if !by.is_admin() && !own && !params.name.starts_with(&format!("{}/", by.name())) {
             return Err(AuthError::Forbidden(format!(
-                "{} may only create tokens named {name} or {name}/…",
+                "{} may only create tokens of its own kind and name, or named {}/…",
                 by.subject(),
-                name = by.name(),
+                by.name(),
             )));
         }
-        let scopes = if params.scopes.is_empty() {
-            by.scopes().keep_allowed(default_scopes(params.kind))
-        } else {
-            params.scopes.clone()
-        };
-        let set = ScopeSet::parse(&scopes).map_err(|e| AuthError::Invalid(e.to_string()))?;
-        if set.is_admin() && params.kind != TokenKind::Admin {
-            return Err(AuthError::Invalid(format!(
-                "the scope admin needs --kind admin, not {}",
-                params.kind
-            )));
-        }
-        if let Some(scope) = by.scopes().first_beyond(&set) {
-            return Err(AuthError::Forbidden(format!(
-                "{} does not have the scope {scope} itself",
-                by.subject()
-            )));
-        }
+        let scopes = plan_scopes(by, params.kind, params.scopes)?;
         let profile = match (by.profile(), params.profile) {
             (Some(own), Some(asked)) if own != asked => {
-                return Err(AuthError::Forbidden(format!(
-                    "a token of profile {own} cannot create one of profile {asked}"
-                )));
+                let message = format!("a token of profile {own} cannot create one of profile {asked}");
+                return Err(AuthError::Forbidden(message));
             }
             (own, asked) => asked.or_else(|| own.map(str::to_owned)),
         };
         let ttl = params.ttl_seconds.unwrap_or_else(|| default_ttl(params.kind));
         if ttl == 0 || ttl > MAX_TTL {
-            return Err(AuthError::Invalid(format!(
-                "the lifetime must be between 1 second and {} days",
-                MAX_TTL / DAY
-            )));
+            let message = format!("the lifetime must be between 1 second and {} days", MAX_TTL / DAY);
+            return Err(AuthError::Invalid(message));
         }
         let expires_at = self.in_seconds(ttl);
         if expires_at > by.expires_at() && params.ttl_seconds.is_some() && !by.is_admin() {
-            return Err(AuthError::Forbidden(format!(
-                "a token cannot outlive the one that creates it ({})",
-                by.expires_at()
-            )));
+            let message = format!("a token cannot outlive the one that creates it ({})", by.expires_at());
+            return Err(AuthError::Forbidden(message));
         }
         let expires_at = if by.is_admin() { expires_at } else { expires_at.min(by.expires_at()) };
-        self.issue(params.kind, params.name, scopes, profile, Some(by.token_id()), expires_at).await
+        Ok(Plan { kind: params.kind, name: params.name, scopes, profile, expires_at })
     }
 
-    async fn issue(
-        &self,
-        kind: TokenKind,
-        name: String,
-        scopes: Vec<String>,
-        profile: Option<String>,
-        parent: Option<TokenId>,
-        expires_at: Timestamp,
-    ) -> Result<CreatedToken, AuthError> {
+    async fn issue(&self, plan: Plan, by: Option<&Principal>) -> Result<CreatedToken, AuthError> {
+        let Plan { kind, name, scopes, profile, expires_at } = plan;
         let jti = TokenId::new();
         let created_at = self.clock.now();
         let claims = Claims {
@@ -217,27 +218,71 @@ impl Authenticator {
         };
         let token = jsonwebtoken::encode(&self.key.header(), &claims, &self.key.encoding)
             .map_err(|e| AuthError::DamagedKey(e.to_string()))?;
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(AuthError::Invalid("the scopes are too many for one token; use globs".to_owned()));
+        }
         let row = Token {
             jti,
             kind,
             name: name.clone(),
             scopes: scopes.clone(),
             profile: profile.clone(),
-            parent,
+            parent: by.map(Principal::token_id),
             created_at,
             expires_at,
             revoked_at: None,
         };
-        self.store.write(move |conn| Box::pin(async move { conn.insert_token(&row).await })).await?;
-        Ok(CreatedToken { token, jti, expires_at, kind, name, scopes, profile })
+        let detail = json!({ "jti": jti, "kind": kind, "name": name, "scopes": scopes });
+        let records = by.map(|by| self.records(by, CREATE, "ok", &detail)).unwrap_or_default();
+        let stored = self
+            .store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        // A token that was revoked while it asked must leave nothing behind.
+                        if conn.insert_token(&row).await? { Ok(()) } else { Err(AuthError::Revoked) }
+                    })
+                },
+                move |outcome| if outcome.is_ok() { records } else { Records::default() },
+            )
+            .await?;
+        stored.map(|()| CreatedToken { token, jti, expires_at, kind, name, scopes, profile })
     }
 
     /// Revokes a token and all that were minted from it; here at once, elsewhere within a second.
-    pub async fn revoke(&self, jti: TokenId) -> Result<Option<Token>, AuthError> {
+    /// None: there is no such token.
+    pub async fn revoke(&self, by: &Principal, jti: TokenId) -> Result<Option<Token>, AuthError> {
         let now = self.clock.now();
-        let token = self.store.write(move |conn| Box::pin(conn.revoke_token(jti, now))).await?;
+        let records = self.records(by, REVOKE, "ok", &json!({ "jti": jti }));
+        let token = self
+            .store
+            .transact(
+                move |conn| Box::pin(conn.revoke_token(jti, now)),
+                move |outcome| if matches!(outcome, Ok(Some(_))) { records } else { Records::default() },
+            )
+            .await??;
         self.refresh_revocations().await?;
         Ok(token)
+    }
+
+    /// Who may do what is as much part of the record as what they did.
+    fn records(&self, by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) -> Records {
+        tracing::info!(by = by.subject(), outcome, %detail, "{what}");
+        let call_id = CallId::new();
+        let entry = |phase, outcome| NewAudit {
+            at: self.clock.now(),
+            phase,
+            call_id: Some(call_id),
+            token_id: Some(by.token_id()),
+            actor: by.subject().to_owned(),
+            session_id: None,
+            tool: what.to_owned(),
+            via: "rest",
+            outcome,
+            detail: detail.to_string(),
+        };
+        let audit = vec![entry(AuditPhase::Started, ""), entry(AuditPhase::Finished, outcome)];
+        Records { audit, events: vec![] }
     }
 
     /// Reads the revoked tokens again if any hub has revoked one since.
@@ -254,10 +299,7 @@ impl Authenticator {
 
     /// Makes sure that the file holds an admin token that is good for a while yet.
     pub async fn ensure_admin_token(&self, path: &Path) -> Result<(), AuthError> {
-        let failed = |source: std::io::Error| AuthError::Key {
-            what: format!("cannot use the admin token: {source}"),
-            source,
-        };
+        let failed = |source: std::io::Error| AuthError::Key { what: "cannot use the admin token", source };
         let current = private_file::read(path).map_err(failed)?;
         let good = current
             .and_then(|bytes| String::from_utf8(bytes).ok())
@@ -269,9 +311,14 @@ impl Authenticator {
             return Ok(());
         }
         let expires_at = self.in_seconds(default_ttl(TokenKind::Admin));
-        let scopes = vec![Scope::ADMIN.to_owned()];
-        let created =
-            self.issue(TokenKind::Admin, "local".to_owned(), scopes, None, None, expires_at).await?;
+        let plan = Plan {
+            kind: TokenKind::Admin,
+            name: "local".to_owned(),
+            scopes: vec![Scope::ADMIN.to_owned()],
+            profile: None,
+            expires_at,
+        };
+        let created = self.issue(plan, None).await?;
         private_file::write(path, format!("{}\n", created.token).as_bytes()).map_err(failed)
     }
 
@@ -306,16 +353,35 @@ fn default_ttl(kind: TokenKind) -> u64 {
     }
 }
 
-fn check_name(name: &str) -> Result<(), AuthError> {
+fn check_name(what: &str, name: &str) -> Result<(), AuthError> {
     let ok = (1..=100).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._/@-".contains(&b));
     if ok {
         return Ok(());
     }
     let shown: String = name.chars().take(100).collect();
-    Err(AuthError::Invalid(format!(
-        "{shown:?} is not a token name: use 1 to 100 letters, digits and . _ - / @"
-    )))
+    Err(AuthError::Invalid(format!("{shown:?} is not a {what}: use 1 to 100 letters, digits and . _ - / @")))
+}
+
+/// The scopes asked for, or the default ones cut to what the asking token has.
+fn plan_scopes(by: &Principal, kind: TokenKind, asked: Vec<String>) -> Result<Vec<String>, AuthError> {
+    let defaults = default_scopes(kind);
+    let scopes = if asked.is_empty() { by.scopes().keep_allowed(defaults) } else { asked };
+    if scopes.is_empty() && !defaults.is_empty() {
+        let message =
+            format!("{} has none of the default scopes of kind {kind}; name scopes it has", by.subject());
+        return Err(AuthError::Invalid(message));
+    }
+    let set = ScopeSet::parse(&scopes).map_err(|e| AuthError::Invalid(e.to_string()))?;
+    if set.is_admin() && kind != TokenKind::Admin {
+        return Err(AuthError::Invalid(format!("the scope admin needs --kind admin, not {kind}")));
+    }
+    match by.scopes().first_beyond(&set) {
+        Some(scope) => {
+            Err(AuthError::Forbidden(format!("{} does not have the scope {scope} itself", by.subject())))
+        }
+        None => Ok(scopes),
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub enum AuthError {
     #[error("{0}")]
     Invalid(String),
     #[error("{what}")]
-    Key { what: String, source: std::io::Error },
+    Key { what: &'static str, source: std::io::Error },
     #[error("the signing key is damaged: {0}")]
     DamagedKey(String),
     #[error(transparent)]

@@ -22,10 +22,7 @@ pub struct SigningKey {
 impl SigningKey {
     /// Reads the key, or makes one where there is none.
     pub fn load_or_create(path: &Path) -> Result<Self, AuthError> {
-        let failed = |source: io::Error| AuthError::Key {
-            what: format!("cannot use the signing key: {source}"),
-            source,
-        };
+        let failed = |source: io::Error| AuthError::Key { what: "cannot use the signing key", source };
         if let Some(pkcs8) = private_file::read(path).map_err(failed)? {
             return Self::from_pkcs8(&pkcs8).map_err(|_| {
                 AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display()))

@@ -61,6 +61,13 @@ pub(crate) struct App {
     ready: Arc<OnceLock<Arc<Services>>>,
 }
 
+impl App {
+    /// Where clients reach the hub, as far as it knows.
+    pub(crate) fn public_url(&self) -> String {
+        self.config.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
+    }
+}
+
 impl Hub {
     /// Starts a hub; returns when it is ready.
     pub async fn start(options: HubOptions) -> Result<Self, HubError> {

@@ -8,12 +8,15 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plexus_kit::{Stage, Supervisor};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Connections at the same time; one more waits in the kernel's queue.
-const CONNECTIONS: usize = 8_192;
+const CONNECTIONS: u64 = 8_192;
+/// Files left for everything that is not a connection.
+const OTHER_FILES: u64 = 256;
 /// Time to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Head of a request, all headers together; hyper takes at most 100 of them.
@@ -23,7 +26,7 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
     let stop = supervisor.stopping(Stage::Intake);
     let connections = supervisor.clone();
     supervisor.spawn(Stage::Intake, "listener", async move {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Arc::new(Semaphore::new(most_connections()));
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
             let stream = tokio::select! {
@@ -45,6 +48,20 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
             });
         }
     });
+}
+
+/// As many as the operating system lets this process have, after asking it for all it may have.
+fn most_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum || limit.maximum.is_none() {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::debug!(%error, "cannot raise the limit of open files");
+        }
+    }
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = files.saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS);
+    usize::try_from(most).unwrap_or(16)
 }
 
 async fn serve(stream: TcpStream, router: Router, stop: CancellationToken) {

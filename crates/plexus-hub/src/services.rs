@@ -10,6 +10,7 @@ use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{HubError, HubOptions};
@@ -29,6 +30,8 @@ pub(crate) struct Services {
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) mcp: McpServer,
+    /// Held while the audit is verified, which reads all of it: one at a time is enough.
+    pub(crate) verifying: Semaphore,
     /// Cancelled when the hub is about to stop.
     pub(crate) draining: CancellationToken,
     address_file: PathBuf,
@@ -85,6 +88,7 @@ impl Services {
             .map_err(HubError::DataDir)?;
         Ok(Self {
             started_at: clock.now(),
+            verifying: Semaphore::new(1),
             draining: CancellationToken::new(),
             config,
             clock,
@@ -111,19 +115,24 @@ impl Services {
 /// A broken chain does not keep the hub from working; it is said aloud, kept as a notice in the
 /// chain, and the head that proves it is set aside.
 async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Result<bool, HubError> {
-    let signed = match anchor.read() {
-        Ok(None) => return Ok(true),
-        Ok(Some(signed)) => signed,
-        Err(why) => {
-            tracing::error!(%why, "the signed audit head cannot be used; run `plexus audit verify`");
-            return Ok(false);
+    let has_entries = store.audit_heads().borrow().is_some();
+    let (signed, message) = match anchor.read() {
+        Ok(None) if !has_entries => {
+            // From now on, entries without a head are entries whose head was taken away.
+            anchor.write(&store.audit_genesis()).map_err(HubError::DataDir)?;
+            return Ok(true);
         }
+        Ok(None) => (None, "there are entries but no signed head".to_owned()),
+        Err(why) => (None, why),
+        Ok(Some(signed)) => match store.read().await?.audit_break(&signed).await? {
+            None => return Ok(true),
+            Some(message) => (Some(signed), message),
+        },
     };
-    let Some(message) = store.read().await?.audit_break(&signed).await? else { return Ok(true) };
     let now = clock.now();
     let kept = anchor.set_aside(&format!("broken-{}", now.as_second())).map_err(HubError::DataDir)?;
-    tracing::error!(%message, kept = %kept.display(), "the audit does not match its signed head; run `plexus audit verify`");
-    let notice = NewAudit::chain_break(now, &signed, &message);
+    tracing::error!(%message, ?kept, "the audit does not match its signed head; run `plexus audit verify`");
+    let notice = NewAudit::chain_break(now, signed.as_ref(), &message);
     store.append(Records { audit: vec![notice], events: vec![] }).await?;
     Ok(false)
 }

@@ -53,6 +53,8 @@ pub struct RawConfig {
     pub listen: Option<String>,
     pub database_url: Option<Secret>,
     pub durability: Option<Durability>,
+    /// Where clients reach the hub, when that is not the address it listens on.
+    pub public_url: Option<String>,
     /// `Host` names the hub answers to besides loopback and its own address.
     pub allowed_hosts: Option<Vec<String>>,
     /// Browser origins that may call the hub, such as `https://hub.example.net`.
@@ -87,6 +89,7 @@ pub struct Config {
     /// None: SQLite in the data folder.
     pub database_url: Option<Secret>,
     pub durability: Durability,
+    pub public_url: Option<String>,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
     pub authorization_servers: Vec<String>,
@@ -100,7 +103,7 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Nesting of arrays and objects in a request.
     pub json_depth: usize,
-    /// Time to receive a request and, for REST, to answer it.
+    /// Time to receive a request.
     pub request_seconds: u64,
     /// Calls of one principal at the same time; one more is refused as retryable.
     pub calls_per_principal: usize,
@@ -117,7 +120,7 @@ impl Default for Limits {
             json_depth: 64,
             request_seconds: 60,
             calls_per_principal: 64,
-            output_bytes: 1 << 20,
+            output_bytes: 2 << 20,
             mcp_sessions: 10_000,
         }
     }
@@ -159,6 +162,7 @@ impl Config {
             merged.listen = merged.listen.or(layer.listen);
             merged.database_url = merged.database_url.or(layer.database_url);
             merged.durability = merged.durability.or(layer.durability);
+            merged.public_url = merged.public_url.or(layer.public_url);
             merged.allowed_hosts = merged.allowed_hosts.or(layer.allowed_hosts);
             merged.allowed_origins = merged.allowed_origins.or(layer.allowed_origins);
             merged.auth = merged.auth.or(layer.auth);
@@ -179,6 +183,7 @@ impl Config {
             })?,
             database_url: merged.database_url,
             durability: merged.durability.unwrap_or_default(),
+            public_url: merged.public_url.map(public_url).transpose()?,
             allowed_hosts: merged.allowed_hosts.unwrap_or_default(),
             allowed_origins: merged.allowed_origins.unwrap_or_default(),
             authorization_servers: merged.auth.unwrap_or_default().authorization_servers.unwrap_or_default(),
@@ -191,6 +196,19 @@ impl Config {
                 mcp_sessions: limits.mcp_sessions.unwrap_or(defaults.mcp_sessions),
             },
         })
+    }
+}
+
+/// An address for people and programs, without a slash at its end.
+fn public_url(text: String) -> Result<String, ConfigError> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest.filter(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace)) {
+        Some(_) => Ok(text.trim_end_matches('/').to_owned()),
+        None => Err(ConfigError::Value {
+            source_name: "public_url".to_owned(),
+            value: text,
+            expected: "a URL such as https://hub.example.net",
+        }),
     }
 }
 

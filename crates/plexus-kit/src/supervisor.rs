@@ -7,10 +7,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +31,11 @@ pub enum Stage {
 impl Stage {
     const ORDER: [Self; 3] = [Self::Intake, Self::Work, Self::Storage];
 }
+
+/// Before a task is restarted the first time; doubled each time after that.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A run this long was a good one: the next restart is soon again.
+const LONG_RUN: Duration = Duration::from_secs(10);
 
 /// Cheap to clone; all clones are one supervisor.
 #[derive(Clone)]
@@ -101,12 +108,18 @@ impl Supervisor {
         let stop = self.stopping(stage);
         let name = name.into();
         self.spawn(stage, name.clone(), async move {
-            let mut pause = Duration::from_millis(100);
+            let mut pause = PAUSE;
             loop {
+                let begun = tokio::time::Instant::now();
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return,
-                    () = restart() => {}
+                    ended = AssertUnwindSafe(restart()).catch_unwind() => if ended.is_err() {
+                        tracing::error!(task = %name, "task panicked");
+                    }
+                }
+                if begun.elapsed() > LONG_RUN {
+                    pause = PAUSE;
                 }
                 tracing::warn!(task = %name, ?pause, "task ended, restarting");
                 tokio::select! {

@@ -12,6 +12,14 @@ use crate::audit::{NewAudit, json};
 use crate::conn::{Row, Value};
 use crate::{Conn, Store, StoreError};
 
+impl Store {
+    /// What a hub signs before its first entry.
+    #[must_use]
+    pub fn audit_genesis(&self) -> AuditHead {
+        AuditHead { hub: self.instance_id().to_owned(), n: 0, hash: GENESIS.to_owned() }
+    }
+}
+
 /// Hash "before" the first entry.
 const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// Problems spelt out in a report; beyond that they are counted.
@@ -288,13 +296,13 @@ impl Store {
         signed: Result<Option<AuditHead>, String>,
     ) -> Result<AuditReport, StoreError> {
         let hub = self.instance_id().to_owned();
-        let mut reader = self.read().await?;
         let mut walk = Walk::default();
         let mut at_signed = None;
         // Below every number there can be, so that nothing hides before the first.
         let mut after = i64::MIN;
         'chain: loop {
-            let links = reader.audit_links(&hub, after, PAGE).await?;
+            // A reader is only borrowed for a page, for there are few of them.
+            let links = self.read().await?.audit_links(&hub, after, PAGE).await?;
             let whole_page = links.len() as i64 == PAGE;
             for link in links {
                 if let Ok(entry) = &link {
@@ -316,7 +324,8 @@ impl Store {
             tokio::task::yield_now().await;
         }
         walk.sort_misfits();
-        for notice in reader.audit_notices(&hub, PROBLEMS_NAMED as i64).await? {
+        let notices = self.read().await?.audit_notices(&hub, PROBLEMS_NAMED as i64).await?;
+        for notice in notices {
             if notice.outcome == BREAK_OUTCOME {
                 let message = format!(
                     "at start-up the hub found: {}",
@@ -369,6 +378,10 @@ fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str
 impl Conn {
     /// What is wrong between the newest rows and the signed head, checked at start-up without a walk.
     pub async fn audit_break(&mut self, signed: &AuditHead) -> Result<Option<String>, StoreError> {
+        if signed.n == 0 {
+            // Signed before the first entry: there is nothing yet that could be missing.
+            return Ok(None);
+        }
         let row = self
             .row(
                 "checking the audit head",
@@ -391,7 +404,7 @@ impl Conn {
 impl NewAudit {
     /// The hub found its chain broken; said once, in the chain, where it stays.
     #[must_use]
-    pub fn chain_break(at: plexus_proto::Timestamp, signed: &AuditHead, message: &str) -> Self {
+    pub fn chain_break(at: plexus_proto::Timestamp, signed: Option<&AuditHead>, message: &str) -> Self {
         Self {
             at,
             phase: AuditPhase::Notice,

@@ -121,6 +121,15 @@ fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, sqlx::Error> 
 }
 
 impl Conn {
+    /// Closes the connection instead of giving it back.
+    pub(crate) async fn close(self) -> Result<(), StoreError> {
+        match self.0 {
+            Connection::Sqlite(connection) => {
+                connection.close().await.map_err(StoreError::query("closing the database"))
+            }
+        }
+    }
+
     /// All rows. `doing` names the operation in an error.
     pub(crate) async fn rows(
         &mut self,

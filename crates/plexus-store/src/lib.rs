@@ -28,4 +28,4 @@ pub use mcp_sessions::McpSessionRecord;
 pub use scratchpad::SectionInfo;
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};
-pub use writer::Records;
+pub use writer::{Records, Ticket};

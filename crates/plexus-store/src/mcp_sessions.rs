@@ -4,6 +4,9 @@ use plexus_proto::Timestamp;
 
 use crate::{Conn, StoreError};
 
+/// Sessions that one owner may have; a new one takes the place of the oldest.
+const PER_OWNER: i64 = 1_000;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSessionRecord {
     pub id: String,
@@ -31,6 +34,13 @@ impl Conn {
                 record.client.as_str().into(),
                 now.as_millisecond().into(),
             ],
+        )
+        .await?;
+        self.execute(
+            "forgetting an owner's oldest MCP sessions",
+            "DELETE FROM mcp_sessions WHERE owner = $1 AND id NOT IN \
+             (SELECT id FROM mcp_sessions WHERE owner = $1 ORDER BY created_at DESC, id LIMIT $2)",
+            vec![record.owner.as_str().into(), PER_OWNER.into()],
         )
         .await?;
         Ok(())

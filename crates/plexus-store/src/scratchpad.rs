@@ -17,8 +17,7 @@ impl Conn {
         let rows = self
             .rows(
                 "listing scratchpad sections",
-                "SELECT section, LENGTH(CAST(content AS BLOB)), updated_at FROM scratchpad \
-                 WHERE session_id = $1 ORDER BY section",
+                "SELECT section, bytes, updated_at FROM scratchpad WHERE session_id = $1 ORDER BY section",
                 vec![session.to_string().into()],
             )
             .await?;
@@ -54,10 +53,16 @@ impl Conn {
     ) -> Result<(), StoreError> {
         self.execute(
             "writing a scratchpad section",
-            "INSERT INTO scratchpad (session_id, section, content, updated_at) VALUES ($1, $2, $3, $4) \
+            "INSERT INTO scratchpad (session_id, section, content, bytes, updated_at) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (session_id, section) DO UPDATE SET content = excluded.content, \
-             updated_at = excluded.updated_at",
-            vec![session.to_string().into(), section.into(), content.into(), now.as_millisecond().into()],
+             bytes = excluded.bytes, updated_at = excluded.updated_at",
+            vec![
+                session.to_string().into(),
+                section.into(),
+                content.into(),
+                i64::try_from(content.len()).unwrap_or(i64::MAX).into(),
+                now.as_millisecond().into(),
+            ],
         )
         .await?;
         Ok(())

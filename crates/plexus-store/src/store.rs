@@ -11,7 +11,7 @@ use sqlx::SqlitePool;
 use tokio::sync::watch;
 
 use crate::dialect::{Connection, sqlite};
-use crate::writer::{Records, Writer};
+use crate::writer::{Records, Ticket, Writer};
 use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone)]
@@ -58,7 +58,14 @@ impl Store {
         let connection = pools.writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
         let mut conn = Conn(Connection::Sqlite(connection));
         let head = conn.audit_head(&options.instance_id).await?;
-        let writer = Writer::start(conn, options.instance_id.clone(), head, pools.lock, supervisor);
+        let writer = Writer::start(
+            conn,
+            options.instance_id.clone(),
+            head,
+            pools.readers.clone(),
+            pools.lock,
+            supervisor,
+        );
         Ok(Self { readers: pools.readers, writer, instance_id: options.instance_id.clone() })
     }
 
@@ -105,12 +112,29 @@ impl Store {
 
     /// Appends records; returns after the commit.
     pub async fn append(&self, records: Records) -> Result<(), StoreError> {
-        self.writer.append(records).await
+        self.append_with(move || records).await
     }
 
-    /// Appends records before anything that is submitted later, without waiting for the commit.
-    pub async fn append_soon(&self, records: Records) -> Result<(), StoreError> {
+    /// Appends what `record` makes when its turn has come; returns after the commit.
+    pub async fn append_with(
+        &self,
+        record: impl FnOnce() -> Records + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.writer.append(record).await
+    }
+
+    /// Appends records before anything that is submitted later, without waiting for the commit. The
+    /// ticket tells whoever comes later in the queue whether they were lost.
+    pub async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
         self.writer.append_soon(records).await
+    }
+
+    /// Whether writes succeed: those that were made, or, after a failure, one more.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        if self.writer.last_commit_succeeded() {
+            return Ok(());
+        }
+        self.write(|conn| Box::pin(conn.touch())).await
     }
 
     /// Follows the newest committed link of this hub's audit chain.

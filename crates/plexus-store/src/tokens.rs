@@ -27,12 +27,14 @@ fn token(row: &Row) -> Result<Token, StoreError> {
 }
 
 impl Conn {
-    pub async fn insert_token(&mut self, token: &Token) -> Result<(), StoreError> {
+    /// False when the token that mints it has been revoked, and so nothing was stored.
+    pub async fn insert_token(&mut self, token: &Token) -> Result<bool, StoreError> {
         let scopes = serde_json::to_string(&token.scopes).map_err(|e| StoreError::damaged("tokens", e))?;
-        self.execute(
+        let stored = self.execute(
             "storing a token",
             "INSERT INTO tokens (jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL)",
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8, NULL \
+             WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at IS NOT NULL)",
             vec![
                 token.jti.to_string().into(),
                 token.kind.as_str().into(),
@@ -45,7 +47,7 @@ impl Conn {
             ],
         )
         .await?;
-        Ok(())
+        Ok(stored > 0)
     }
 
     pub async fn token(&mut self, jti: TokenId) -> Result<Option<Token>, StoreError> {
@@ -96,6 +98,13 @@ impl Conn {
             .await?;
         }
         self.token(jti).await
+    }
+
+    /// Writes without changing anything.
+    pub(crate) async fn touch(&mut self) -> Result<(), StoreError> {
+        let sql = "UPDATE meta SET value = value WHERE key = 'revocation_epoch'";
+        self.execute("testing whether the database can be written", sql, vec![]).await?;
+        Ok(())
     }
 
     pub async fn revocation_epoch(&mut self) -> Result<i64, StoreError> {

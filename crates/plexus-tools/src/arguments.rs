@@ -155,6 +155,8 @@ fn shown(path: &str, value: &Value) -> String {
     if path.split('/').any(redact::is_secret_name) {
         return redact::REDACTED.to_owned();
     }
+    let mut value = value.clone();
+    redact::value(&mut value);
     let text = value.to_string();
     match text.char_indices().nth(VALUE_SHOWN) {
         None => text,

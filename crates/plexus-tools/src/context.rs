@@ -24,6 +24,13 @@ pub struct Progress {
 /// Where progress goes. It must not block; a sink that cannot keep up drops what it gets.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// What a session is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    Read,
+    Write,
+}
+
 #[derive(Clone)]
 pub struct ToolContext {
     pub call_id: CallId,
@@ -47,11 +54,12 @@ impl ToolContext {
         }
     }
 
-    /// The session a tool works on: the one named in its arguments, else the caller's.
-    pub async fn target_session(&self, named: Option<&str>) -> Result<SessionId, CallError> {
+    /// The session a tool works on: the one named in its arguments, else the caller's. Only a write
+    /// makes one that does not exist.
+    pub async fn target_session(&self, named: Option<&str>, intent: Intent) -> Result<SessionId, CallError> {
         match named {
             None => Ok(self.session_id),
-            Some(name) => self.sessions.named(&self.principal, name).await,
+            Some(name) => self.sessions.named(&self.principal, name, intent).await,
         }
     }
 

@@ -19,7 +19,7 @@ mod sessions;
 mod spec;
 mod visible;
 
-pub use context::{Progress, ProgressSink, ToolContext};
+pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use dispatcher::{Call, CallReply, Dispatcher, DispatcherOptions, Via};
 pub use error::CallError;
 pub use handler::{Outcome, Tool, Transaction, TypedTool};

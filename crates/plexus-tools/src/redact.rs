@@ -30,9 +30,10 @@ static SECRET_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let alternatives = [
         // A JSON Web Token, ours included.
         r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-        r"(?i:bearer)\s+[A-Za-z0-9._~+/-]{8,}=*",
+        r"(?i:bearer|basic)\s+[A-Za-z0-9._~+/-]{8,}=*",
         // Keys with the prefixes their issuers gave them.
-        r"\bsk-[A-Za-z0-9_-]{16,}",
+        r"\b[sr]k[-_][A-Za-z0-9_-]{16,}",
+        r"\b(?:npm|hf|pypi|dop_v1|shpat|glsa)[_-][A-Za-z0-9_-]{16,}",
         r"\bgh[pousr]_[A-Za-z0-9]{20,}",
         r"\bgithub_pat_[A-Za-z0-9_]{20,}",
         r"\bglpat-[A-Za-z0-9_-]{16,}",
@@ -40,8 +41,11 @@ static SECRET_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
         r"\bAIza[A-Za-z0-9_-]{30,}",
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
-        // user:password@ in a URL.
-        r"://[^/\s:@]{1,100}:[^/\s@]{1,200}@",
+        // user:password@ in a URL, and secrets among its parameters.
+        r"://[^/\s:@]{0,100}:[^/\s]{1,200}@",
+        r"(?i:[?&](?:[a-z_-]*token|[a-z_-]*key|[a-z_-]*secret|password|sig|signature)=)[^&\s\x22']+",
+        // name=value and name: value in text, such as an environment or a configuration file.
+        r"(?i:\b[a-z0-9_.-]*(?:password|passwd|secret|token|api_?key|access_?key|private_?key)[\x22']?\s*[:=]\s*)[\x22']?[^\s\x22',;&]{3,}",
     ];
     Regex::new(&alternatives.join("|")).ok()
 });
@@ -87,11 +91,18 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 /// JSON text of at most about `limit` bytes: what is longer is kept as the beginning of the text.
 pub(crate) fn bounded(value: &Value, limit: usize) -> String {
     let text = value.to_string();
-    if text.len() <= limit {
-        return text;
-    }
+    if text.len() <= limit { text } else { beginning(&text, limit).to_string() }
+}
+
+/// The value, or its beginning when it is longer than `limit` bytes.
+pub(crate) fn bounded_value(value: Value, limit: usize) -> Value {
+    let text = value.to_string();
+    if text.len() <= limit { value } else { beginning(&text, limit) }
+}
+
+fn beginning(text: &str, limit: usize) -> Value {
     let cut = text.floor_char_boundary(limit);
-    serde_json::json!({ "truncated": true, "bytes": text.len(), "beginning": &text[..cut] }).to_string()
+    serde_json::json!({ "truncated": true, "bytes": text.len(), "beginning": &text[..cut] })
 }
 
 #[cfg(test)]
@@ -111,6 +122,9 @@ mod tests {
             "header": "Authorization: Bearer abcdefgh12345",
             "pem": "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nafter",
             "plain": "a token of appreciation",
+            "redis": "redis://:p@ss@host/0",
+            "query": "https://x.example/a?b=1&access_token=abc&c=2",
+            "env": "AWS_SECRET_ACCESS_KEY=abc123 HOME=/root",
         });
         value(&mut arguments);
         assert_eq!(
@@ -123,6 +137,9 @@ mod tests {
                 "header": "Authorization: [redacted]",
                 "pem": "[redacted]\nafter",
                 "plain": "a token of appreciation",
+                "redis": "redis[redacted]host/0",
+                "query": "https://x.example/a?b=1[redacted]&c=2",
+                "env": "[redacted] HOME=/root",
             })
         );
     }

@@ -12,7 +12,7 @@ use plexus_kit::{Clock, private_file};
 use plexus_proto::{ErrorCode, SessionId};
 use plexus_store::{Store, StoreError};
 
-use crate::CallError;
+use crate::{CallError, Intent};
 
 /// Sessions whose id is remembered.
 const REMEMBERED: u64 = 50_000;
@@ -89,14 +89,19 @@ impl SessionDirectory {
     }
 
     /// The session that a tool argument names: by id, by key, or by a name of the caller's choice.
-    pub(crate) async fn named(&self, principal: &Principal, name: &str) -> Result<SessionId, CallError> {
+    pub(crate) async fn named(
+        &self,
+        principal: &Principal,
+        name: &str,
+        intent: Intent,
+    ) -> Result<SessionId, CallError> {
         let owner = principal.subject();
         let unknown = || {
             CallError::new(
                 ErrorCode::NotFound,
                 format!("No session {:?}", name.chars().take(100).collect::<String>()),
             )
-            .hint("Use an id from session_info, or a plain name of your choice to share state under it.")
+            .hint("Use the id of one of your sessions, or a name of your choice: the first write makes it.")
         };
         if let Ok(id) = name.parse::<SessionId>() {
             let session = self.store.read().await?.session(id).await?;
@@ -109,7 +114,15 @@ impl SessionDirectory {
             let session = self.store.read().await?.session_by_key(owner, name).await?;
             return session.map(|session| session.id).ok_or_else(unknown);
         }
-        Ok(self.open(owner, &SessionKey::new("named", &[name], None)).await?)
+        let key = SessionKey::new("named", &[name], None);
+        match intent {
+            Intent::Write => Ok(self.open(owner, &key).await?),
+            Intent::Read => {
+                let session = self.store.read().await?.session_by_key(owner, key.as_str()).await?;
+                // A name that nothing was written under reads as empty, by an id that no session has.
+                Ok(session.map_or_else(SessionId::new, |session| session.id))
+            }
+        }
     }
 
     pub(crate) fn files_dir(&self, session: SessionId) -> std::io::Result<PathBuf> {

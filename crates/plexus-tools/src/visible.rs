@@ -73,10 +73,14 @@ impl Visible {
     }
 }
 
+/// Longest words that are compared: the cost grows with the square of it.
+const LIKENESS: usize = 64;
+
 /// The candidate a misspelt word most likely meant.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
-    let word = word.to_lowercase();
+    let word: String = word.to_lowercase().chars().take(LIKENESS).collect();
     candidates
+        .filter(|candidate| candidate.len() <= LIKENESS)
         .map(|candidate| {
             (strsim::normalized_damerau_levenshtein(&word, &candidate.to_lowercase()), candidate)
         })

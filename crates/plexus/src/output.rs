@@ -119,7 +119,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return Exit::OutputClosed.into();
     }
     let Some(failure) = error.downcast_ref::<Failure>() else {
-        remark(&format!("error: {}", text::lines(&format!("{error:#}"))));
+        remark(&format!("error: {}", text::lines(&chain(error))));
         return Exit::Failed.into();
     };
     remark(&format!("error: {}", text::lines(&failure.message)));
@@ -130,6 +130,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         remark(&format!("request id: {} (the hub's log has the details under it)", one_line(id)));
     }
     failure.exit.into()
+}
+
+/// An error and its causes; a cause that was quoted by the one above it is not said twice.
+fn chain(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !told.contains(&cause) {
+            told.push_str(if told.is_empty() { "" } else { ": " });
+            told.push_str(&cause);
+        }
+    }
+    told
 }
 
 /// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.

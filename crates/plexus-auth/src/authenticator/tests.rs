@@ -59,6 +59,8 @@ async fn a_token_mints_only_a_subset_of_itself() {
         ("stronger kind", params(TokenKind::Admin, "ann/a", &["call:todo"])),
         ("admin scope", params(TokenKind::User, "ann/a", &["admin"])),
         ("another's name", params(TokenKind::User, "bob", &["call:todo"])),
+        ("its own name in another kind", params(TokenKind::Agent, "ann", &["call:todo"])),
+        ("a default it has no part of", params(TokenKind::Agent, "ann/a", &[])),
         ("a name that only begins alike", params(TokenKind::User, "anna", &["call:todo"])),
         (
             "longer life",
@@ -91,7 +93,7 @@ async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() 
         other.authenticate(token).unwrap();
     }
 
-    f.authenticator.revoke(parent.jti).await.unwrap();
+    f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
 
     assert!(matches!(f.authenticator.authenticate(&child.token), Err(AuthError::Revoked)));
     assert_eq!(f.authenticator.time_left(&principal), None);
@@ -99,6 +101,17 @@ async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() 
     for token in [&parent.token, &child.token] {
         assert!(matches!(other.authenticate(token), Err(AuthError::Revoked)));
     }
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
+    let f = fixture().await;
+    let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
+    // The principal was made before the revocation, as for a request whose body is still on its way.
+    let principal = f.authenticator.authenticate(&parent.token).unwrap();
+    f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
+    let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
+    assert!(matches!(child, Err(AuthError::Revoked)));
 }
 
 #[tokio::test]

@@ -6,13 +6,32 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use plexus_auth::AuthError;
 use plexus_kit::config::Limits;
 use plexus_proto::ErrorCode;
 
-use super::ApiError;
+use super::{ApiError, Caller};
 
-/// The whole body within the limits.
-pub(crate) async fn read_body(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+impl Caller {
+    /// The whole body within the limits, if the caller is still welcome when it has arrived.
+    pub(crate) async fn read_body(&self, body: Body) -> Result<Bytes, ApiError> {
+        let body = tokio::select! {
+            // A body that is there is taken, also by a hub that is stopping.
+            biased;
+            body = read(body, &self.services.config.limits) => body?,
+            () = self.services.draining.cancelled() => {
+                let message = "the hub is stopping";
+                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message));
+            }
+        };
+        match self.services.authenticator.time_left(&self.principal) {
+            Some(_) => Ok(body),
+            None => Err(AuthError::Revoked.into()),
+        }
+    }
+}
+
+async fn read(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
     let limit = limits.body_bytes;
     let time = Duration::from_secs(limits.request_seconds);
     let collected = tokio::time::timeout(time, Limited::new(body, limit).collect()).await;

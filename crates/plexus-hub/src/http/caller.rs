@@ -53,11 +53,7 @@ impl App {
 }
 
 /// The principal of the bearer token. The header is the only place a token is taken from.
-pub(crate) fn authenticate(
-    app: &App,
-    services: &Services,
-    headers: &HeaderMap,
-) -> Result<Arc<Principal>, ApiError> {
+fn authenticate(app: &App, services: &Services, headers: &HeaderMap) -> Result<Arc<Principal>, ApiError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, more) = (values.next(), values.next());
     let token = value.and_then(|value| value.to_str().ok()).and_then(|value| {
@@ -79,7 +75,7 @@ fn unauthenticated(app: &App, message: String, had_token: bool) -> ApiError {
         separator = ", ";
     }
     if !app.config.authorization_servers.is_empty() {
-        let url = format!("http://{}/.well-known/oauth-protected-resource/mcp", app.address);
+        let url = format!("{}/.well-known/oauth-protected-resource/mcp", app.public_url());
         challenge.push_str(&format!("{separator}resource_metadata=\"{url}\""));
     }
     let mut error = ApiError::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, message)

@@ -20,11 +20,21 @@ pub(crate) struct ApiError {
     pub(crate) hint: Option<String>,
     pub(crate) details: Value,
     pub(crate) challenge: Option<HeaderValue>,
+    /// For the log, not for the caller.
+    cause: Option<String>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), hint: None, details: Value::Null, challenge: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            hint: None,
+            details: Value::Null,
+            challenge: None,
+            cause: None,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -48,23 +58,31 @@ impl ApiError {
 
     /// A fault of ours: the cause goes to the log, not to the caller.
     pub(crate) fn internal(doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(%error, source = ?error.source(), "{doing} failed");
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorCode::Internal,
-            format!("{doing} failed inside the hub"),
-        )
-        .hint("The hub's log has the details under this request id.")
+        let message = format!("{doing} failed inside the hub");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal, message)
+            .hint("The hub's log has the details under this request id.")
+            .caused_by(error)
+    }
+
+    fn caused_by(mut self, error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = error.to_string();
+        let mut source = error.source();
+        while let Some(deeper) = source {
+            cause.push_str(&format!(": {deeper}"));
+            source = deeper.source();
+        }
+        self.cause = Some(cause);
+        self
     }
 }
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_retryable() {
-            tracing::error!(%error, source = ?std::error::Error::source(&error), "store failed");
             let message = "the hub could not reach its database";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
-                .hint("Try again.");
+                .hint("Try again.")
+                .caused_by(&error);
         }
         Self::internal("reading the database", &error)
     }
@@ -117,7 +135,12 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     let request_id = uuid::Uuid::now_v7().simple().to_string();
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        tracing::debug!(%request_id, code = error.code.as_str(), message = %error.message, "refused");
+        match &error.cause {
+            Some(cause) => tracing::error!(%request_id, ?cause, "{}", error.message),
+            None => {
+                tracing::debug!(%request_id, code = error.code.as_str(), message = ?error.message, "refused")
+            }
+        }
         render(&mut response, error, &request_id);
     }
     if let Ok(value) = HeaderValue::from_str(&request_id) {

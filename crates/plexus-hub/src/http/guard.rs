@@ -48,12 +48,16 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     if origin_ok && origins.next().is_none() { Ok(()) } else { Err(refused("Origin", "allowed_origins")) }
 }
 
-/// `host:port` without the port, `[::1]:port` without brackets.
+/// `host:port` without the port, `[::1]:port` without brackets; nothing for what is neither.
 fn host_name(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
+    let is_port = |rest: &str| {
+        rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    if is_port(rest) && !name.contains('@') { name } else { "" }
 }
 
 fn is_address(name: &str) -> bool {

@@ -5,7 +5,6 @@ mod caller;
 mod error;
 mod guard;
 
-pub(crate) use body::read_body;
-pub(crate) use caller::{Caller, authenticate};
+pub(crate) use caller::Caller;
 pub(crate) use error::{ApiError, finish};
 pub(crate) use guard::guard;

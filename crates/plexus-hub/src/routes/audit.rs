@@ -1,16 +1,20 @@
 //! `/api/v1/audit`.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::extract::Path;
-use plexus_proto::CallId;
+use http::StatusCode;
 use plexus_proto::api::{AuditCall, AuditReport, Page};
+use plexus_proto::{CallId, ErrorCode};
 use plexus_store::AuditFilter;
 use serde::Deserialize;
 
-use super::query::{self, Params};
+use super::query::{self, Params, Segment};
 use crate::http::{ApiError, Caller};
 
 const READ: &str = "read:audit";
+/// How long a verification waits for the one before it.
+const TURN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,7 +45,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next }))
 }
 
-pub(super) async fn show(caller: Caller, Path(call_id): Path<String>) -> Result<Json<AuditCall>, ApiError> {
+pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Json<AuditCall>, ApiError> {
     caller.needs(READ)?;
     let call_id: CallId = query::id(&call_id)?;
     let call = caller.services.store.read().await?.audit_call(call_id).await?;
@@ -50,5 +54,11 @@ pub(super) async fn show(caller: Caller, Path(call_id): Path<String>) -> Result<
 
 pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError> {
     caller.needs(READ)?;
+    let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {
+        let message = "the audit is being verified for others";
+        return Err(
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint("Try again.")
+        );
+    };
     Ok(Json(caller.services.store.verify_audit(caller.services.anchor.read()).await?))
 }

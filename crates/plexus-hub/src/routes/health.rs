@@ -12,7 +12,7 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The hub is up, takes requests, and its database answers.
+/// The hub is up, takes requests, and its database can be read and written.
 pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, ApiError> {
     let services = app.services()?;
     if services.draining.is_cancelled() {
@@ -23,5 +23,6 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, ApiEr
         ));
     }
     services.store.read().await?.revocation_epoch().await?;
+    services.store.check_writable().await?;
     Ok("ready\n")
 }

@@ -1,17 +1,14 @@
 //! The MCP endpoint: nothing is read or looked up before the caller is known.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 
-use crate::App;
-use crate::http::{ApiError, Caller, authenticate, read_body};
+use crate::http::{ApiError, Caller};
 
-pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let services = app.services()?;
-    let principal = authenticate(&app, &services, request.headers())?;
+pub(super) async fn post(caller: Caller, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = read_body(body, &services.config.limits).await?;
-    Ok(services.mcp.post(&parts.headers, body, principal).await)
+    let body = caller.read_body(body).await?;
+    Ok(caller.services.mcp.post(&parts.headers, body, caller.principal).await)
 }
 
 pub(super) async fn get(caller: Caller, request: Request) -> Response {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{FromRequestParts, Path, Query};
 use http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +22,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         query.map(|Query(value)| Self(value)).map_err(|e| ApiError::bad_request(e.body_text()))
+    }
+}
+
+/// A part of the path as text.
+#[derive(Debug)]
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(text)| Self(text)).map_err(|_| ApiError::bad_request("the path is not UTF-8"))
     }
 }
 

@@ -1,12 +1,11 @@
 //! `/api/v1/sessions`.
 
 use axum::Json;
-use axum::extract::Path;
 use plexus_proto::SessionId;
 use plexus_proto::api::{Page, Session, SessionDetail};
 use serde::Deserialize;
 
-use super::query::{self, PageParams, Params};
+use super::query::{self, PageParams, Params, Segment};
 use crate::http::{ApiError, Caller};
 
 /// Lets a token see sessions that are not its own.
@@ -35,7 +34,7 @@ pub(super) struct EventParams {
 
 pub(super) async fn show(
     caller: Caller,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     Params(page): Params<EventParams>,
 ) -> Result<Json<SessionDetail>, ApiError> {
     let id: SessionId = query::id(&id)?;

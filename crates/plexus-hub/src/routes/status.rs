@@ -3,25 +3,26 @@
 use axum::Json;
 use plexus_proto::api::{AuditStatus, Status};
 
-use crate::http::Caller;
+use crate::http::{ApiError, Caller};
 
-pub(super) async fn show(caller: Caller) -> Json<Status> {
+pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
+    // It tells what others do.
+    caller.needs("read:status")?;
     let services = &caller.services;
     let uptime = services.clock.now().as_second() - services.started_at.as_second();
-    Json(Status {
+    Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance_id: services.store.instance_id().to_owned(),
         started_at: services.started_at,
         uptime_seconds: u64::try_from(uptime).unwrap_or(0),
         database: services.store.database().to_owned(),
         durability: services.config.durability.as_str().to_owned(),
-        // As many as the caller may know of.
-        tools: services.dispatcher.registry().visible_to(&caller.principal).len(),
+        tools: services.dispatcher.registry().len(),
         mcp_sessions: services.mcp.session_count(),
         calls_in_flight: services.dispatcher.in_flight(),
         audit: AuditStatus {
             head: services.store.audit_heads().borrow().clone(),
             intact_at_start: services.audit_intact_at_start,
         },
-    })
+    }))
 }

@@ -2,24 +2,18 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::Path;
 use http::StatusCode;
-use plexus_proto::api::{AuditPhase, CreateTokenParams, CreatedToken, Page, Token};
-use plexus_proto::{CallId, TokenId};
-use plexus_store::{NewAudit, Records};
-use serde_json::{Value, json};
+use plexus_proto::TokenId;
+use plexus_proto::api::{CreateTokenParams, CreatedToken, Page, Token};
 
-use super::query::{self, PageParams, Params};
-use crate::http::{ApiError, Caller, read_body};
+use super::query::{self, PageParams, Params, Segment};
+use crate::http::{ApiError, Caller};
 
 pub(super) async fn create(caller: Caller, body: Body) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
-    let body = read_body(body, &caller.services.config.limits).await?;
+    let body = caller.read_body(body).await?;
     let params: CreateTokenParams = serde_json::from_slice(&body)
         .map_err(|e| ApiError::bad_request(format!("the body is not a token request: {e}")))?;
     let created = caller.services.authenticator.mint(&caller.principal, params).await?;
-    let made =
-        json!({ "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes });
-    record(&caller, "token_create", &made).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
@@ -36,7 +30,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next }))
 }
 
-pub(super) async fn revoke(caller: Caller, Path(jti): Path<String>) -> Result<Json<Token>, ApiError> {
+pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json<Token>, ApiError> {
     let jti: TokenId = query::id(&jti)?;
     let gone =
         || ApiError::not_found("there is no such token").hint("`plexus token list --all` shows all of them.");
@@ -47,27 +41,6 @@ pub(super) async fn revoke(caller: Caller, Path(jti): Path<String>) -> Result<Js
             return Err(gone());
         }
     }
-    let token = caller.services.authenticator.revoke(jti).await?.ok_or_else(gone)?;
-    record(&caller, "token_revoke", &json!({ "jti": jti, "kind": token.kind, "name": token.name })).await?;
+    let token = caller.services.authenticator.revoke(&caller.principal, jti).await?.ok_or_else(gone)?;
     Ok(Json(token))
-}
-
-/// Who may do what is as much part of the record as what they did.
-async fn record(caller: &Caller, what: &str, detail: &Value) -> Result<(), ApiError> {
-    tracing::info!(by = caller.principal.subject(), %detail, "{what}");
-    let call_id = CallId::new();
-    let entry = |phase, outcome| NewAudit {
-        at: caller.services.clock.now(),
-        phase,
-        call_id: Some(call_id),
-        token_id: Some(caller.principal.token_id()),
-        actor: caller.principal.subject().to_owned(),
-        session_id: None,
-        tool: what.to_owned(),
-        via: "rest",
-        outcome,
-        detail: detail.to_string(),
-    };
-    let audit = vec![entry(AuditPhase::Started, ""), entry(AuditPhase::Finished, "ok")];
-    Ok(caller.services.store.append(Records { audit, events: vec![] }).await?)
 }

@@ -2,15 +2,14 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::Path;
 use http::HeaderMap;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
 use plexus_tools::{Call, SessionKey, Via};
 use tokio_util::sync::CancellationToken;
 
-use super::query::{self, PageParams, Params};
-use crate::http::{ApiError, Caller, read_body};
+use super::query::{self, PageParams, Params, Segment};
+use crate::http::{ApiError, Caller};
 
 pub(super) async fn list(
     caller: Caller,
@@ -25,7 +24,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next }))
 }
 
-pub(super) async fn show(caller: Caller, Path(name): Path<String>) -> Result<Json<Tool>, ApiError> {
+pub(super) async fn show(caller: Caller, Segment(name): Segment) -> Result<Json<Tool>, ApiError> {
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
     Ok(Json(describe(visible.resolve(&name)?)))
 }
@@ -59,11 +58,11 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
 /// running is an error.
 pub(super) async fn call(
     caller: Caller,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CallToolResponse>, ApiError> {
-    let body = read_body(body, &caller.services.config.limits).await?;
+    let body = caller.read_body(body).await?;
     let params: CallToolParams = serde_json::from_slice(&body)
         .map_err(|e| ApiError::bad_request(format!("the body is not a tool call: {e}")))?;
     let session = match text(&headers, "plexus-session")? {
@@ -103,8 +102,12 @@ fn is_the_tools_own(code: ErrorCode) -> bool {
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, ApiError> {
-    headers
-        .get(name)
+    let mut values = headers.get_all(name).iter();
+    let (value, more) = (values.next(), values.next());
+    if more.is_some() {
+        return Err(ApiError::bad_request(format!("the header {name} is there more than once")));
+    }
+    value
         .map(|value| {
             value.to_str().map_err(|_| ApiError::bad_request(format!("the header {name} is not plain text")))
         })

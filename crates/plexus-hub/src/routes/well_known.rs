@@ -25,7 +25,7 @@ fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
     }
     let path = if path.is_empty() { "mcp" } else { path };
     Ok(Json(json!({
-        "resource": format!("http://{}/{path}", app.address),
+        "resource": format!("{}/{path}", app.public_url()),
         "authorization_servers": app.config.authorization_servers,
         "bearer_methods_supported": ["header"],
         "resource_name": "Plexus",

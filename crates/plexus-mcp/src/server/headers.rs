@@ -74,8 +74,8 @@ pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<Era>, RpcEr
     Ok(single(headers, PROTOCOL_VERSION)?.map(Era::parse))
 }
 
-pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
-    headers.get(SESSION_ID).and_then(|value| value.to_str().ok())
+pub(super) fn session_id(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
+    single(headers, SESSION_ID).map_err(|error| RpcError::invalid_request(error.message))
 }
 
 /// What the stateless revision wants to see repeated in the headers.

@@ -33,6 +33,7 @@ use list::ListCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
 use version::Era;
+use welcome::Streams;
 
 pub use version::Version;
 
@@ -65,6 +66,7 @@ struct State {
     stopping: CancellationToken,
     sessions: Sessions,
     lists: ListCache,
+    streams: Streams,
     options: McpOptions,
 }
 
@@ -82,6 +84,7 @@ impl McpServer {
             stopping: supervisor.stopping(Stage::Intake),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
+            streams: Streams::default(),
             dispatcher,
             authenticator,
             supervisor,

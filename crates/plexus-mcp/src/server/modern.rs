@@ -190,8 +190,10 @@ async fn call_tool(
         let _ = sender.try_send(progress);
     });
     let call = call::from_params(&request.params, meta, session, cancel, Some(sink))?;
+    let place = state.streams.enter(&principal)?;
     let dispatcher = state.dispatcher.clone();
     let stream = CallStream {
+        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
         id: request.id.to_owned(),
         reply: Box::pin(async move { dispatcher.call(principal, call).await }),
         progress,
@@ -210,6 +212,7 @@ fn call_json(id: &RawValue, reply: CallReply) -> Result<String, RpcError> {
 
 /// A call whose progress is told on the way.
 struct CallStream {
+    welcome: Welcome,
     id: Box<RawValue>,
     reply: futures_util::future::BoxFuture<'static, CallReply>,
     progress: mpsc::Receiver<Progress>,
@@ -237,6 +240,7 @@ impl CallStream {
                     let json = call_json(&self.id, reply).unwrap_or_else(|error| error.with_id(&self.id).to_json());
                     return Some(sse::event(None, &json));
                 }
+                () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
@@ -261,6 +265,7 @@ fn listen(
         let message = "params.notifications must be an object of the notifications wanted";
         return Err(RpcError::invalid_params(message).with_status(StatusCode::BAD_REQUEST));
     };
+    let place = state.streams.enter(&principal)?;
     let tools = wanted.get("toolsListChanged") == Some(&Value::Bool(true));
     let registry = state.dispatcher.registry();
     let subscription = Subscription {
@@ -269,7 +274,7 @@ fn listen(
         // Before the first look at the list, so that no change falls in between.
         versions: registry.versions(),
         seen: state.lists.rendered(registry, &principal, Features::ALL),
-        welcome: Welcome::new(state.authenticator.clone(), principal),
+        welcome: Welcome::new(state.authenticator.clone(), principal, place),
         state: state.clone(),
         ticks: sse::ticks(state.options.keep_alive),
         phase: Phase::Acknowledge,

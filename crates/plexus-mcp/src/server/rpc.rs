@@ -234,7 +234,7 @@ fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
     if ok && text.len() <= 1024 {
         Ok(id)
     } else {
-        Err(RpcError::invalid_request("the id must be a string or an integer"))
+        Err(RpcError::invalid_request("the id must be a string of at most 1024 bytes or an integer"))
     }
 }
 

@@ -36,7 +36,7 @@ async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other(
         assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.what);
         assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }), "{}", offer.what);
         assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.what);
-        assert!(result["instructions"].as_str().unwrap().contains("tool_search"), "{}", offer.what);
+        assert!(result["instructions"].as_str().unwrap().contains("Plexus"), "{}", offer.what);
         for modern in ["resultType", "ttlMs", "cacheScope"] {
             assert!(result.get(modern).is_none(), "{}: {modern} belongs to another era", offer.what);
         }

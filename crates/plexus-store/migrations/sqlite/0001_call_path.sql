@@ -83,7 +83,7 @@ CREATE TABLE mcp_sessions (
     client      TEXT NOT NULL,
     created_at  BIGINT NOT NULL
 );
-CREATE INDEX mcp_sessions_created ON mcp_sessions (created_at);
+CREATE INDEX mcp_sessions_owner ON mcp_sessions (owner, created_at);
 
 CREATE TABLE todos (
     session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
@@ -99,6 +99,7 @@ CREATE TABLE scratchpad (
     session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
     section    TEXT NOT NULL,
     content    TEXT NOT NULL,
+    bytes      BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     PRIMARY KEY (session_id, section)
 );

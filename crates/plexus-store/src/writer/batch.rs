@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::iter;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use super::{Records, Request};
+use super::{Records, Reply, Request};
 use crate::audit_chain::{self, ChainedEntry};
 use crate::conn::Statement;
 use crate::{Conn, StoreError, audit, events};
@@ -22,6 +24,7 @@ pub(super) struct Batch {
     published: watch::Sender<Option<AuditHead>>,
     /// Sessions that were seen to exist.
     known: HashSet<SessionId>,
+    healthy: Arc<AtomicBool>,
 }
 
 /// Sessions remembered before the memory is begun anew.
@@ -29,7 +32,7 @@ const KNOWN: usize = 100_000;
 
 /// What one request will be told once the outcome of the transaction is known.
 struct Answer {
-    reply: Option<oneshot::Sender<Result<(), StoreError>>>,
+    reply: Reply,
     failure: Option<StoreError>,
 }
 
@@ -39,8 +42,15 @@ impl Batch {
         hub: String,
         head: Option<AuditHead>,
         published: watch::Sender<Option<AuditHead>>,
+        healthy: Arc<AtomicBool>,
     ) -> Self {
-        Self { conn, hub, head, published, known: HashSet::new() }
+        Self { conn, hub, head, published, known: HashSet::new(), healthy }
+    }
+
+    pub(super) async fn close(self) {
+        if let Err(error) = self.conn.close().await {
+            tracing::warn!(%error, "the database was not closed cleanly");
+        }
     }
 
     /// Carries out the requests and answers them. Never fails as a whole: failures are answers.
@@ -62,8 +72,15 @@ impl Batch {
                 }
             }
         }
+        self.healthy.store(outcome.is_ok(), Ordering::Relaxed);
         for answer in answers {
-            let Some(reply) = answer.reply else { continue };
+            let reply = match answer.reply {
+                Reply::Answer(reply) => reply,
+                Reply::Ticket(ticket) => {
+                    ticket.0.store(outcome.is_err(), Ordering::Release);
+                    continue;
+                }
+            };
             // A caller that is gone was told nothing, and needs nothing.
             let _ = reply.send(match (&outcome, answer.failure) {
                 (Err(error), _) => Err(error.clone()),

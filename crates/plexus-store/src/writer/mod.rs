@@ -13,6 +13,7 @@ mod batch;
 
 use std::fmt;
 use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use futures_util::future::BoxFuture;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
+use sqlx::SqlitePool;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -54,12 +56,35 @@ struct Request {
     work: Option<Work>,
     /// Runs after it.
     record: Record,
-    reply: Option<oneshot::Sender<Result<(), StoreError>>>,
+    reply: Reply,
+}
+
+/// How the outcome is told.
+enum Reply {
+    /// Somebody waits for it.
+    Answer(oneshot::Sender<Result<(), StoreError>>),
+    /// Nobody waits, but a later request may want to know.
+    Ticket(Ticket),
+}
+
+/// What became of records that nobody waited for. It is known to every request that is carried out
+/// after them, because requests are carried out in order.
+#[derive(Debug, Clone, Default)]
+pub struct Ticket(Arc<AtomicBool>);
+
+impl Ticket {
+    /// The transaction they were part of failed.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Clone)]
 pub(crate) struct Writer {
     queue: mpsc::Sender<Request>,
+    /// Whether the newest transaction was committed.
+    healthy: Arc<AtomicBool>,
     heads: watch::Receiver<Option<AuditHead>>,
 }
 
@@ -68,19 +93,24 @@ impl Writer {
         conn: Conn,
         hub: String,
         head: Option<AuditHead>,
+        readers: SqlitePool,
         lock: File,
         supervisor: &Supervisor,
     ) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE);
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
-        let batch = Batch::new(conn, hub, head, published);
+        let healthy = Arc::new(AtomicBool::new(true));
+        let mut batch = Batch::new(conn, hub, head, published, healthy.clone());
         supervisor.spawn(Stage::Storage, "store writer", async move {
-            run(batch, requests, stop).await;
-            // Not before the last write is done.
+            run(&mut batch, requests, stop).await;
+            // The last to leave tidies up: with no other connection open, SQLite folds its log into
+            // the file. Only then may another hub have it.
+            readers.close().await;
+            batch.close().await;
             drop(lock);
         });
-        Self { queue, heads }
+        Self { queue, healthy, heads }
     }
 
     pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {
@@ -114,18 +144,28 @@ impl Writer {
         outcome.ok_or(StoreError::Panicked)
     }
 
-    pub(crate) async fn append(&self, records: Records) -> Result<(), StoreError> {
-        self.submit(None, Box::new(move || records)).await
+    pub(crate) async fn append(
+        &self,
+        record: impl FnOnce() -> Records + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.submit(None, Box::new(record)).await
     }
 
-    pub(crate) async fn append_soon(&self, records: Records) -> Result<(), StoreError> {
-        let request = Request { work: None, record: Box::new(move || records), reply: None };
-        self.queue.send(request).await.map_err(|_| StoreError::Closed)
+    pub(crate) async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
+        let ticket = Ticket::default();
+        let reply = Reply::Ticket(ticket.clone());
+        let request = Request { work: None, record: Box::new(move || records), reply };
+        self.queue.send(request).await.map_err(|_| StoreError::Closed)?;
+        Ok(ticket)
+    }
+
+    pub(crate) fn last_commit_succeeded(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed) && !self.queue.is_closed()
     }
 
     async fn submit(&self, work: Option<Work>, record: Record) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { work, record, reply: Some(reply) };
+        let request = Request { work, record, reply: Reply::Answer(reply) };
         self.queue.send(request).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -138,7 +178,7 @@ impl fmt::Debug for Writer {
 }
 
 async fn run(
-    mut batch: Batch,
+    batch: &mut Batch,
     mut requests: mpsc::Receiver<Request>,
     stop: tokio_util::sync::CancellationToken,
 ) {
@@ -167,7 +207,7 @@ async fn gather(waiting: &mut Vec<Request>, requests: &mut mpsc::Receiver<Reques
     while waiting.len() < BATCH {
         match requests.try_recv() {
             Ok(request) => waiting.push(request),
-            Err(_) if waiting.iter().any(|request| request.reply.is_some()) => return,
+            Err(_) if waiting.iter().any(|request| matches!(request.reply, Reply::Answer(_))) => return,
             Err(_) => match tokio::time::timeout_at(until, requests.recv()).await {
                 Ok(Some(request)) => waiting.push(request),
                 Ok(None) | Err(_) => return,

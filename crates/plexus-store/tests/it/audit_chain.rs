@@ -320,7 +320,7 @@ async fn a_break_found_at_start_stays_in_the_chain() {
         let db = chain.db.reopened().await;
         let found = db.store.read().await.unwrap().audit_break(&chain.signed).await.unwrap();
         let found = found.expect("the signed entry is gone");
-        let notice = NewAudit::chain_break(at(9), &chain.signed, &found);
+        let notice = NewAudit::chain_break(at(9), Some(&chain.signed), &found);
         db.store.append(Records { audit: vec![notice], events: vec![] }).await.unwrap();
         // Signed anew, the chain is whole from here on; that it was broken is still told.
         let head = db.store.audit_heads().borrow().clone();

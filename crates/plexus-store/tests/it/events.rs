@@ -56,7 +56,7 @@ pub(crate) async fn handles_and_sessions_interleave_without_gap_overwrite_or_wro
                     }
                     match random.below(3) {
                         0 => store.append(records).await.unwrap(),
-                        1 => store.append_soon(records).await.unwrap(),
+                        1 => drop(store.append_soon(records).await.unwrap()),
                         _ => store
                             .transact(|_| Box::pin(async { Err::<(), _>(()) }), move |_| records)
                             .await

@@ -180,10 +180,10 @@ impl Inner {
         };
         let visible = self.registry.visible_to(&principal);
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
-        let (tool, replayed, result) = match prepare(&visible, call.tool, call.arguments) {
+        let (tool, replayed_from, result) = match prepare(&visible, call.tool, call.arguments) {
             Err(refused) => {
                 let result = self.refuse(origin.of(&refused.tool, refused.arguments), refused.error).await;
-                (refused.tool, false, result)
+                (refused.tool, None, result)
             }
             Ok(prepared) => {
                 let name = prepared.tool.spec().name.to_string();
@@ -199,11 +199,18 @@ impl Inner {
                     progress: call.progress,
                     sessions: self.sessions.clone(),
                 };
-                let (replayed, result) = self.admit(prepared, context, record, call.idempotency_key).await;
-                (name, replayed, result)
+                let admitted = self.admit(prepared, context, record, call.idempotency_key).await;
+                (name, admitted.replayed_from, admitted.result)
             }
         };
-        CallReply { call_id, session_id: Some(session_id), tool, replayed, result }
+        CallReply {
+            call_id,
+            // A replay tells where the write is, which may have come from another session.
+            session_id: Some(replayed_from.unwrap_or(session_id)),
+            tool,
+            replayed: replayed_from.is_some(),
+            result,
+        }
     }
 
     /// Looks for an earlier result, takes a place among the running calls, runs.
@@ -213,30 +220,17 @@ impl Inner {
         context: ToolContext,
         record: CallRecord,
         key: Option<String>,
-    ) -> (bool, Result<ToolOutput, CallError>) {
+    ) -> Admitted {
         let subject = context.principal.subject().to_owned();
-        let Some(_place) = self.running.enter(&subject) else {
-            let error = CallError::new(
-                ErrorCode::Overloaded,
-                format!(
-                    "{subject} already has {} calls running, the most allowed at once",
-                    self.running.limit()
-                ),
-            );
-            return (
-                false,
-                self.refuse(record, error.hint("Nothing was run. Wait for one to end and call again.")).await,
-            );
-        };
         let Some(key) = key else {
-            return (false, self.execute(prepared, context, record, None).await);
+            return Admitted::run(self.enter(prepared, context, record, None).await);
         };
         if key.is_empty() || key.len() > MAX_KEY {
             let error = CallError::new(
                 ErrorCode::InvalidRequest,
                 format!("an idempotency key has 1 to {MAX_KEY} bytes, this one {}", key.len()),
             );
-            return (false, self.refuse(record, error).await);
+            return Admitted::run(self.refuse(record, error).await);
         }
         // A second call with the key of a running one waits for that one's result.
         let waited = tokio::select! {
@@ -245,12 +239,12 @@ impl Inner {
         };
         let _held = match waited {
             Ok(held) => held,
-            Err(error) => return (false, self.refuse(record, error).await),
+            Err(error) => return Admitted::run(self.refuse(record, error).await),
         };
         let request_hash = prepared.hash();
         let earlier = match self.earlier(&subject, &key).await {
             Ok(earlier) => earlier,
-            Err(error) => return (false, self.refuse(record, error).await),
+            Err(error) => return Admitted::run(self.refuse(record, error).await),
         };
         match earlier {
             Some(earlier) if earlier.request_hash != request_hash => {
@@ -261,15 +255,38 @@ impl Inner {
                     ),
                 )
                 .hint("Nothing was run. Use a new key for a new call.");
-                (false, self.refuse(record, error).await)
+                Admitted::run(self.refuse(record, error).await)
             }
-            Some(earlier) => (true, self.replay(&earlier, record).await),
+            Some(earlier) => {
+                let result = self.replay(&earlier, record).await;
+                Admitted { replayed_from: Some(earlier.session_id), result }
+            }
             None => {
-                let session_id = context.session_id;
-                let keep = Keep { subject, key, request_hash, session_id };
-                (false, self.execute(prepared, context, record, Some(keep)).await)
+                let keep = Keep { subject, key, request_hash, session_id: context.session_id };
+                Admitted::run(self.enter(prepared, context, record, Some(keep)).await)
             }
         }
+    }
+
+    /// Runs the call if its principal may have one more.
+    async fn enter(
+        &self,
+        prepared: Prepared,
+        context: ToolContext,
+        record: CallRecord,
+        keep: Option<Keep>,
+    ) -> Result<ToolOutput, CallError> {
+        let subject = context.principal.subject();
+        let Some(_place) = self.running.enter(subject) else {
+            let message = format!(
+                "{subject} already has {} calls running, the most allowed at once",
+                self.running.limit()
+            );
+            let error = CallError::new(ErrorCode::Overloaded, message)
+                .hint("Nothing was run. Wait for one to end and call again.");
+            return self.refuse(record, error).await;
+        };
+        self.execute(prepared, context, record, keep).await
     }
 
     async fn earlier(&self, subject: &str, key: &str) -> Result<Option<IdempotencyRecord>, CallError> {
@@ -285,7 +302,8 @@ impl Inner {
         keep: Option<Keep>,
     ) -> Result<ToolOutput, CallError> {
         // First in the queue of the writer, so committed before or with whatever the tool does.
-        self.store.append_soon(record.started()).await?;
+        let started = self.store.append_soon(record.started()).await?;
+        let record = record.after(started);
         let limit = self.output_bytes;
         let outcome = run_handler(prepared, context).await;
         let work: Transaction = match outcome {
@@ -294,15 +312,9 @@ impl Inner {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
             Ok(Outcome::Ready(output)) => {
-                let result = bound(output, limit);
-                self.store.append(record.finished(&result)).await?;
-                return result;
+                return self.finish(record, bound(output, limit)).await;
             }
-            Err(error) => {
-                let result = Err(error);
-                self.store.append(record.finished(&result)).await?;
-                return result;
-            }
+            Err(error) => return self.finish(record, Err(error)).await,
         };
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
         self.store
@@ -316,22 +328,51 @@ impl Inner {
                         Ok(output)
                     })
                 },
-                move |result| record.finished(result),
+                move |result| {
+                    let records = record.ended(result);
+                    record.complete(records)
+                },
             )
             .await?
     }
 
+    /// Records the end of a call that changed nothing of ours.
+    async fn finish(
+        &self,
+        record: CallRecord,
+        result: Result<ToolOutput, CallError>,
+    ) -> Result<ToolOutput, CallError> {
+        let records = record.ended(&result);
+        self.store.append_with(move || record.complete(records)).await?;
+        result
+    }
+
     async fn refuse(&self, record: CallRecord, error: CallError) -> Result<ToolOutput, CallError> {
         let result = Err(error);
-        self.store.append(record.refused(&result)).await?;
+        let records = record.refused(&result);
+        self.store.append(records).await?;
         result
     }
 
     async fn replay(&self, earlier: &IdempotencyRecord, record: CallRecord) -> Result<ToolOutput, CallError> {
-        self.store.append(record.replayed(earlier.call_id)).await?;
+        let records = record.replayed(earlier.call_id);
+        self.store.append(records).await?;
         serde_json::from_str(&earlier.result).map_err(|_| {
             CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged")
         })
+    }
+}
+
+/// How a call that passed its checks ended.
+struct Admitted {
+    /// The session of the earlier call whose result this is.
+    replayed_from: Option<SessionId>,
+    result: Result<ToolOutput, CallError>,
+}
+
+impl Admitted {
+    fn run(result: Result<ToolOutput, CallError>) -> Self {
+        Self { replayed_from: None, result }
     }
 }
 

@@ -4,7 +4,7 @@ use plexus_auth::Principal;
 use plexus_kit::Clock;
 use plexus_proto::api::AuditPhase;
 use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
-use plexus_store::{NewAudit, Records};
+use plexus_store::{NewAudit, Records, Ticket};
 use serde_json::{Value, json};
 
 use super::Via;
@@ -12,8 +12,8 @@ use crate::{CallError, ToolOutput, redact};
 
 /// Arguments or result in an audit entry.
 const AUDIT_DETAIL: usize = 8 * 1024;
-/// Arguments or result in an event.
-const EVENT_DETAIL: usize = 64 * 1024;
+/// Arguments, and result, in an event.
+const EVENT_DETAIL: usize = 32 * 1024;
 
 /// Everything about a call but which tool it turned out to be.
 pub(super) struct CallOrigin {
@@ -30,6 +30,8 @@ pub(super) struct CallRecord {
     tool: String,
     /// Redacted.
     arguments: Value,
+    /// What became of the records of its start.
+    start: Option<Ticket>,
 }
 
 impl CallRecord {
@@ -43,20 +45,40 @@ impl CallRecord {
 
     /// The call passed all checks and is about to run.
     pub(super) fn started(&self) -> Records {
-        let payload = json!({ "call_id": self.origin.call_id, "tool": self.tool, "args": self.arguments });
+        let payload = json!({
+            "call_id": self.origin.call_id,
+            "tool": self.tool,
+            "args": redact::bounded_value(self.arguments.clone(), EVENT_DETAIL),
+        });
         Records {
             audit: vec![self.audit_started()],
-            events: vec![self.event(EventKind::ToolStarted, redact::bounded(&payload, EVENT_DETAIL))],
+            events: vec![self.event(EventKind::ToolStarted, payload.to_string())],
         }
     }
 
-    /// The call ran.
-    pub(super) fn finished(&self, result: &Result<ToolOutput, CallError>) -> Records {
+    /// The same record, now that its start was submitted.
+    pub(super) fn after(self, start: Ticket) -> Self {
+        Self { start: Some(start), ..self }
+    }
+
+    /// The call ran; to be [completed](Self::complete) when it is written.
+    pub(super) fn ended(&self, result: &Result<ToolOutput, CallError>) -> Records {
         let detail = detail(result);
         Records {
             audit: vec![self.audit_finished(outcome(result), &detail)],
             events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, result.is_ok()))],
         }
+    }
+
+    /// Puts the records of the start before those of the end, should they have been lost.
+    pub(super) fn complete(&self, ended: Records) -> Records {
+        if !self.start.as_ref().is_some_and(Ticket::is_lost) {
+            return ended;
+        }
+        let mut records = self.started();
+        records.audit.extend(ended.audit);
+        records.events.extend(ended.events);
+        records
     }
 
     /// The call was turned down before it ran: both entries at once.
@@ -101,11 +123,11 @@ impl CallRecord {
         let payload = json!({
             "call_id": self.origin.call_id,
             "tool": self.tool,
-            "args": self.arguments,
-            "result": result,
+            "args": redact::bounded_value(self.arguments.clone(), EVENT_DETAIL),
+            "result": redact::bounded_value(result, EVENT_DETAIL),
             "success": success,
         });
-        redact::bounded(&payload, EVENT_DETAIL)
+        payload.to_string()
     }
 
     fn event(&self, kind: EventKind, payload: String) -> (SessionId, NewEvent) {
@@ -135,7 +157,8 @@ impl CallOrigin {
     /// The record of this call, now that its tool is known.
     pub(super) fn of(self, tool: &str, mut arguments: Value) -> CallRecord {
         redact::value(&mut arguments);
-        CallRecord { origin: self, tool: tool.to_owned(), arguments }
+        let tool = redact::text(tool).unwrap_or_else(|| tool.to_owned());
+        CallRecord { origin: self, tool, arguments, start: None }
     }
 }
 

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::visible::nearest;
-use crate::{Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments};
+use crate::{
+    Access, Action, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
 
 const NAME: &str = "scratchpad";
 /// One section.
@@ -82,7 +84,11 @@ impl TypedTool for Scratchpad {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let session = context.target_session(args.session.as_deref()).await?;
+        let intent = match args.action {
+            ScratchpadAction::List | ScratchpadAction::Read => Intent::Read,
+            ScratchpadAction::Write | ScratchpadAction::Append | ScratchpadAction::Delete => Intent::Write,
+        };
+        let session = context.target_session(args.session.as_deref(), intent).await?;
         match args.action {
             ScratchpadAction::List => {
                 Ok(Outcome::Ready(listing(&mut *context.store.read().await?, session, String::new()).await?))

@@ -4,7 +4,7 @@ use plexus_proto::{ErrorCode, SessionId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
+use crate::{Access, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
 
 pub(super) struct SessionInfo;
 
@@ -46,9 +46,12 @@ impl TypedTool for SessionInfo {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let id = context.target_session(args.session.as_deref()).await?;
+        let id = context.target_session(args.session.as_deref(), Intent::Read).await?;
         let session = context.store.read().await?.session(id).await?;
-        let session = session.ok_or_else(|| CallError::new(ErrorCode::NotFound, "the session is gone"))?;
+        let session = session.ok_or_else(|| {
+            CallError::new(ErrorCode::NotFound, "there is no such session yet")
+                .hint("The first write under that name makes it.")
+        })?;
         let files_dir = context.files_dir(id).map_err(|error| {
             tracing::error!(%error, session = %id, "cannot make the session's folder");
             CallError::new(ErrorCode::Internal, "the hub could not make the session's folder")

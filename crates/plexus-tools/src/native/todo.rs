@@ -5,11 +5,14 @@ use plexus_store::{Conn, TodoRecord, TodoStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments};
+use crate::{
+    Access, Action, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
 
 const NAME: &str = "todo";
-const MAX_ITEMS: i64 = 500;
-const MAX_TEXT: usize = 2_000;
+/// Together the list stays readable in one answer, whatever characters are in it.
+const MAX_ITEMS: i64 = 300;
+const MAX_TEXT: usize = 1_000;
 
 pub(super) struct Todo;
 
@@ -43,7 +46,7 @@ pub(super) struct Args {
     /// Number of the item, as shown by `list`.
     id: Option<i64>,
     /// What is to be done.
-    #[schemars(length(min = 1, max = 2000))]
+    #[schemars(length(min = 1, max = 1000))]
     text: Option<String>,
     status: Option<Status>,
     /// Another session than your own: its id, or a name of your choice to share a list under.
@@ -88,8 +91,9 @@ impl TypedTool for Todo {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let session = context.target_session(args.session.as_deref()).await?;
-        if args.action == TodoAction::List {
+        let intent = if args.action == TodoAction::List { Intent::Read } else { Intent::Write };
+        let session = context.target_session(args.session.as_deref(), intent).await?;
+        if intent == Intent::Read {
             let todos = context.store.read().await?.todos(session).await?;
             return Ok(Outcome::Ready(output(todos)));
         }

@@ -10,7 +10,7 @@ use crate::{Access, Tool, ToolSpec};
 
 pub(crate) const NAME: &str = "tool_call";
 
-/// Read by the dispatcher as JSON; the type is there for its schema.
+// Read by the dispatcher as JSON; the type is there for its schema.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]

@@ -19,6 +19,7 @@ async fn every_native_tool_sends_what_its_output_schema_says() {
             ("tool_search", json!({ "query": "notes" })),
             ("tool_search", json!({ "query": "zzz" })),
             ("session_info", json!({})),
+            ("todo", json!({ "action": "add", "text": "a", "session": "shared" })),
             ("session_info", json!({ "session": "shared" })),
             ("todo", json!({ "action": "list" })),
             ("todo", json!({ "action": "add", "text": "a" })),

@@ -46,8 +46,8 @@ async fn what_an_action_needs_and_did_not_get_is_named_and_nothing_changes() {
             (json!({ "action": "add" }), invalid, "- /text: required for action \"add\""),
             (json!({ "action": "add", "text": null }), invalid, "- /text: required for action \"add\""),
             (json!({ "action": "add", "text": "" }), invalid, "- /text: "),
-            (json!({ "action": "add", "text": " \n " }), invalid, "- /text: expected 1 to 2000 characters"),
-            (json!({ "action": "add", "text": "ü".repeat(2001) }), invalid, "- /text: "),
+            (json!({ "action": "add", "text": " \n " }), invalid, "- /text: expected 1 to 1000 characters"),
+            (json!({ "action": "add", "text": "ü".repeat(1001) }), invalid, "- /text: "),
             (
                 json!({ "action": "update", "status": "done" }),
                 invalid,
@@ -79,11 +79,11 @@ async fn what_an_action_needs_and_did_not_get_is_named_and_nothing_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_text_of_2000_characters_fits_however_many_bytes_they_are() {
+async fn a_text_of_1000_characters_fits_however_many_bytes_they_are() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let text = "🦀".repeat(2000);
+        let text = "🦀".repeat(1000);
         let output = hub.ok(&agent, "todo", json!({ "action": "add", "text": text })).await;
         assert_eq!(output.structured.unwrap()["items"][0]["text"], text);
     })
@@ -91,7 +91,7 @@ async fn a_text_of_2000_characters_fits_however_many_bytes_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_holds_500_items_and_then_makes_room() {
+async fn a_list_holds_300_items_and_then_makes_room() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
@@ -100,7 +100,7 @@ async fn a_list_holds_500_items_and_then_makes_room() {
         hub.store
             .write(move |conn| {
                 Box::pin(async move {
-                    for _ in 1..500 {
+                    for _ in 1..300 {
                         let now = plexus_proto::Timestamp::UNIX_EPOCH;
                         conn.add_todo(session, "filler", TodoStatus::Pending, now).await?;
                     }
@@ -113,14 +113,14 @@ async fn a_list_holds_500_items_and_then_makes_room() {
         let error = hub.err(&agent, "todo", one_more()).await;
         assert_eq!(
             (error.code, error.message.as_str()),
-            (ErrorCode::Conflict, "the list is full: 500 items")
+            (ErrorCode::Conflict, "the list is full: 300 items")
         );
         let count = async |arguments: Value| {
             hub.ok(&agent, "todo", arguments).await.structured.unwrap()["items"].as_array().unwrap().len()
         };
-        assert_eq!(count(json!({ "action": "list" })).await, 500);
-        assert_eq!(count(json!({ "action": "remove", "id": 7 })).await, 499);
-        assert_eq!(count(one_more()).await, 500);
+        assert_eq!(count(json!({ "action": "list" })).await, 300);
+        assert_eq!(count(json!({ "action": "remove", "id": 7 })).await, 299);
+        assert_eq!(count(one_more()).await, 300);
     })
     .await;
 }

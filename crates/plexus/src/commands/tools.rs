@@ -38,7 +38,7 @@ enum ToolsCommand {
         after_help = "A value that is JSON (3, true, {\"a\": 1}) is taken as JSON, anything else as a string;\n\
 quote it to keep a number a string: --arg 'version=\"1.10\"'. --arg goes over --json-args.\n\
 The exit code is 1 when the tool reports a failure.\n\n\
-Example:\n  plexus tools call scratchpad --arg action=write --arg text='buy milk'\n  \
+Example:\n  plexus tools call scratchpad --arg action=write --arg section=notes --arg content='buy milk'\n  \
 echo '{\"action\": \"list\"}' | plexus tools call todo --json-args -"
     )]
     Call(CallArgs),

@@ -69,12 +69,19 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     }
 }
 
+/// The path as a shell takes it, from whatever folder it is used.
+fn shell_word(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&b);
+    if path.bytes().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
 /// What a person needs to know now; nothing secret, for it may end up in a log.
 fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
     // Commands find the default folder by themselves; another one has to be named.
     let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
-    let flag = if other { format!(" --data-dir {}", data_dir.display()) } else { String::new() };
+    let flag = if other { format!(" --data-dir {}", shell_word(data_dir)) } else { String::new() };
     format!(
         "Plexus is ready.\n\
          \x20 MCP endpoint  {url}/mcp\n\

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::stream::StreamLog;
+use super::stream::{Kept, StreamLog};
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::version::Version;
 
@@ -32,6 +32,7 @@ pub(in crate::server) struct McpSession {
     running: Mutex<HashMap<u64, (String, CancellationToken)>>,
     next_call: AtomicU64,
     streams: Mutex<Vec<Arc<StreamLog>>>,
+    kept: Kept,
     next_stream: AtomicU64,
     /// Which connection holds the session's own stream: a new one takes it over.
     listener: watch::Sender<u64>,
@@ -39,8 +40,9 @@ pub(in crate::server) struct McpSession {
 }
 
 impl McpSession {
-    fn new(record: McpSessionRecord, version: Version) -> Self {
+    fn new(record: McpSessionRecord, version: Version, kept: Kept) -> Self {
         Self {
+            kept,
             record,
             version,
             running: Mutex::default(),
@@ -88,7 +90,9 @@ impl McpSession {
     }
 
     pub(super) fn new_stream(&self) -> Arc<StreamLog> {
-        let log = Arc::new(StreamLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed)));
+        let log =
+            Arc::new(StreamLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed), self.kept.clone()));
+        self.trim();
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= STREAMS {
             // A finished one first; if all are open, the oldest loses only the right to be resumed.
@@ -97,6 +101,11 @@ impl McpSession {
         }
         streams.push(log.clone());
         log
+    }
+
+    /// Lets go of streams that are no longer worth keeping.
+    pub(super) fn trim(&self) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|log| !log.is_stale());
     }
 
     pub(super) fn stream(&self, number: u64) -> Option<Arc<StreamLog>> {
@@ -148,11 +157,17 @@ pub(in crate::server) struct Sessions {
     store: Store,
     clock: Clock,
     live: Cache<String, Arc<McpSession>>,
+    kept: Kept,
 }
 
 impl Sessions {
     pub(in crate::server) fn new(store: Store, clock: Clock, most: u64) -> Self {
-        Self { store, clock, live: Cache::builder().max_capacity(most).time_to_idle(IDLE).build() }
+        Self {
+            store,
+            clock,
+            live: Cache::builder().max_capacity(most).time_to_idle(IDLE).build(),
+            kept: Kept::default(),
+        }
     }
 
     pub(in crate::server) fn count(&self) -> usize {
@@ -178,7 +193,7 @@ impl Sessions {
             .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&stored, now).await }))
             .await
             .map_err(|e| unavailable(&e))?;
-        let session = Arc::new(McpSession::new(record, version));
+        let session = Arc::new(McpSession::new(record, version, self.kept.clone()));
         self.live.insert(session.id().to_owned(), session.clone());
         Ok(session)
     }
@@ -208,7 +223,10 @@ impl Sessions {
         let Some(record) = self.store.read().await?.mcp_session(id).await? else { return Ok(None) };
         let Some(version) = Version::parse(&record.version) else { return Ok(None) };
         // Two requests may load it at once; they must end up with the same one.
-        Ok(Some(self.live.get_with(id.to_owned(), || Arc::new(McpSession::new(record, version)))))
+        Ok(Some(
+            self.live
+                .get_with(id.to_owned(), || Arc::new(McpSession::new(record, version, self.kept.clone()))),
+        ))
     }
 
     pub(super) async fn end(&self, session: &McpSession) -> Result<(), RpcError> {

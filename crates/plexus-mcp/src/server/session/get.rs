@@ -36,15 +36,17 @@ pub(in crate::server) async fn get(
         return Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message));
     }
     let session = open(state, headers, &principal).await?;
+    let place = state.streams.enter(&principal)?;
+    let welcome = Welcome::new(state.authenticator.clone(), principal, place);
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     if let Some((number, after)) = last.and_then(call_event) {
         return Ok(match session.stream(number) {
-            Some(log) => follow(state, &session, principal, log, after),
+            Some(log) => follow(state, &session, welcome, log, after),
             // Gone with a restart or for its age: a stream that has nothing more.
             None => sse::response(stream::empty()),
         });
     }
-    Ok(listen(state, session, principal, last))
+    Ok(listen(state, session, welcome, last))
 }
 
 /// `c-<stream>-<message>`.
@@ -57,12 +59,12 @@ fn call_event(id: &str) -> Option<(u64, u64)> {
 pub(super) fn follow(
     state: &Arc<State>,
     session: &Arc<McpSession>,
-    principal: Arc<Principal>,
+    welcome: Welcome,
     log: Arc<StreamLog>,
     after: u64,
 ) -> Response {
     let follower = Follower {
-        welcome: Welcome::new(state.authenticator.clone(), principal),
+        welcome,
         moves: log.moves(),
         priming: after == 0 && session.version().has_priming_event(),
         log,
@@ -111,21 +113,17 @@ impl Follower {
 }
 
 /// The session's own stream, from where the client left it.
-fn listen(
-    state: &Arc<State>,
-    session: Arc<McpSession>,
-    principal: Arc<Principal>,
-    last: Option<&str>,
-) -> Response {
+fn listen(state: &Arc<State>, session: Arc<McpSession>, welcome: Welcome, last: Option<&str>) -> Response {
     let registry = state.dispatcher.registry();
     let versions = registry.versions();
-    let seen = state.lists.rendered(registry, &principal, session.version().features());
+    let seen = state.lists.rendered(registry, welcome.principal(), session.version().features());
     let (mine, holder) = session.take_listener();
-    let present = event_id(&seen);
+    let behind = last.is_some_and(|last| last != event_id(&seen));
     let listener = Listener {
-        priming: session.version().has_priming_event(),
-        catch_up: last.is_some_and(|last| last != present),
-        welcome: Welcome::new(state.authenticator.clone(), principal),
+        // Whoever has something to catch up on gets the new id with that, not before it.
+        priming: session.version().has_priming_event() && !behind,
+        catch_up: behind,
+        welcome,
         state: state.clone(),
         session,
         versions,

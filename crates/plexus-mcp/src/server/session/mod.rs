@@ -23,18 +23,20 @@ use tokio::sync::mpsc;
 use super::call::ProgressWriter;
 use super::rpc::{self, METHOD_NOT_FOUND, Message, Notification, Request, RpcError};
 use super::version::Version;
+use super::welcome::Welcome;
 use super::{State, call, headers, identity};
 
 pub(super) use directory::{McpSession, Sessions};
 pub(super) use get::get;
 
 /// Said to a model when its client connects.
-pub(super) const INSTRUCTIONS: &str = "Plexus is one hub for all agents of its user. `todo` and `scratchpad` keep \
-     state of this session across restarts; `tool_search` finds tools that your client has not loaded, and \
-     `tool_call` calls them.";
+pub(super) const INSTRUCTIONS: &str = "Plexus is one hub for all agents of its user. What its tools keep for \
+     you belongs to this session and outlives your context and a restart.";
 
 /// Messages in one batch.
 const MAX_BATCH: usize = 50;
+/// Their answers together, which are held in memory until the client has read them.
+const MAX_BATCH_BYTES: usize = 8 << 20;
 const PROGRESS_QUEUE: usize = 64;
 
 /// Name and version of this server, as JSON.
@@ -117,6 +119,11 @@ pub(super) async fn post_batch(
         }
     });
     let answers: Vec<String> = join_all(answers).await.into_iter().flatten().collect();
+    let bytes: usize = answers.iter().map(String::len).sum();
+    if bytes > MAX_BATCH_BYTES {
+        let message = format!("the answers have {bytes} bytes together; send the requests one by one");
+        return Err(RpcError::invalid_request(message));
+    }
     if answers.is_empty() {
         return Ok(rpc::accepted());
     }
@@ -141,7 +148,7 @@ async fn open(
     headers: &HeaderMap,
     principal: &Principal,
 ) -> Result<Arc<McpSession>, RpcError> {
-    let Some(id) = headers::session_id(headers) else {
+    let Some(id) = headers::session_id(headers)? else {
         return Err(RpcError::invalid_request("the header Mcp-Session-Id is missing; begin with initialize"));
     };
     state.sessions.open(id, principal).await
@@ -261,8 +268,10 @@ fn stream_call(
     let cancel = running.cancel();
     let call = call::from_params(&request.params, meta, key, cancel.clone(), Some(sink))?;
     let log = session.new_stream();
+    let place = state.streams.enter(&principal)?;
     let (id, version) = (request.id.to_owned(), session.version());
     let (dispatcher, feed, holder) = (state.dispatcher.clone(), log.clone(), principal.clone());
+    let kept_with = session.clone();
     state.supervisor.spawn(Stage::Work, "mcp call stream", async move {
         let mut writer = ProgressWriter::new(token);
         let mut reply = std::pin::pin!(dispatcher.call(principal, call));
@@ -282,6 +291,7 @@ fn stream_call(
         let json = (!cancel.is_cancelled())
             .then(|| call_json(&id, reply, version).unwrap_or_else(|error| error.with_id(&id).to_json()));
         feed.finish(json);
+        kept_with.trim();
     });
-    Ok(get::follow(state, session, holder, log, 0))
+    Ok(get::follow(state, session, Welcome::new(state.authenticator.clone(), holder, place), log, 0))
 }

@@ -1,16 +1,27 @@
 //! The stream of one call, kept so that it can be resumed.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
 /// Messages kept; older ones (progress, all but the last) are dropped first.
 const KEPT: usize = 256;
 
+/// Bytes that all finished streams of the hub may keep for clients that may come back.
+const BUDGET: usize = 64 << 20;
+/// How long a client may take to come back.
+const KEEP: Duration = Duration::from_secs(300);
+
+/// Bytes kept by all streams.
+pub(in crate::server) type Kept = Arc<AtomicUsize>;
+
 #[derive(Debug)]
 pub(super) struct StreamLog {
     number: u64,
+    kept: Kept,
     state: Mutex<LogState>,
     /// Moves when there is something new to read.
     moved: watch::Sender<()>,
@@ -21,7 +32,8 @@ struct LogState {
     /// Number of the last message pushed.
     last: u64,
     messages: VecDeque<(u64, String)>,
-    finished: bool,
+    bytes: usize,
+    finished_at: Option<Instant>,
 }
 
 /// What comes next on a stream.
@@ -33,8 +45,8 @@ pub(super) enum Next {
 }
 
 impl StreamLog {
-    pub(super) fn new(number: u64) -> Self {
-        Self { number, state: Mutex::default(), moved: watch::Sender::new(()) }
+    pub(super) fn new(number: u64, kept: Kept) -> Self {
+        Self { number, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -43,7 +55,7 @@ impl StreamLog {
 
     pub(super) fn push(&self, message: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.push(message);
+        self.count(state.push(message));
         drop(state);
         self.moved.send_replace(());
     }
@@ -52,15 +64,26 @@ impl StreamLog {
     pub(super) fn finish(&self, message: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(message) = message {
-            state.push(message);
+            self.count(state.push(message));
         }
-        state.finished = true;
+        state.finished_at = Some(Instant::now());
         drop(state);
         self.moved.send_replace(());
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).finished
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).finished_at.is_some()
+    }
+
+    /// Finished, and too long ago or too costly to be kept.
+    pub(super) fn is_stale(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.finished_at.is_some_and(|at| at.elapsed() > KEEP || self.kept.load(Ordering::Relaxed) > BUDGET)
+    }
+
+    fn count(&self, (added, removed): (usize, usize)) {
+        self.kept.fetch_add(added, Ordering::Relaxed);
+        self.kept.fetch_sub(removed, Ordering::Relaxed);
     }
 
     /// What follows message `after`.
@@ -68,7 +91,7 @@ impl StreamLog {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.messages.iter().find(|(number, _)| *number > after) {
             Some((number, message)) => Next::Message(*number, message.clone()),
-            None if state.finished => Next::End,
+            None if state.finished_at.is_some() => Next::End,
             None => Next::Wait,
         }
     }
@@ -78,12 +101,24 @@ impl StreamLog {
     }
 }
 
+impl Drop for StreamLog {
+    fn drop(&mut self) {
+        let bytes = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).bytes;
+        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 impl LogState {
-    fn push(&mut self, message: String) {
-        if self.messages.len() == KEPT {
-            self.messages.pop_front();
-        }
+    /// Bytes added and removed.
+    fn push(&mut self, message: String) -> (usize, usize) {
+        let removed = match self.messages.len() {
+            KEPT => self.messages.pop_front().map_or(0, |(_, oldest)| oldest.len()),
+            _ => 0,
+        };
+        let added = message.len();
+        self.bytes = self.bytes + added - removed;
         self.last += 1;
         self.messages.push_back((self.last, message));
+        (added, removed)
     }
 }
