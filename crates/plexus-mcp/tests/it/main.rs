@@ -5,6 +5,7 @@
 mod auth;
 mod batches;
 mod guard;
+mod hostile;
 mod identity;
 mod ladder;
 mod limits;

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::time::Duration;
 
 use plexus_kit::{Durability, Secret, Supervisor};
-use plexus_store::{Store, StoreError, StoreOptions};
+use plexus_store::{Records, Store, StoreError, StoreOptions};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
-use crate::backend::{Backend, LIMIT, Sqlite, bounded, session};
+use crate::backend::{Backend, LIMIT, Sqlite, bounded, event, session};
 
 fn with_url(url: String) -> StoreOptions {
     StoreOptions {
@@ -200,6 +200,35 @@ async fn the_file_is_in_wal_mode() {
         let raw = raw(&backend).await;
         let mode: String = sqlx::query("PRAGMA journal_mode").fetch_one(&raw).await.unwrap().get(0);
         assert_eq!(mode, "wal");
+    })
+    .await;
+}
+
+/// What nobody waits for must not be lost in silence: whoever comes after is told.
+#[tokio::test]
+async fn records_lost_with_a_failed_commit_are_known_to_those_after_them() {
+    bounded(async {
+        let backend = Sqlite::create().await;
+        let supervisor = Supervisor::new();
+        let store = backend.open("main", &supervisor).await;
+        let id = session(&store, "agent:a", "k").await;
+        let started = move || Records { audit: vec![], events: vec![(id, event("agent:a", 1))] };
+        let kept = store.append_soon(started()).await.unwrap();
+        store.append(Records::default()).await.unwrap();
+        assert!(!kept.is_lost());
+        store.check_writable().await.unwrap();
+
+        let raw = raw(&backend).await;
+        sqlx::query("ALTER TABLE session_events RENAME TO gone").execute(&raw).await.unwrap();
+        let lost = store.append_soon(started()).await.unwrap();
+        store.append(Records::default()).await.unwrap_err();
+        assert!(lost.is_lost());
+        sqlx::query("ALTER TABLE gone RENAME TO session_events").execute(&raw).await.unwrap();
+
+        let told = lost.clone();
+        store.append_with(move || if told.is_lost() { started() } else { Records::default() }).await.unwrap();
+        assert_eq!(store.read().await.unwrap().events(id, 0, 10).await.unwrap().len(), 2);
+        store.check_writable().await.unwrap();
     })
     .await;
 }

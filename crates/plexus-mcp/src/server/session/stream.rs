@@ -122,3 +122,28 @@ impl LogState {
         (added, removed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::{BUDGET, KEPT, Kept, StreamLog};
+
+    #[test]
+    fn what_is_kept_is_counted_and_over_the_budget_nothing_finished_stays() {
+        let kept = Kept::default();
+        let log = StreamLog::new(1, kept.clone());
+        for _ in 0..KEPT + 10 {
+            log.push("x".repeat(100));
+        }
+        assert_eq!(kept.load(Ordering::Relaxed), KEPT * 100);
+        assert!(!log.is_stale(), "it still runs");
+        log.finish(Some("y".repeat(100)));
+        assert!(!log.is_stale(), "a client may come back for it");
+        let large = StreamLog::new(2, kept.clone());
+        large.push("z".repeat(BUDGET));
+        assert!(log.is_stale(), "there is no room to wait for its client");
+        drop((log, large));
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+    }
+}

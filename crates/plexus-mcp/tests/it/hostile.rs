@@ -1,0 +1,100 @@
+//! Clients that mean harm: each of these once worked.
+
+use plexus_testkit::{RawConnection, TestHub};
+use serde_json::{Value, json};
+
+fn head(hub: &TestHub, path: &str, token: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n",
+        hub.address()
+    )
+}
+
+/// The token is good when the head of the request arrives and revoked when the body does.
+#[tokio::test]
+async fn a_request_whose_token_is_revoked_while_it_arrives_does_nothing() {
+    let hub = TestHub::start().await;
+    let token = hub.token("ann", &["call:*", "token:create"]).await;
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-11-25" } });
+    let mint = json!({ "kind": "agent", "name": "ann/late" });
+    let call = json!({ "arguments": { "action": "add", "text": "late" } });
+    let requests = [("/mcp", initialize), ("/api/v1/tokens", mint), ("/api/v1/tools/todo/call", call)];
+    let mut waiting = Vec::new();
+    for (path, body) in &requests {
+        let body = body.to_string();
+        let mut connection = RawConnection::open(hub.address()).await;
+        connection.send(format!("{}{}", head(&hub, path, &token.token, body.len()), &body[..5])).await;
+        waiting.push((path, connection, body));
+    }
+    // Each of them was let in before the token goes: an answer on a connection of its own comes after.
+    assert_eq!(hub.mcp(&token.token).initialize("2025-11-25").await.1["protocolVersion"], "2025-11-25");
+    hub.revoke(token.jti).await;
+    for (path, mut connection, body) in waiting {
+        connection.send(&body[5..]).await;
+        assert_eq!(connection.answer().await.status, 401, "{path}");
+    }
+    let tokens = hub.api("/api/v1/tokens").await;
+    let names: Vec<_> =
+        tokens["items"].as_array().unwrap().iter().map(|token| token["name"].clone()).collect();
+    assert!(!names.contains(&json!("ann/late")), "{names:?}");
+    assert_eq!(hub.api("/api/v1/audit?tool=todo").await["items"], json!([]));
+}
+
+#[tokio::test]
+async fn one_principal_cannot_hold_all_streams() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("greedy", &["call:*"]).await.token);
+    let (listener, body) = client.modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
+    let mut streams = Vec::new();
+    for _ in 0..128 {
+        let mut stream = listener.post_stream(&body).await;
+        assert!(stream.message().await.is_some(), "acknowledged");
+        streams.push(stream);
+    }
+    assert_eq!(listener.post_stream(&body).await.status(), 429);
+    let other = hub.mcp(&hub.token("modest", &["call:*"]).await.token);
+    let (other, body) = other.modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
+    assert_eq!(other.post_stream(&body).await.status(), 200, "others are not affected");
+}
+
+#[tokio::test]
+async fn an_agent_is_not_told_what_others_do() {
+    let hub = TestHub::start().await;
+    let token = hub.token("curious", &["call:*"]).await.token;
+    for path in ["/api/v1/status", "/api/v1/audit", "/api/v1/audit/verify", "/api/v1/tokens"] {
+        let response = hub.http().get(hub.url(path)).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(response.status(), 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_call_keeps_its_name_and_outcome_in_the_log() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("wordy", &["call:*"]).await.token);
+    let arguments = json!({ "action": "write", "section": "s", "content": "x".repeat(200_000) });
+    assert_eq!(client.tool("scratchpad", arguments).await["isError"], false);
+    let sessions = hub.api("/api/v1/sessions").await;
+    let id = sessions["items"][0]["id"].as_str().unwrap().to_owned();
+    let events = hub.api(&format!("/api/v1/sessions/{id}")).await["events"].clone();
+    let finished: Vec<&Value> =
+        events.as_array().unwrap().iter().filter(|e| e["kind"] == "tool_call").collect();
+    let payload = &finished[0]["payload"];
+    assert_eq!((&payload["tool"], &payload["success"]), (&json!("scratchpad"), &json!(true)));
+    assert_eq!(payload["args"]["truncated"], true);
+    assert!(payload["call_id"].is_string());
+}
+
+#[tokio::test]
+async fn a_path_that_is_not_text_is_refused_in_the_envelope() {
+    let hub = TestHub::start().await;
+    let mut connection = RawConnection::open(hub.address()).await;
+    let request = format!(
+        "GET /api/v1/tools/%FF HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        hub.address(),
+        hub.admin_token()
+    );
+    connection.send(request).await;
+    let answer = connection.answer().await;
+    assert_eq!((answer.status, answer.json()["code"].clone()), (400, json!("invalid_request")));
+}
