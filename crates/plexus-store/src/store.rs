@@ -54,7 +54,7 @@ impl Store {
     /// Opens the database, brings it to the current schema and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
         let path = options.path()?;
-        let pools = sqlite::open(&path, options.durability).await?;
+        let pools = sqlite::open(&path, options.durability, supervisor).await?;
         let connection = pools.writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
         let mut conn = Conn(Connection::Sqlite(connection));
         let head = conn.audit_head(&options.instance_id).await?;

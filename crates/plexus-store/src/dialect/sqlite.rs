@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_kit::{Durability, private_file};
+use plexus_kit::{Durability, Stage, Supervisor, private_file};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, SqlitePool};
+use sqlx::{ConnectOptions, Connection as _, SqlitePool};
 
 use crate::StoreError;
 
@@ -18,6 +18,10 @@ use crate::StoreError;
 const READERS: u32 = 4;
 /// How long a reader waits for a connection before it gives up.
 const ACQUIRE: Duration = Duration::from_secs(10);
+
+/// How often the size of the log is looked at, and from which size on it is folded into the file.
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
+const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 /// Never edited after it landed; a change is a new line.
 const MIGRATIONS: &[(i64, &str, &str)] =
@@ -52,7 +56,11 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePools, StoreError> {
+pub(crate) async fn open(
+    path: &Path,
+    durability: Durability,
+    supervisor: &Supervisor,
+) -> Result<SqlitePools, StoreError> {
     let lock = lock(path)?;
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     // Made by us, so that nobody else can read it, nor the log files that take their mode from it.
@@ -72,8 +80,9 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
             Durability::Process => SqliteSynchronous::Normal,
             Durability::Power => SqliteSynchronous::Full,
         })
-        // A checkpoint every 16 MB of log instead of every 4: fewer stalls of the writer.
-        .pragma("wal_autocheckpoint", "4096")
+        // The log is folded into the file beside the writer, see `keep_log_short`. The writer does it
+        // itself, and stalls, only when that does not keep up: at 64 MB.
+        .pragma("wal_autocheckpoint", "16384")
         .pragma("journal_size_limit", "67108864");
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
@@ -84,6 +93,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
         .await
         .map_err(failed)?;
     migrator().run(&writer).await.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
+    keep_log_short(path, base.clone(), supervisor);
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .min_connections(0)
@@ -92,6 +102,34 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<SqlitePo
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.read_only(true));
     Ok(SqlitePools { writer, readers, lock })
+}
+
+/// Folds the log into the file now and then, without holding up those who read and write.
+fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Supervisor) {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    // Before the stage of the writer: at the end, the writer's connection must be the last.
+    supervisor.spawn_restarting(Stage::Work, "checkpoint", move || {
+        let (log, options) = (log.clone(), options.clone());
+        async move {
+            loop {
+                tokio::time::sleep(CHECKPOINT_PAUSE).await;
+                if std::fs::metadata(&log).map_or(0, |file| file.len()) < CHECKPOINT_BYTES {
+                    continue;
+                }
+                let folded = async {
+                    let mut connection = options.connect().await?;
+                    sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut connection).await?;
+                    connection.close().await
+                };
+                if let Err(error) = folded.await {
+                    tracing::warn!(%error, "cannot fold the log into the database");
+                    return;
+                }
+            }
+        }
+    });
 }
 
 fn migrator() -> Migrator {
