@@ -373,6 +373,7 @@ fn plan_scopes(by: &Principal, kind: TokenKind, asked: Vec<String>) -> Result<Ve
         return Err(AuthError::Invalid(message));
     }
     let set = ScopeSet::parse(&scopes).map_err(|e| AuthError::Invalid(e.to_string()))?;
+    set.check_known().map_err(AuthError::Invalid)?;
     if set.is_admin() && kind != TokenKind::Admin {
         return Err(AuthError::Invalid(format!("the scope admin needs --kind admin, not {kind}")));
     }

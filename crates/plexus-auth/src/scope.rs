@@ -88,6 +88,33 @@ fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
+/// Verbs there are, and the resources of those that have a fixed list.
+const VERBS: &[(&str, &[&str])] = &[
+    ("call", &[]),
+    ("node", &[]),
+    ("read", &["audit", "sessions", "status", "tokens"]),
+    ("token", &["create", "revoke"]),
+];
+
+impl Scope {
+    /// What can never be granted by this scope, because nothing asks for it: most likely misspelt.
+    pub(crate) fn check_known(&self) -> Result<(), String> {
+        let Some((verb, resource)) = self.0.split_once(':') else { return Ok(()) };
+        if verb.contains('*') {
+            return Ok(());
+        }
+        let Some((_, resources)) = VERBS.iter().find(|(known, _)| *known == verb) else {
+            let verbs: Vec<&str> = VERBS.iter().map(|(verb, _)| *verb).collect();
+            return Err(format!("the scope {self} grants nothing: {verb} is none of {}", verbs.join(", ")));
+        };
+        if resources.is_empty() || resources.iter().any(|known| glob(resource, known)) {
+            return Ok(());
+        }
+        let all: Vec<String> = resources.iter().map(|resource| format!("{verb}:{resource}")).collect();
+        Err(format!("the scope {self} grants nothing; there is {}", all.join(", ")))
+    }
+}
+
 /// What a token grants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScopeSet(Vec<Scope>);
@@ -114,9 +141,9 @@ impl ScopeSet {
         other.0.iter().find(|scope| !self.allows(&scope.0))
     }
 
-    #[must_use]
-    pub fn to_strings(&self) -> Vec<String> {
-        self.0.iter().map(|scope| scope.0.clone()).collect()
+    /// The first scope that grants nothing, as a text that says so.
+    pub(crate) fn check_known(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(Scope::check_known)
     }
 
     /// Those of `wanted` that this set grants.

@@ -1,18 +1,19 @@
 //! Why a hub did not start.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use plexus_auth::AuthError;
 use plexus_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    #[error(
-        "cannot listen on {address}; if a hub is running already, use that one, or choose another address with --listen"
-    )]
+    #[error("cannot listen on {address} (another one is chosen with --listen)")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot use the data folder: {0}")]
     DataDir(std::io::Error),
+    #[error("{} is not empty and not a data folder of Plexus; choose another with --data-dir", .0.display())]
+    ForeignDataDir(PathBuf),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]

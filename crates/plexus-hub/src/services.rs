@@ -1,7 +1,7 @@
 //! Everything behind the routes, opened in order.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, SigningKey};
@@ -44,7 +44,7 @@ impl Services {
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
         let HubOptions { config, clock, mcp } = options;
-        private_file::create_dir(&config.data_dir).map_err(HubError::DataDir)?;
+        prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
                 data_dir: config.data_dir.clone(),
@@ -110,6 +110,18 @@ impl Services {
     }
 }
 
+/// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
+/// change, nor is another's the place for keys.
+fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
+    let foreign = path.is_dir()
+        && !["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists())
+        && fs_err::read_dir(path).map_err(HubError::DataDir)?.next().is_some();
+    if foreign {
+        return Err(HubError::ForeignDataDir(path.to_owned()));
+    }
+    private_file::create_dir(path).map_err(HubError::DataDir)
+}
+
 /// Compares the table with the signed head before the first new entry hides a difference.
 ///
 /// A broken chain does not keep the hub from working; it is said aloud, kept as a notice in the
@@ -125,7 +137,8 @@ async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Resu
         Ok(None) => (None, "there are entries but no signed head".to_owned()),
         Err(why) => (None, why),
         Ok(Some(signed)) => match store.read().await?.audit_break(&signed).await? {
-            None => return Ok(true),
+            // A break that was found earlier is not healed by a restart.
+            None => return Ok(store.read().await?.audit_notices(INSTANCE, 1).await?.is_empty()),
             Some(message) => (Some(signed), message),
         },
     };
@@ -134,5 +147,10 @@ async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Resu
     tracing::error!(%message, ?kept, "the audit does not match its signed head; run `plexus audit verify`");
     let notice = NewAudit::chain_break(now, signed.as_ref(), &message);
     store.append(Records { audit: vec![notice], events: vec![] }).await?;
+    // Signed at once, so that whoever verifies now finds the break and not a missing head.
+    let head = store.audit_heads().borrow().clone();
+    if let Some(head) = head {
+        anchor.write(&head).map_err(HubError::DataDir)?;
+    }
     Ok(false)
 }

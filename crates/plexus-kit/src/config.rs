@@ -172,10 +172,7 @@ impl Config {
         let limits = merged.limits.unwrap_or_default();
         let defaults = Limits::default();
         Ok(Self {
-            data_dir: merged
-                .data_dir
-                .or_else(|| default_data_dir(environment))
-                .ok_or(ConfigError::NoDataDir)?,
+            data_dir: data_dir(merged.data_dir, environment)?,
             listen: listen.parse().map_err(|_| ConfigError::Value {
                 source_name: "listen".to_owned(),
                 value: listen,
@@ -184,8 +181,18 @@ impl Config {
             database_url: merged.database_url,
             durability: merged.durability.unwrap_or_default(),
             public_url: merged.public_url.map(public_url).transpose()?,
-            allowed_hosts: merged.allowed_hosts.unwrap_or_default(),
-            allowed_origins: merged.allowed_origins.unwrap_or_default(),
+            allowed_hosts: each(
+                "allowed_hosts",
+                merged.allowed_hosts,
+                is_host,
+                "a host name, such as hub.example.net or hub.example.net:7420",
+            )?,
+            allowed_origins: each(
+                "allowed_origins",
+                merged.allowed_origins,
+                is_origin,
+                "an origin, such as https://app.example.net",
+            )?,
             authorization_servers: merged.auth.unwrap_or_default().authorization_servers.unwrap_or_default(),
             limits: Limits {
                 body_bytes: limits.body_bytes.unwrap_or(defaults.body_bytes),
@@ -197,6 +204,42 @@ impl Config {
             },
         })
     }
+}
+
+/// The data folder as an absolute path; `~/` stands for the home folder here too.
+fn data_dir(given: Option<PathBuf>, environment: &Environment) -> Result<PathBuf, ConfigError> {
+    let path = given.or_else(|| default_data_dir(environment)).ok_or(ConfigError::NoDataDir)?;
+    let path = match (path.strip_prefix("~"), environment.get(env::HOME)) {
+        (Ok(rest), Some(home)) => Path::new(home).join(rest),
+        (Ok(_), None) => return Err(ConfigError::NoDataDir),
+        (Err(_), _) => path,
+    };
+    std::path::absolute(path).map_err(ConfigError::Read)
+}
+
+/// Entries of a list, each of the form that can ever match.
+fn each(
+    name: &str,
+    list: Option<Vec<String>>,
+    fits: fn(&str) -> bool,
+    expected: &'static str,
+) -> Result<Vec<String>, ConfigError> {
+    let list = list.unwrap_or_default();
+    match list.iter().find(|entry| !fits(entry)) {
+        None => Ok(list),
+        Some(wrong) => {
+            Err(ConfigError::Value { source_name: name.to_owned(), value: wrong.clone(), expected })
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains("//") && !text.contains(['/', '@', ' '])
+}
+
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(is_host)
 }
 
 /// An address for people and programs, without a slash at its end.

@@ -68,7 +68,7 @@ impl Visible {
         let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
         Err(match nearest(&shown, self.tools.keys().map(String::as_str)) {
             Some(near) => error.hint(format!("Did you mean {near}?")),
-            None => error.hint("See tools/list for what there is."),
+            None => error.hint("List the tools to see what there is."),
         })
     }
 }

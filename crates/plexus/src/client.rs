@@ -34,6 +34,8 @@ pub(crate) struct Hub {
     shown: String,
     /// Why no token is presented, where none is.
     without_token: Option<String>,
+    /// The token is from the environment, not the admin token of this machine.
+    token_given: bool,
 }
 
 /// The JSON of a successful answer, kept as it came.
@@ -75,9 +77,10 @@ impl Hub {
             // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
             builder = builder.tls_certs_only([]);
         }
+        let token_given = matches!(target.credential, Credential::Given(_));
         let without_token = match target.credential {
             Credential::Missing(reason) => Some(reason),
-            Credential::Token(token) => {
+            Credential::Given(token) | Credential::Local(token) => {
                 let mut value =
                     HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).map_err(|_| {
                         Failure::new(Exit::Denied, "the token holds characters that no token has")
@@ -89,7 +92,7 @@ impl Hub {
         };
         let http = builder.build().context("cannot set up the HTTP client")?;
         let shown = target.url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, url: target.url, shown, without_token })
+        Ok(Self { http, url: target.url, shown, without_token, token_given })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -210,6 +213,10 @@ impl Hub {
                     .to_owned()
             })
         });
+        if denied && self.token_given {
+            let hint = "this was asked with the token in PLEXUS_TOKEN; unset it to use the admin token of this machine's hub";
+            failure.hint = Some(hint.to_owned());
+        }
         failure.retryable = envelope.code.is_retryable();
         if envelope.code == ErrorCode::Internal || status.is_server_error() {
             failure.request_id = Some(envelope.request_id);

@@ -28,7 +28,10 @@ pub(crate) struct Target {
 
 #[derive(Debug)]
 pub(crate) enum Credential {
-    Token(Secret),
+    /// From the environment.
+    Given(Secret),
+    /// The admin token of this machine's hub.
+    Local(Secret),
     /// A hub on this machine whose admin token is not there, most likely because it never ran:
     /// whether it runs is the better thing to say first, so the request is made without.
     Missing(String),
@@ -58,21 +61,31 @@ fn hub_url(flag: Option<&str>, environment: &Environment, data_dir: Option<&Path
     if let Some(text) = environment.get(env::HUB) {
         return parse(text, env::HUB.name);
     }
-    if let Some(path) = data_dir.map(|dir| dir.join("hub.json")) {
-        match fs_err::read_to_string(&path) {
-            Ok(text) => {
-                let name = path.display().to_string();
-                let file: HubFile = serde_json::from_str(&text).map_err(|e| {
-                    Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
-                        .hint("restart the hub, which writes it anew, or pass --hub URL")
-                })?;
-                return parse(&file.url, &name);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e.into()),
-        }
+    if let Some(url) = data_dir.map(running_hub).transpose()?.flatten() {
+        return Ok(url);
     }
     parse(&format!("http://{}", config::DEFAULT_LISTEN), "the default address")
+}
+
+/// Where the hub on this data folder is, if one runs.
+fn running_hub(data_dir: &Path) -> anyhow::Result<Option<Url>> {
+    let path = data_dir.join("hub.json");
+    let text = match fs_err::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let name = path.display().to_string();
+    let file: HubFile = serde_json::from_str(&text).map_err(|e| {
+        Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
+            .hint("restart the hub, which writes it anew, or pass --hub URL")
+    })?;
+    parse(&file.url, &name).map(Some)
+}
+
+/// Two ways to write one address of this machine: a port has one owner, under whatever name.
+fn same_hub(own: &Url, other: &Url) -> bool {
+    own.port_or_known_default() == other.port_or_known_default()
 }
 
 fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
@@ -81,7 +94,11 @@ fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
         Failure::new(Exit::Usage, format!("{source}: {what}"))
             .hint("give a URL such as http://127.0.0.1:7420")
     };
-    let url = Url::parse(text.trim()).map_err(|e| wrong(&format!("not a URL: {e}")))?;
+    // An address alone is meant as http, and the MCP endpoint as the hub it belongs to.
+    let text = text.trim();
+    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let text = text.trim_end_matches('/').trim_end_matches("/v1").trim_end_matches("/mcp");
+    let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL: {e}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("not an http:// or https:// URL").into());
     }
@@ -103,7 +120,7 @@ fn is_loopback(url: &Url) -> bool {
 
 fn credential(url: &Url, environment: &Environment, data_dir: Option<&Path>) -> anyhow::Result<Credential> {
     if let Some(token) = environment.get(env::TOKEN) {
-        return Ok(Credential::Token(Secret::from(token.trim())));
+        return Ok(Credential::Given(Secret::from(token.trim())));
     }
     let variable = env::TOKEN.name;
     if !is_loopback(url) {
@@ -115,9 +132,19 @@ fn credential(url: &Url, environment: &Environment, data_dir: Option<&Path>) -> 
         );
         return Err(Failure::new(Exit::Denied, message).hint(hint).into());
     }
-    let Some(path) = data_dir.map(|dir| dir.join("admin-token")) else {
+    let Some(data_dir) = data_dir else {
         return Ok(Credential::Missing(format!("{variable} is not set and no data folder is known")));
     };
+    if let Some(own) = running_hub(data_dir)?
+        && !same_hub(&own, url)
+    {
+        return Ok(Credential::Missing(format!(
+            "{variable} is not set, and the admin token in {} is for the hub at {}",
+            data_dir.display(),
+            own.as_str().trim_end_matches('/'),
+        )));
+    }
+    let path = data_dir.join("admin-token");
     let content = private_file::read(&path).map_err(|e| {
         Failure::new(Exit::Denied, format!("cannot use the local admin token: {e}"))
             .hint(format!("or set {variable} to another token"))
@@ -131,7 +158,7 @@ fn credential(url: &Url, environment: &Environment, data_dir: Option<&Path>) -> 
         "" => Err(Failure::new(Exit::Denied, format!("{} holds no token", path.display()))
             .hint(format!("restart the hub on this data folder, or set {variable}"))
             .into()),
-        token => Ok(Credential::Token(Secret::from(token))),
+        token => Ok(Credential::Local(Secret::from(token))),
     }
 }
 

@@ -80,3 +80,17 @@ fn nonsense_is_not_a_scope() {
         assert!(text.parse::<Scope>().is_err(), "{text:?}");
     }
 }
+
+#[test]
+fn a_scope_that_nothing_asks_for_is_told_apart() {
+    for known in ["call:anything", "call:*", "read:*", "read:a*", "token:create", "*:*", "admin", "node:nas"]
+    {
+        assert_eq!(set(&[known]).check_known(), Ok(()), "{known}");
+    }
+    for (unknown, words) in
+        [("cal:todo", "call"), ("read:session", "read:sessions"), ("token:mint", "token:create")]
+    {
+        let error = set(&[unknown]).check_known().unwrap_err();
+        assert!(error.contains(unknown) && error.contains(words), "{error}");
+    }
+}

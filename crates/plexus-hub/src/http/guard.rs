@@ -30,7 +30,10 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     // A name that resolves here only by DNS is what rebinding looks like; an address cannot be rebound.
     let host_ok = host.is_some_and(|host| {
         let name = host_name(host);
-        is_address(name) || is_localhost(name) || listed(&app.config.allowed_hosts, &[host, name])
+        is_address(name)
+            || is_localhost(name)
+            || listed(&app.config.allowed_hosts, &[host, name])
+            || app.config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
     });
     if !host_ok || hosts.next().is_some() {
         return Err(refused("Host", "allowed_hosts"));
@@ -58,6 +61,12 @@ fn host_name(host: &str) -> &str {
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
     if is_port(rest) && !name.contains('@') { name } else { "" }
+}
+
+/// `https://host:port/path` without what is around the host.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or_default()
 }
 
 fn is_address(name: &str) -> bool {

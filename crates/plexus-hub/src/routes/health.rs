@@ -7,6 +7,15 @@ use plexus_proto::ErrorCode;
 use crate::App;
 use crate::http::ApiError;
 
+/// For whoever looks in with a browser or curl.
+pub(super) async fn root() -> &'static str {
+    "This is a Plexus hub.\n\
+     \x20 /mcp        MCP over Streamable HTTP, with a token\n\
+     \x20 /api/v1     REST, with a token\n\
+     \x20 /healthz    the process is alive\n\
+     \x20 /readyz     the hub takes requests\n"
+}
+
 /// The process is alive.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"

@@ -32,6 +32,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/audit/verify", get(audit::verify))
         .route("/audit/{call_id}", get(audit::show));
     Router::new()
+        .route("/", get(health::root))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/mcp", mcp())

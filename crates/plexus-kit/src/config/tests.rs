@@ -51,3 +51,27 @@ fn the_data_folder_follows_xdg() {
     assert_eq!(load(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]).unwrap().data_dir, Path::new("/x/plexus"));
     assert!(matches!(load(&[]).unwrap_err(), ConfigError::NoDataDir));
 }
+
+#[test]
+fn a_tilde_is_the_home_folder_and_a_path_is_made_absolute() {
+    let load = |dir: &str| {
+        let flags = RawConfig { data_dir: Some(dir.into()), ..RawConfig::default() };
+        Config::load(None, &environment(&[("HOME", "/h")]), flags).unwrap().data_dir
+    };
+    assert_eq!(load("~/d"), Path::new("/h/d"));
+    assert_eq!(load("d"), std::env::current_dir().unwrap().join("d"));
+    assert_eq!(load("/a/~/d"), Path::new("/a/~/d"));
+}
+
+#[test]
+fn what_can_never_match_is_refused() {
+    for (text, words) in [
+        ("allowed_hosts = [\"https://foo.example\"]", "a host name"),
+        ("allowed_origins = [\"foo.example\"]", "an origin"),
+        ("public_url = \"hub.example.net\"", "a URL such as"),
+    ] {
+        let file = file(text);
+        let loaded = Config::load(Some(file.path()), &environment(&[("HOME", "/h")]), RawConfig::default());
+        assert!(loaded.unwrap_err().to_string().contains(words), "{text}");
+    }
+}

@@ -23,6 +23,6 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditStatus {
     pub head: Option<AuditHead>,
-    /// Whether the chain matched its signed head when the hub started.
+    /// Whether the newest entries matched the signed head when the hub started, now and ever before.
     pub intact_at_start: bool,
 }

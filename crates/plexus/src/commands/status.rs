@@ -21,7 +21,7 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         .head
         .map_or_else(|| "none yet".to_owned(), |head| format!("entry {} {}", head.n, head.hash));
     let chain = if status.audit.intact_at_start {
-        "intact when the hub started"
+        "newest entry matched its signed head; `plexus audit verify` checks them all"
     } else {
         "BROKEN when the hub started"
     };

@@ -27,7 +27,7 @@ pub(crate) struct TokenArgs {
 enum TokenCommand {
     /// Create a token and print it; it cannot be shown again
     #[command(
-        after_help = "Example:\n  TOKEN=$(plexus token create --kind agent --name codex --scope 'call:task_*' --ttl 30d)"
+        after_help = "Example:\n  TOKEN=$(plexus token create --kind agent --name codex --scope call:todo --ttl 30d)"
     )]
     Create(CreateArgs),
     /// List tokens, without the tokens themselves
@@ -58,7 +58,7 @@ struct CreateArgs {
     /// Profile that narrows what the holder sees
     #[arg(long)]
     profile: Option<String>,
-    /// What the token may do, such as call:task_*; may be repeated [default: that of the kind]
+    /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
     /// How long it lives: 15m, 12h, 30d, 1y [default: that of the kind]

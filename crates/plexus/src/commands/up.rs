@@ -47,6 +47,13 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     let config = Config::load(args.config.as_deref(), environment, flags)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let data_dir = config.data_dir.clone();
+    if !config.listen.ip().is_loopback() {
+        tracing::warn!(
+            "{} can be reached from other machines, over plain HTTP: put a proxy with TLS in front, and name it in \
+             public_url or allowed_hosts",
+            config.listen
+        );
+    }
     // Before anything is started, so that a signal during start-up is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

@@ -14,7 +14,7 @@ fn resolve(data_dir: &Path, hub: Option<&str>, vars: &[(&str, &str)]) -> anyhow:
 
 fn token(target: &Target) -> Option<&str> {
     match &target.credential {
-        Credential::Token(token) => Some(token.expose_secret()),
+        Credential::Given(token) | Credential::Local(token) => Some(token.expose_secret()),
         Credential::Missing(_) => None,
     }
 }
@@ -104,12 +104,28 @@ fn a_hub_file_that_points_elsewhere_does_not_get_the_admin_token() {
 #[test]
 fn what_is_no_hub_url_is_a_usage_error_that_repeats_no_password() {
     let folder = tempfile::tempdir().unwrap();
-    for hub in
-        ["127.0.0.1:7420", "localhost:7420", "ftp://127.0.0.1", "http://u:hunter2@127.0.0.1", "http://h/?a=b"]
-    {
+    for hub in ["ftp://127.0.0.1", "http://u:hunter2@127.0.0.1", "http://h/?a=b", "http://", "not a url"] {
         let error = resolve(folder.path(), Some(hub), &[]).unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.exit, Exit::Usage, "{hub}");
         assert!(!failure.message.contains("hunter2"), "{hub}");
     }
+}
+
+#[test]
+fn an_address_alone_and_the_mcp_endpoint_name_the_hub() {
+    let folder = tempfile::tempdir().unwrap();
+    for hub in ["127.0.0.1:7420", "http://127.0.0.1:7420/mcp", "http://127.0.0.1:7420/mcp/v1/"] {
+        let target = resolve(folder.path(), Some(hub), &[]).unwrap();
+        assert_eq!(target.url.as_str(), "http://127.0.0.1:7420/", "{hub}");
+    }
+}
+
+#[test]
+fn the_admin_token_goes_to_the_hub_of_its_own_folder_only() {
+    let folder = folder_with_admin_token();
+    std::fs::write(folder.path().join("hub.json"), r#"{"url":"http://127.0.0.1:3","pid":7}"#).unwrap();
+    let asked = |hub: &str| resolve(folder.path(), Some(hub), &[]).unwrap().credential;
+    assert!(matches!(asked("http://localhost:3"), Credential::Local(_)));
+    assert!(matches!(asked("http://127.0.0.1:4"), Credential::Missing(_)));
 }

@@ -239,7 +239,7 @@ async fn exit_codes_are_honest() {
         (plexus.run(&["token", "create", "--kind", "agent", "--name", "x", "--ttl", "soon"]).await, 2),
         (plexus.run(&["sessions", "show", "not-an-id"]).await, 2),
         (plexus.run(&["tools", "call", "todo", "--json-args", "[1]"]).await, 2),
-        (plexus.run(&["status", "--hub", "nonsense"]).await, 2),
+        (plexus.run(&["status", "--hub", "ftp://nonsense"]).await, 2),
         (plexus.run(&["status", "--hub", "http://127.0.0.1:1"]).await, 4),
         (plexus.run_with(&["status"], &[("PLEXUS_TOKEN", "nonsense")]).await, 5),
         // A scope that the token lacks, and a token that would be more than its maker.
