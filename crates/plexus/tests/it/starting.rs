@@ -172,6 +172,21 @@ async fn a_start_that_cannot_be_says_why() {
 }
 
 #[tokio::test]
+async fn a_folder_of_somebody_else_is_neither_locked_nor_filled() {
+    use std::os::unix::fs::PermissionsExt;
+    let plexus = crate::plexus();
+    let project = plexus.home().join("project");
+    std::fs::create_dir(&project).expect("a folder");
+    std::fs::write(project.join("main.rs"), "").expect("a file");
+    set_mode(&project, 0o755);
+    let ran = plexus.run(&["up", "--listen", "127.0.0.1:0", "--data-dir", text(&project)]).await;
+    refused(&ran, 1, &[text(&project), "not a data folder of Plexus", "--data-dir"]);
+    let mode = std::fs::metadata(&project).expect("the folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    assert_eq!(std::fs::read_dir(&project).expect("the folder").count(), 1);
+}
+
+#[tokio::test]
 async fn a_signing_key_that_others_can_read_is_refused_with_the_fix() {
     let plexus = crate::plexus();
     assert!(plexus.up().await.terminate().await.success());

@@ -16,6 +16,9 @@ async fn found_and_not_forgotten(plexus: &Plexus, words: &str) {
     add_calls(&hub).await;
     let problems = verify(plexus).await;
     assert!(speaks_of(&problems, words), "after new calls: {problems:?}");
+    assert!(hub.terminate().await.success());
+    let status = plexus.up().await.api("/api/v1/status").await;
+    assert_eq!(status["audit"]["intact_at_start"], false, "a restart heals nothing: {status}");
 }
 
 fn speaks_of(problems: &[Problem], words: &str) -> bool {
