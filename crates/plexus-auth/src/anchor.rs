@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_kit::{Durability, private_file};
+use plexus_kit::{Durability, hex, private_file};
 use plexus_proto::api::AuditHead;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -47,7 +47,7 @@ impl AuditAnchor {
         let signed: SignedHead =
             serde_json::from_slice(&bytes).map_err(|e| format!("{shown} is not a signed head: {e}"))?;
         let signature =
-            unhex(&signed.signature).ok_or_else(|| format!("{shown}: the signature is not hex"))?;
+            hex::decode(&signed.signature).ok_or_else(|| format!("{shown}: the signature is not hex"))?;
         if signed.kid != self.key.kid() {
             return Err(format!("{shown} was signed with another key ({})", signed.kid));
         }
@@ -90,7 +90,7 @@ impl AuditAnchor {
 
     /// Signs a head now.
     pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
-        let signature = self.key.sign(&message(head)).iter().map(|b| format!("{b:02x}")).collect();
+        let signature = hex::encode(&self.key.sign(&message(head)));
         let signed = SignedHead { head: head.clone(), kid: self.key.kid().to_owned(), signature };
         let bytes = serde_json::to_vec(&signed)?;
         match self.durability {
@@ -107,11 +107,4 @@ impl AuditAnchor {
 
 fn message(head: &AuditHead) -> Vec<u8> {
     format!("plexus audit head\0{}\0{}\0{}", head.hub, head.n, head.hash).into_bytes()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
-use plexus_kit::private_file;
+use plexus_kit::{hex, private_file};
 
 use crate::AuthError;
 
@@ -39,10 +39,7 @@ impl SigningKey {
     fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, aws_lc_rs::error::KeyRejected> {
         let pair = Ed25519KeyPair::from_pkcs8(pkcs8)?;
         let public = pair.public_key().as_ref();
-        let kid = digest::digest(&digest::SHA256, public).as_ref()[..8]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let kid = hex::encode(&digest::digest(&digest::SHA256, public).as_ref()[..8]);
         Ok(Self {
             encoding: EncodingKey::from_ed_der(pkcs8),
             decoding: DecodingKey::from_ed_der(public),

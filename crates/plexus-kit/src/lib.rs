@@ -6,12 +6,15 @@
 pub mod clock;
 pub mod config;
 pub mod env;
+pub mod hex;
 pub mod private_file;
+mod quota;
 mod supervisor;
 pub mod telemetry;
 
 pub use clock::Clock;
 pub use config::{Config, ConfigError, Durability};
 pub use env::Environment;
+pub use quota::{Place, Quota};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
 pub use supervisor::{Drained, Stage, Supervisor};

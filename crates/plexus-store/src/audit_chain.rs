@@ -6,6 +6,7 @@
 
 use aws_lc_rs::digest;
 use plexus_kit::clock::from_millis;
+use plexus_kit::hex;
 use plexus_proto::api::{AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 
 use crate::audit::{NewAudit, json};
@@ -135,16 +136,8 @@ impl ChainedEntry {
         field(Some(&self.via));
         field(Some(&self.outcome));
         field(Some(&self.detail));
-        hex(context.finish().as_ref())
+        hex::encode(context.finish().as_ref())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Gives entries their numbers and hashes, following `head`.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use aws_lc_rs::digest;
 use moka::sync::Cache;
 use plexus_auth::Principal;
-use plexus_kit::{Clock, private_file};
+use plexus_kit::{Clock, hex, private_file};
 use plexus_proto::{ErrorCode, SessionId};
 use plexus_store::{Store, StoreError};
 
@@ -52,8 +52,7 @@ fn clean(part: &str) -> String {
     }
     let cleaned: String = part.chars().take(MAX_PART - 9).map(|c| if keep(c) { c } else { '_' }).collect();
     let hash = digest::digest(&digest::SHA256, part.as_bytes());
-    let hash: String = hash.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{cleaned}-{hash}")
+    format!("{cleaned}-{}", hex::encode(&hash.as_ref()[..4]))
 }
 
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! The right to hold a stream open: for as long as the token lives, and only so many at a time.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use plexus_auth::{Authenticator, Principal};
+use plexus_kit::{Place, Quota};
 use tokio::sync::watch;
 
 use super::rpc::RpcError;
@@ -15,39 +15,22 @@ const PER_SUBJECT: usize = 128;
 /// Longest sleep before the time that is left is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Open streams by subject.
-#[derive(Debug, Default)]
-pub(super) struct Streams(Arc<Mutex<HashMap<String, usize>>>);
+/// Open streams of all.
+#[derive(Debug)]
+pub(super) struct Streams(Quota);
 
-impl Streams {
-    pub(super) fn enter(&self, principal: &Principal) -> Result<Place, RpcError> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(principal.subject().to_owned()).or_default();
-        if *count >= PER_SUBJECT {
-            let message = format!("{} has {PER_SUBJECT} streams open, the most allowed", principal.subject());
-            return Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32603, message));
-        }
-        *count += 1;
-        Ok(Place { subject: principal.subject().to_owned(), open: self.0.clone() })
+impl Default for Streams {
+    fn default() -> Self {
+        Self(Quota::new(PER_SUBJECT))
     }
 }
 
-/// One open stream; counted until dropped.
-#[derive(Debug)]
-pub(super) struct Place {
-    subject: String,
-    open: Arc<Mutex<HashMap<String, usize>>>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.subject) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.subject);
-            }
-        }
+impl Streams {
+    pub(super) fn enter(&self, principal: &Principal) -> Result<Place, RpcError> {
+        self.0.enter(principal.subject()).ok_or_else(|| {
+            let message = format!("{} has {PER_SUBJECT} streams open, the most allowed", principal.subject());
+            RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32603, message)
+        })
     }
 }
 

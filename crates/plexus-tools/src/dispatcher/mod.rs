@@ -1,6 +1,6 @@
 //! The one way in for every call.
 
-mod in_flight;
+mod keys;
 mod prepare;
 mod record;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use plexus_auth::Principal;
-use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_kit::{Clock, Quota, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store};
 use serde_json::Value;
@@ -22,7 +22,7 @@ use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, Tool, ToolContext, ToolOutput, output};
 
-use in_flight::{Keys, Running};
+use keys::Keys;
 use prepare::{Prepared, prepare};
 use record::{CallOrigin, CallRecord};
 
@@ -102,7 +102,7 @@ struct Inner {
     clock: Clock,
     supervisor: Supervisor,
     sessions: Arc<SessionDirectory>,
-    running: Running,
+    running: Quota,
     keys: Keys,
     output_bytes: usize,
 }
@@ -123,7 +123,7 @@ impl Dispatcher {
             clock,
             supervisor,
             sessions,
-            running: Running::new(options.calls_per_principal),
+            running: Quota::new(options.calls_per_principal),
             keys: Keys::default(),
             output_bytes: options.output_bytes,
         }))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use plexus_kit::hex;
 use serde_json::{Map, Value};
 
 use crate::native::tool_call;
@@ -77,15 +78,11 @@ fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Ref
 }
 
 fn request_hash(tool: &str, arguments: &Value) -> String {
-    use std::fmt::Write;
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(tool.as_bytes());
     context.update(&[0]);
     context.update(canonical(arguments).as_bytes());
-    context.finish().as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex::encode(context.finish().as_ref())
 }
 
 /// JSON with sorted keys, so that the order in which a client wrote them does not matter.

@@ -1,0 +1,34 @@
+//! Bytes as hexadecimal text.
+
+use std::fmt::Write;
+
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes, if the text is nothing but hexadecimal pairs.
+#[must_use]
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode, encode};
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_nothing_else() {
+        assert_eq!(encode(&[0, 15, 255]), "000fff");
+        assert_eq!(decode("000fFF"), Some(vec![0, 15, 255]));
+        for text in ["0", "0g", "+1", "ä0"] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! So many of something at a time for each name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Counts = Arc<Mutex<HashMap<String, usize>>>;
+
+/// Counts what is taken, by name; a name that has taken nothing costs nothing.
+#[derive(Debug)]
+pub struct Quota {
+    limit: usize,
+    counts: Counts,
+}
+
+impl Quota {
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { limit, counts: Counts::default() }
+    }
+
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Taken by all names together.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+
+    /// A place that is free again when dropped; none when the name has all it may have.
+    #[must_use]
+    pub fn enter(&self, name: &str) -> Option<Place> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(name.to_owned()).or_default();
+        if *count >= self.limit {
+            return None;
+        }
+        *count += 1;
+        Some(Place { name: name.to_owned(), counts: self.counts.clone() })
+    }
+}
+
+/// One of the places of a name.
+#[derive(Debug)]
+pub struct Place {
+    name: String,
+    counts: Counts,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Quota;
+
+    #[test]
+    fn each_name_has_its_own_places_and_a_dropped_one_is_free() {
+        let quota = Quota::new(2);
+        let first = quota.enter("ann").unwrap();
+        let _second = quota.enter("ann").unwrap();
+        assert!(quota.enter("ann").is_none());
+        let _other = quota.enter("bob").unwrap();
+        assert_eq!(quota.total(), 3);
+        drop(first);
+        assert!(quota.enter("ann").is_some());
+    }
+}
