@@ -115,6 +115,7 @@ impl Hub {
         self.services.draining.cancel();
         let drained = self.supervisor.shutdown(GRACE).await;
         self.services.forget_address();
+        tracing::info!("stopped");
         drained
     }
 

@@ -104,8 +104,8 @@ fn is_the_tools_own(code: ErrorCode) -> bool {
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let (value, more) = (values.next(), values.next());
-    if more.is_some() {
-        return Err(ApiError::bad_request(format!("the header {name} is there more than once")));
+    if more.is_some() || value.is_some_and(http::HeaderValue::is_empty) {
+        return Err(ApiError::bad_request(format!("the header {name} must be there once, and not be empty")));
     }
     value
         .map(|value| {
