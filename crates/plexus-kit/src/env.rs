@@ -26,10 +26,11 @@ pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "h
 pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "where the default data folder is made" };
 pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XDG_DATA_HOME is not set" };
+pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
 
 /// All of them, for documentation and for finding misspelt ones.
 pub const ALL: &[Variable] =
-    &[HUB, TOKEN, DATA_DIR, LISTEN, DATABASE_URL, CONFIG, LOG, LOG_FORMAT, XDG_DATA_HOME, HOME];
+    &[HUB, TOKEN, DATA_DIR, LISTEN, DATABASE_URL, CONFIG, LOG, LOG_FORMAT, XDG_DATA_HOME, HOME, PATH];
 
 /// The variables a process was given.
 #[derive(Clone, Default)]

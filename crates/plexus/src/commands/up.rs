@@ -89,17 +89,35 @@ fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
     let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
     let flag = if other { format!(" --data-dir {}", shell_word(data_dir)) } else { String::new() };
+    let plexus = command(environment);
+    let next = [
+        ("status", "how the hub is doing"),
+        ("token create --kind agent --name codex", "a token for an agent"),
+        ("tools list", "the tools there are"),
+    ];
+    let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    let next: Vec<String> = next
+        .iter()
+        .map(|(command, about)| format!("  {plexus}{flag} {command:width$}   {about}\n"))
+        .collect();
     format!(
         "Plexus is ready.\n\
          \x20 MCP endpoint  {url}/mcp\n\
          \x20 Data folder   {}\n\
          \n\
-         Next, in another terminal:\n\
-         \x20 plexus{flag} status                                   how the hub is doing\n\
-         \x20 plexus{flag} token create --kind agent --name codex   a token for an agent\n\
-         \x20 plexus{flag} tools list                               what it can use\n\
-         \n\
+         Next, in another terminal:\n{}\n\
          Stop with Ctrl-C.\n",
         data_dir.display(),
+        next.concat(),
     )
+}
+
+/// How this program is called: by its name where the shell finds it, else by its path.
+fn command(environment: &Environment) -> String {
+    let path = environment.get(env::PATH).unwrap_or_default();
+    let found = std::env::split_paths(path).any(|folder| folder.join("plexus").is_file());
+    match std::env::current_exe() {
+        Ok(program) if !found => shell_word(&program),
+        _ => "plexus".to_owned(),
+    }
 }
