@@ -13,7 +13,7 @@ NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
 # The phases of `make test`, cheapest first; the first that fails ends the run.
-PHASES := fmt-check clippy tidy nextest doctest
+PHASES := fmt-check clippy tidy doctest nextest
 
 .PHONY: help run test check bench soak fmt toolchain target-owner $(PHASES)
 

@@ -116,6 +116,14 @@ impl Scope {
 }
 
 /// What a token grants.
+///
+/// ```
+/// let set = plexus_auth::ScopeSet::parse(&["call:todo", "read:*"])?;
+/// assert!(set.allows("call:todo.list"));
+/// assert!(set.allows("read:audit"));
+/// assert!(!set.allows("call:scratchpad"));
+/// # Ok::<(), plexus_auth::InvalidScope>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScopeSet(Vec<Scope>);
 

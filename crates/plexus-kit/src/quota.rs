@@ -6,6 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 type Counts = Arc<Mutex<HashMap<String, usize>>>;
 
 /// Counts what is taken, by name; a name that has taken nothing costs nothing.
+///
+/// ```
+/// let calls = plexus_kit::Quota::new(1);
+/// let running = calls.enter("agent:codex");
+/// assert!(running.is_some());
+/// assert!(calls.enter("agent:codex").is_none());
+/// drop(running);
+/// assert!(calls.enter("agent:codex").is_some());
+/// ```
 #[derive(Debug)]
 pub struct Quota {
     limit: usize,

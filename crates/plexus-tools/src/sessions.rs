@@ -27,6 +27,14 @@ pub struct SessionKey {
 
 impl SessionKey {
     /// A key from its parts. Parts come from clients: they are cut to size and cleaned.
+    ///
+    /// ```
+    /// use plexus_tools::SessionKey;
+    ///
+    /// assert_eq!(SessionKey::new("codex", &["0199-a"], None).as_str(), "codex:0199-a");
+    /// let cleaned = SessionKey::new("named", &["my plan"], None);
+    /// assert!(cleaned.as_str().starts_with("named:my_plan-"));
+    /// ```
     #[must_use]
     pub fn new(kind: &str, parts: &[&str], client: Option<&str>) -> Self {
         let mut key = kind.to_owned();
