@@ -40,7 +40,12 @@ impl SseStream {
 
     /// The next event of any kind; none when the stream has ended.
     pub async fn next(&mut self) -> Option<SseEvent> {
-        tokio::time::timeout(TIMEOUT, async {
+        self.next_within(TIMEOUT).await
+    }
+
+    /// The same for a stream that may take its time.
+    pub async fn next_within(&mut self, time: Duration) -> Option<SseEvent> {
+        tokio::time::timeout(time, async {
             loop {
                 if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                     let event: Vec<u8> = self.buffer.drain(..end + 2).collect();

@@ -12,6 +12,7 @@ mod cli;
 mod crash;
 mod help;
 mod interleaved;
+mod quiet;
 mod starting;
 mod stopping;
 mod tampered_head;

@@ -11,7 +11,7 @@ use serde_json::json;
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// A session's own stream and a subscription of the stateless revision, both confirmed.
-async fn streams(hub: &HubProcess) -> (SseStream, SseStream) {
+pub(crate) async fn streams(hub: &HubProcess) -> (SseStream, SseStream) {
     let token = hub.token("codex").await;
     let (session, _) = hub.mcp(&token.token).initialize("2025-11-25").await;
     let mut own = session.get_stream().await;
