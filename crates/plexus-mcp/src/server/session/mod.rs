@@ -267,8 +267,8 @@ fn stream_call(
     let running = session.running(request.id);
     let cancel = running.cancel();
     let call = call::from_params(&request.params, meta, key, cancel.clone(), Some(sink))?;
-    let log = session.new_stream();
     let place = state.streams.enter(&principal)?;
+    let log = session.new_stream();
     let (id, version) = (request.id.to_owned(), session.version());
     let (dispatcher, feed, holder) = (state.dispatcher.clone(), log.clone(), principal.clone());
     let kept_with = session.clone();
