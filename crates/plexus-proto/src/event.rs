@@ -68,6 +68,8 @@ pub struct Event {
     pub session_id: SessionId,
     /// 1, 2, 3 … without a gap, assigned by the database.
     pub seq: i64,
+    /// Place among the events of all sessions: later ones have a higher one.
+    pub pos: i64,
     pub at: Timestamp,
     pub kind: EventKind,
     /// Subject of the principal that caused it, such as `agent:codex`.

@@ -5,10 +5,27 @@ use std::collections::{HashMap, HashSet};
 use plexus_kit::clock::from_millis;
 use plexus_proto::{Event, NewEvent, SessionId};
 
-use crate::conn::{Sql, Statement, Value, chunk_sizes, placeholders};
+use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, placeholders};
 use crate::{Conn, StoreError};
 
-const COLUMNS: usize = 7;
+const COLUMNS: usize = 8;
+/// What an event is read from, in the order of [`event`].
+const READ: &str = "session_id, seq, pos, at, kind, actor, payload, external_id";
+
+fn event(row: &Row) -> Result<Event, StoreError> {
+    let damaged = |e: &dyn std::fmt::Display| StoreError::damaged("session_events", e);
+    let Ok(kind) = row.text(4)?.parse();
+    Ok(Event {
+        session_id: row.text(0)?.parse().map_err(|e: plexus_proto::InvalidId| damaged(&e))?,
+        seq: row.int(1)?,
+        pos: row.int(2)?,
+        at: from_millis(row.int(3)?),
+        kind,
+        actor: row.text(5)?,
+        payload: serde_json::from_str(&row.text(6)?).map_err(|e| damaged(&e))?,
+        external_id: row.opt_text(7)?,
+    })
+}
 
 impl Conn {
     /// Events of a session after `after`, oldest first.
@@ -21,26 +38,13 @@ impl Conn {
         let rows = self
             .rows(
                 "reading events",
-                "SELECT seq, at, kind, actor, payload, external_id FROM session_events \
-                 WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+                Sql::Built(format!(
+                    "SELECT {READ} FROM session_events WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+                )),
                 vec![session.to_string().into(), after.into(), limit.into()],
             )
             .await?;
-        rows.iter()
-            .map(|row| {
-                let Ok(kind) = row.text(2)?.parse();
-                Ok(Event {
-                    session_id: session,
-                    seq: row.int(0)?,
-                    at: from_millis(row.int(1)?),
-                    kind,
-                    actor: row.text(3)?,
-                    payload: serde_json::from_str(&row.text(4)?)
-                        .map_err(|e| StoreError::damaged("session_events", e))?,
-                    external_id: row.opt_text(5)?,
-                })
-            })
-            .collect()
+        rows.iter().map(event).collect()
     }
 
     /// Which of the events are new: not stored before and not twice in this batch.
@@ -86,9 +90,10 @@ impl Conn {
 
 /// Statements that append the events, each session's in the given order.
 ///
-/// First every session's counter is moved on by its number of events, and its last change to the
-/// newest. Then each event takes its number by counting back from there. Nobody else can come in
-/// between: the transaction holds the session's row.
+/// First the counter of all events and every session's own are moved on by the number of events.
+/// Then each event takes its two numbers by counting back from there. Nobody else can come in
+/// between: the transaction holds the rows of the counters, the common one first, so that no two
+/// transactions wait for each other and positions are committed in their order.
 pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<Statement> {
     let mut counts: HashMap<SessionId, (i64, i64)> = HashMap::new();
     for (session, event) in &events {
@@ -96,7 +101,14 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
         *count += 1;
         *newest = event.at.as_millisecond().max(*newest);
     }
-    let mut statements = Vec::new();
+    if events.is_empty() {
+        return vec![];
+    }
+    let total = events.len();
+    let mut statements = vec![Statement {
+        sql: "UPDATE meta SET value = value + $1 WHERE key = 'event_pos'".into(),
+        values: vec![count(total).into()],
+    }];
     let mut sessions = counts.iter();
     for size in chunk_sizes(counts.len()) {
         let mut values = Vec::with_capacity(size * 3);
@@ -112,7 +124,7 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
         );
         statements.push(Statement { sql: Sql::Built(sql), values });
     }
-    let total = events.len();
+    let mut later = count(total);
     let mut events = events.into_iter();
     for size in chunk_sizes(total) {
         let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
@@ -121,9 +133,11 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
                 *left -= 1;
                 *left
             });
+            later -= 1;
             values.extend([
                 session.to_string().into(),
                 left.into(),
+                later.into(),
                 event.at.as_millisecond().into(),
                 event.kind.as_str().into(),
                 event.actor.into(),
@@ -133,7 +147,7 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
         }
         let rows: Vec<String> = (0..size).map(|row| numbered_row(row * COLUMNS)).collect();
         let sql = format!(
-            "INSERT INTO session_events (session_id, seq, at, kind, actor, payload, external_id) VALUES {}",
+            "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) VALUES {}",
             rows.join(",")
         );
         statements.push(Statement { sql: Sql::Built(sql), values });
@@ -141,17 +155,24 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
     statements
 }
 
-/// Placeholders of one event, whose second value says how many of its session come after it.
+fn count(events: usize) -> i64 {
+    i64::try_from(events).unwrap_or(i64::MAX)
+}
+
+/// Placeholders of one event, whose second and third value say how many of its session and of all
+/// come after it.
 fn numbered_row(before: usize) -> String {
     let at = |column: usize| before + column;
     format!(
-        "(${session}, (SELECT last_seq FROM sessions WHERE id = ${session}) - ${}, ${}, ${}, ${}, ${}, ${})",
+        "(${session}, (SELECT last_seq FROM sessions WHERE id = ${session}) - ${}, \
+         (SELECT value FROM meta WHERE key = 'event_pos') - ${}, ${}, ${}, ${}, ${}, ${})",
         at(2),
         at(3),
         at(4),
         at(5),
         at(6),
         at(7),
+        at(8),
         session = at(1),
     )
 }

@@ -24,8 +24,10 @@ const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 /// Never edited after it landed; a change is a new line.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
+    (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
+];
 
 pub(crate) struct SqlitePools {
     pub(crate) writer: SqlitePool,
