@@ -68,6 +68,7 @@ fn an_event_is_one_line() {
     let event = |kind, payload| Event {
         session_id: SessionId::new(),
         seq: 7,
+        pos: 7,
         at: "2026-03-01T12:00:00Z".parse().unwrap(),
         kind,
         actor: "agent:codex".to_owned(),
