@@ -5,8 +5,9 @@
 
 use std::fmt;
 
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{AssertSqlSafe, Row as _, SqlStr};
+use sqlx::{Arguments, AssertSqlSafe, Database, Decode, Encode, Postgres, Row as _, SqlStr, Sqlite, Type};
 
 use crate::StoreError;
 use crate::dialect::Connection;
@@ -20,35 +21,46 @@ impl fmt::Debug for Conn {
     }
 }
 
-/// A bound value.
+/// A bound value. A missing one has a type too: PostgreSQL wants to know.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    Null,
-    Int(i64),
-    Text(String),
+    Int(Option<i64>),
+    Text(Option<String>),
 }
 
 impl From<i64> for Value {
     fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Value {
+    fn from(value: Option<i64>) -> Self {
         Self::Int(value)
     }
 }
 
 impl From<String> for Value {
     fn from(value: String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(value: Option<String>) -> Self {
         Self::Text(value)
     }
 }
 
 impl From<&str> for Value {
     fn from(value: &str) -> Self {
-        Self::Text(value.to_owned())
+        Self::Text(Some(value.to_owned()))
     }
 }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
+impl From<Option<&str>> for Value {
+    fn from(value: Option<&str>) -> Self {
+        Self::Text(value.map(str::to_owned))
     }
 }
 
@@ -76,6 +88,7 @@ impl Sql {
 /// A row, read by position.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
+    Postgres(PgRow),
 }
 
 impl Row {
@@ -97,23 +110,29 @@ impl Row {
 
     fn get<T>(&self, index: usize) -> Result<T, StoreError>
     where
-        T: for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+        T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>,
     {
         match self {
-            Self::Sqlite(row) => row.try_get(index).map_err(StoreError::query("reading a column")),
+            Self::Sqlite(row) => row.try_get(index),
+            Self::Postgres(row) => row.try_get(index),
         }
+        .map_err(StoreError::query("reading a column"))
     }
 }
 
-fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, sqlx::Error> {
-    use sqlx::Arguments;
-    let mut arguments = SqliteArguments::default();
+fn arguments<A>(values: Vec<Value>) -> Result<A, sqlx::Error>
+where
+    A: Arguments,
+    Option<i64>: for<'q> Encode<'q, A::Database> + Type<A::Database>,
+    Option<String>: for<'q> Encode<'q, A::Database> + Type<A::Database>,
+    A::Database: Database<Arguments = A>,
+{
+    let mut arguments = A::default();
     arguments.reserve(values.len(), 0);
     for value in values {
         match value {
-            Value::Null => Arguments::add(&mut arguments, Option::<i64>::None),
-            Value::Int(value) => Arguments::add(&mut arguments, value),
-            Value::Text(value) => Arguments::add(&mut arguments, value),
+            Value::Int(value) => arguments.add(value),
+            Value::Text(value) => arguments.add(value),
         }
         .map_err(sqlx::Error::Encode)?;
     }
@@ -124,10 +143,10 @@ impl Conn {
     /// Closes the connection instead of giving it back.
     pub(crate) async fn close(self) -> Result<(), StoreError> {
         match self.0 {
-            Connection::Sqlite(connection) => {
-                connection.close().await.map_err(StoreError::query("closing the database"))
-            }
+            Connection::Sqlite(connection) => connection.close().await,
+            Connection::Postgres(connection) => connection.close().await,
         }
+        .map_err(StoreError::query("closing the database"))
     }
 
     /// All rows. `doing` names the operation in an error.
@@ -138,13 +157,25 @@ impl Conn {
         values: Vec<Value>,
     ) -> Result<Vec<Row>, StoreError> {
         let sql = sql.into().into_str();
-        let rows = match &mut self.0 {
-            Connection::Sqlite(connection) => {
-                let arguments = sqlite_arguments(values).map_err(StoreError::query(doing))?;
-                sqlx::query_with(sql, arguments).fetch_all(&mut **connection).await
+        let failed = StoreError::query(doing);
+        Ok(match &mut self.0 {
+            Connection::Sqlite(connection) => match arguments::<SqliteArguments>(values) {
+                Ok(arguments) => sqlx::query_with(sql, arguments).fetch_all(&mut **connection).await,
+                Err(error) => Err(error),
             }
-        };
-        Ok(rows.map_err(StoreError::query(doing))?.into_iter().map(Row::Sqlite).collect())
+            .map_err(failed)?
+            .into_iter()
+            .map(Row::Sqlite)
+            .collect(),
+            Connection::Postgres(connection) => match arguments::<PgArguments>(values) {
+                Ok(arguments) => sqlx::query_with(sql, arguments).fetch_all(&mut **connection).await,
+                Err(error) => Err(error),
+            }
+            .map_err(failed)?
+            .into_iter()
+            .map(Row::Postgres)
+            .collect(),
+        })
     }
 
     /// The first row, if there is one.
@@ -165,13 +196,19 @@ impl Conn {
         values: Vec<Value>,
     ) -> Result<u64, StoreError> {
         let sql = sql.into().into_str();
-        match &mut self.0 {
-            Connection::Sqlite(connection) => {
-                let arguments = sqlite_arguments(values).map_err(StoreError::query(doing))?;
-                let done = sqlx::query_with(sql, arguments).execute(&mut **connection).await;
-                Ok(done.map_err(StoreError::query(doing))?.rows_affected())
+        let changed = match &mut self.0 {
+            Connection::Sqlite(connection) => match arguments::<SqliteArguments>(values) {
+                Ok(arguments) => sqlx::query_with(sql, arguments).execute(&mut **connection).await,
+                Err(error) => Err(error),
             }
-        }
+            .map(|done| done.rows_affected()),
+            Connection::Postgres(connection) => match arguments::<PgArguments>(values) {
+                Ok(arguments) => sqlx::query_with(sql, arguments).execute(&mut **connection).await,
+                Err(error) => Err(error),
+            }
+            .map(|done| done.rows_affected()),
+        };
+        changed.map_err(StoreError::query(doing))
     }
 }
 
@@ -197,11 +234,13 @@ impl Conn {
         doing: &'static str,
         statements: Vec<Statement>,
     ) -> Result<(), StoreError> {
-        match &self.0 {
-            Connection::Sqlite(_) => {
-                let (sql, values) = joined(statements);
-                self.execute(doing, Sql::Built(sql), values).await?;
-            }
+        if matches!(self.0, Connection::Sqlite(_)) {
+            let (sql, values) = joined(statements);
+            self.execute(doing, Sql::Built(sql), values).await?;
+            return Ok(());
+        }
+        for Statement { sql, values } in statements {
+            self.execute(doing, sql, values).await?;
         }
         Ok(())
     }

@@ -18,11 +18,19 @@ pub enum StoreError {
     Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
     #[error("{doing} failed")]
     Query { doing: &'static str, source: Arc<sqlx::Error> },
+    /// The connection broke while the database was committing; the next one will tell.
+    #[error("the database was lost before it said whether it stored this")]
+    Uncertain { source: Arc<sqlx::Error> },
     /// A row holds what no version of Plexus writes.
     #[error("a row of {table} is damaged: {message}")]
     Damaged { table: &'static str, message: String },
-    #[error("{0} is not supported as a database; use sqlite:/path/to/file.db, without parameters")]
+    #[error(
+        "{0} is not supported as a database; use sqlite:/path/to/file.db, without parameters, or \
+         postgres://user@host/database"
+    )]
     UnsupportedUrl(String),
+    #[error("the database URL cannot be read; write postgres://user:password@host:5432/database")]
+    Url { source: Arc<sqlx::Error> },
     #[error("session {0} does not exist")]
     NoSuchSession(plexus_proto::SessionId),
     /// A fault of ours in a unit of work; what it wrote was undone.
@@ -37,14 +45,38 @@ impl StoreError {
     /// Whether the same request may succeed later without a change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Query { .. } | Self::Closed)
+        match self {
+            Self::Query { source, .. } => !is_our_fault(source),
+            Self::Uncertain { .. } | Self::InUse { .. } | Self::Closed => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn query(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Query { doing, source: Arc::new(source) }
     }
 
+    /// There is no connection to the database at the moment.
+    pub(crate) fn away() -> Self {
+        Self::query("reaching the database")(sqlx::Error::PoolTimedOut)
+    }
+
     pub(crate) fn damaged(table: &'static str, message: impl ToString) -> Self {
         Self::Damaged { table, message: message.to_string() }
+    }
+}
+
+/// A statement that can never succeed, as against a database that is away, busy or full.
+fn is_our_fault(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => true,
+        sqlx::Error::Database(error) => {
+            // PostgreSQL's classes of bad data and of statements that make no sense.
+            let class = error.code().map(|code| code.chars().take(2).collect::<String>());
+            !matches!(error.kind(), sqlx::error::ErrorKind::Other)
+                || (error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()
+                    && matches!(class.as_deref(), Some("22" | "42")))
+        }
+        _ => false,
     }
 }

@@ -4,7 +4,7 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::api::Session;
 use plexus_proto::{SessionId, Timestamp};
 
-use crate::conn::{Row, Value};
+use crate::conn::Row;
 use crate::{Conn, StoreError};
 
 fn session(row: &Row) -> Result<Session, StoreError> {
@@ -79,13 +79,13 @@ impl Conn {
         before: Option<SessionId>,
         limit: i64,
     ) -> Result<Vec<Session>, StoreError> {
-        let before = before.map_or(Value::Null, |id| id.to_string().into());
+        let before = before.map(|id| id.to_string());
         let rows = self
             .rows(
                 "listing sessions",
                 "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
                  WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
-                vec![owner.into(), before, limit.into()],
+                vec![owner.into(), before.into(), limit.into()],
             )
             .await?;
         rows.iter().map(session).collect()

@@ -5,13 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
-use plexus_kit::{Durability, ExposeSecret, Secret, Stage, Supervisor};
+use plexus_kit::{Durability, Secret, Stage, Supervisor};
 use plexus_proto::api::AuditHead;
-use sqlx::SqlitePool;
 use tokio::sync::watch;
 
-use crate::dialect::{Connection, sqlite};
-use crate::writer::{Records, Ticket, Writer};
+use crate::dialect::{Location, Readers, sqlite};
+use crate::writer::{Line, Records, Ticket, Writer};
 use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone)]
@@ -24,28 +23,10 @@ pub struct StoreOptions {
     pub instance_id: String,
 }
 
-impl StoreOptions {
-    /// The SQLite file.
-    fn path(&self) -> Result<PathBuf, StoreError> {
-        let Some(url) = &self.database_url else { return Ok(self.data_dir.join("plexus.db")) };
-        let url = url.expose_secret();
-        match url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")) {
-            Some(path) if !path.is_empty() && !path.starts_with(':') && !path.contains('?') => {
-                Ok(PathBuf::from(path))
-            }
-            _ => {
-                // Only the scheme: the rest may carry a password.
-                let scheme = url.split_once(':').map_or("a URL without a scheme", |(scheme, _)| scheme);
-                Err(StoreError::UnsupportedUrl(scheme.to_owned()))
-            }
-        }
-    }
-}
-
 /// Cheap to clone; all clones share pool and writer.
 #[derive(Clone)]
 pub struct Store {
-    readers: SqlitePool,
+    readers: Readers,
     writer: Writer,
     instance_id: String,
 }
@@ -53,20 +34,22 @@ pub struct Store {
 impl Store {
     /// Opens the database, brings it to the current schema and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
-        let path = options.path()?;
-        let pools = sqlite::open(&path, options.durability, supervisor).await?;
-        let connection = pools.writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
-        let mut conn = Conn(Connection::Sqlite(connection));
-        let head = conn.audit_head(&options.instance_id).await?;
-        let writer = Writer::start(
-            conn,
-            options.instance_id.clone(),
-            head,
-            pools.readers.clone(),
-            pools.lock,
-            supervisor,
-        );
-        Ok(Self { readers: pools.readers, writer, instance_id: options.instance_id.clone() })
+        let hub = &options.instance_id;
+        let (line, readers, lock) = match Location::new(&options.data_dir, options.database_url.as_ref())? {
+            Location::Sqlite(path) => {
+                let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
+                let opened = sqlite::open(&path, options.durability, supervisor).await?;
+                (Line::Sqlite(opened.writer), Readers::Sqlite(opened.readers), lock)
+            }
+            Location::Postgres(server) => {
+                // The keys in the data folder belong to one hub, wherever its database is.
+                let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
+                let source = server.writer(hub).await?;
+                (Line::postgres(source).await?, Readers::Postgres(server.readers()), lock)
+            }
+        };
+        let writer = Writer::start(line, hub, readers.clone(), lock, supervisor).await?;
+        Ok(Self { readers, writer, instance_id: hub.clone() })
     }
 
     #[must_use]
@@ -77,13 +60,15 @@ impl Store {
     /// Kind of database, for people.
     #[must_use]
     pub fn database(&self) -> &'static str {
-        "sqlite"
+        match self.readers {
+            Readers::Sqlite(_) => "sqlite",
+            Readers::Postgres(_) => "postgresql",
+        }
     }
 
     /// A connection that reads the last committed state.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        let connection = self.readers.acquire().await.map_err(StoreError::query("waiting for a reader"))?;
-        Ok(Reader(Conn(Connection::Sqlite(connection))))
+        self.readers.acquire().await.map(Reader)
     }
 
     /// Runs `work` in a transaction that it shares with others, all or nothing, and appends with it

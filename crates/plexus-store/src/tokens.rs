@@ -4,7 +4,7 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::api::Token;
 use plexus_proto::{Timestamp, TokenId};
 
-use crate::conn::{Row, Value};
+use crate::conn::Row;
 use crate::{Conn, StoreError};
 
 fn token(row: &Row) -> Result<Token, StoreError> {
@@ -64,13 +64,13 @@ impl Conn {
 
     /// Newest first. `before` is the last id of the page before.
     pub async fn tokens(&mut self, before: Option<TokenId>, limit: i64) -> Result<Vec<Token>, StoreError> {
-        let before = before.map_or(Value::Null, |id| id.to_string().into());
+        let before = before.map(|id| id.to_string());
         let rows = self
             .rows(
                 "listing tokens",
                 "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at \
                  FROM tokens WHERE ($1 IS NULL OR jti < $1) ORDER BY jti DESC LIMIT $2",
-                vec![before, limit.into()],
+                vec![before.into(), limit.into()],
             )
             .await?;
         rows.iter().map(token).collect()

@@ -1,23 +1,95 @@
-//! What differs between databases: opening them, their schema, beginning a transaction.
+//! What differs between databases: opening them, their schema, how a transaction begins, and what
+//! becomes of a connection that failed.
 //!
-//! A second database is a second file here and a second arm in [`Connection`] and [`crate::conn`];
-//! the statements of the entities stay as they are.
+//! The statements of the entities are the same for all of them.
 
+pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
-use sqlx::Sqlite;
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use plexus_kit::{ExposeSecret, Secret};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres, Sqlite, SqlitePool};
+
+use crate::{Conn, StoreError};
 
 /// A connection to one of the databases we speak to.
 pub(crate) enum Connection {
     Sqlite(PoolConnection<Sqlite>),
+    Postgres(PoolConnection<Postgres>),
 }
 
 impl Connection {
-    /// Takes the write lock at once, so that a transaction never fails halfway for want of it.
+    /// On SQLite it takes the write lock at once, so that a transaction never fails halfway for want
+    /// of it. On PostgreSQL nobody else writes what this hub writes.
     pub(crate) fn begin_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "BEGIN IMMEDIATE",
+            Self::Postgres(_) => "BEGIN",
         }
     }
+}
+
+/// Connections that only read.
+#[derive(Clone)]
+pub(crate) enum Readers {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+impl Readers {
+    pub(crate) async fn acquire(&self) -> Result<Conn, StoreError> {
+        let acquired = match self {
+            Self::Sqlite(pool) => pool.acquire().await.map(Connection::Sqlite),
+            Self::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
+        };
+        acquired.map(Conn).map_err(StoreError::query("waiting for a reader"))
+    }
+
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+/// Which database a URL names.
+pub(crate) enum Location {
+    Sqlite(PathBuf),
+    Postgres(postgres::Server),
+}
+
+impl Location {
+    /// SQLite in the data folder unless a URL says otherwise.
+    pub(crate) fn new(data_dir: &std::path::Path, url: Option<&Secret>) -> Result<Self, StoreError> {
+        let Some(url) = url else { return Ok(Self::Sqlite(data_dir.join("plexus.db"))) };
+        let url = url.expose_secret();
+        // Only the scheme: the rest may carry a password.
+        let (scheme, rest) = url.split_once(':').unwrap_or(("a URL without a scheme", ""));
+        let unsupported = || StoreError::UnsupportedUrl(scheme.to_owned());
+        match scheme {
+            "postgres" | "postgresql" => postgres::Server::new(url).map(Self::Postgres),
+            "sqlite" => {
+                let path = rest.strip_prefix("//").unwrap_or(rest);
+                let is_path = !path.is_empty() && !path.starts_with(':') && !path.contains('?');
+                is_path.then(|| Self::Sqlite(PathBuf::from(path))).ok_or_else(unsupported)
+            }
+            _ => Err(unsupported()),
+        }
+    }
+}
+
+/// Versions with their names and texts; never edited after they landed, a change is a new line.
+type Migrations = &'static [(i64, &'static str, &'static str)];
+
+fn migrator(migrations: Migrations) -> Migrator {
+    let migrations = migrations.iter().map(|(version, description, sql)| {
+        let sql = sqlx::SqlStr::from_static(sql);
+        Migration::new(*version, Cow::Borrowed(*description), MigrationType::Simple, sql, false)
+    });
+    Migrator::with_migrations(migrations.collect())
 }

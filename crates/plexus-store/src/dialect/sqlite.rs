@@ -1,6 +1,5 @@
 //! SQLite: a file in WAL mode, one connection that writes, a small pool that only reads.
 
-use std::borrow::Cow;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Durability, Stage, Supervisor, private_file};
-use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection as _, SqlitePool};
 
-use crate::StoreError;
+use super::{Connection, Migrations, migrator};
+use crate::{Conn, StoreError};
 
 /// Readers at the same time; one more waits.
 const READERS: u32 = 4;
@@ -23,25 +22,23 @@ const ACQUIRE: Duration = Duration::from_secs(10);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
-/// Never edited after it landed; a change is a new line.
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
 ];
 
-pub(crate) struct SqlitePools {
-    pub(crate) writer: SqlitePool,
+/// An open database.
+pub(crate) struct Opened {
+    pub(crate) writer: Conn,
     pub(crate) readers: SqlitePool,
-    /// Held for as long as something may be written.
-    pub(crate) lock: File,
 }
 
-/// One hub per file: two would each extend the audit chain from the same link.
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let lock_path = path.with_extension("lock");
+/// One hub per file, and per data folder: two would each extend the audit chain from the same link.
+/// Held for as long as something may be written.
+pub(crate) fn lock(lock_path: &Path, database: &Path) -> Result<File, StoreError> {
     let shown = lock_path.display().to_string();
     let failed = |source| StoreError::File { path: shown.clone(), source: Arc::new(source) };
-    let mut file = private_file::open(&lock_path).map_err(failed)?;
+    let mut file = private_file::open(lock_path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
@@ -52,7 +49,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
             let _ = file.read_to_string(&mut holder);
             let holder =
                 Some(holder).filter(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()));
-            Err(StoreError::InUse { path: path.display().to_string(), holder })
+            Err(StoreError::InUse { path: database.display().to_string(), holder })
         }
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
@@ -62,8 +59,7 @@ pub(crate) async fn open(
     path: &Path,
     durability: Durability,
     supervisor: &Supervisor,
-) -> Result<SqlitePools, StoreError> {
-    let lock = lock(path)?;
+) -> Result<Opened, StoreError> {
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     // Made by us, so that nobody else can read it, nor the log files that take their mode from it.
     let at = |source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) };
@@ -94,7 +90,7 @@ pub(crate) async fn open(
         .connect_with(writer)
         .await
         .map_err(failed)?;
-    migrator().run(&writer).await.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
+    migrator(MIGRATIONS).run(&writer).await.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
     keep_log_short(path, base.clone(), supervisor);
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
@@ -103,7 +99,8 @@ pub(crate) async fn open(
         .test_before_acquire(false)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.read_only(true));
-    Ok(SqlitePools { writer, readers, lock })
+    let connection = writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
+    Ok(Opened { writer: Conn(Connection::Sqlite(connection)), readers })
 }
 
 /// Folds the log into the file now and then, without holding up those who read and write.
@@ -132,17 +129,4 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
             }
         }
     });
-}
-
-fn migrator() -> Migrator {
-    let migrations = MIGRATIONS.iter().map(|(version, description, sql)| {
-        Migration::new(
-            *version,
-            Cow::Borrowed(*description),
-            MigrationType::Simple,
-            sqlx::SqlStr::from_static(sql),
-            false,
-        )
-    });
-    Migrator::with_migrations(migrations.collect())
 }

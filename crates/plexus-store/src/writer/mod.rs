@@ -10,6 +10,7 @@
 //! The queue is bounded; a full one makes callers wait.
 
 mod batch;
+mod line;
 
 use std::fmt;
 use std::fs::File;
@@ -21,14 +22,15 @@ use futures_util::future::BoxFuture;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
-use sqlx::SqlitePool;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::audit::NewAudit;
+use crate::dialect::Readers;
 use crate::{Conn, StoreError};
 
 use batch::Batch;
+pub(crate) use line::Line;
 
 /// Requests that may wait; one more makes its caller wait.
 const QUEUE: usize = 4096;
@@ -89,19 +91,19 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(
-        conn: Conn,
-        hub: String,
-        head: Option<AuditHead>,
-        readers: SqlitePool,
+    pub(crate) async fn start(
+        mut line: Line,
+        hub: &str,
+        readers: Readers,
         lock: File,
         supervisor: &Supervisor,
-    ) -> Self {
+    ) -> Result<Self, StoreError> {
+        let head = line.conn()?.audit_head(hub).await?;
         let (queue, requests) = mpsc::channel(QUEUE);
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
-        let mut batch = Batch::new(conn, hub, head, published, healthy.clone());
+        let mut batch = Batch::new(line, hub.to_owned(), head, published, healthy.clone());
         supervisor.spawn(Stage::Storage, "store writer", async move {
             run(&mut batch, requests, stop).await;
             // The last to leave tidies up: with no other connection open, SQLite folds its log into
@@ -110,7 +112,7 @@ impl Writer {
             batch.close().await;
             drop(lock);
         });
-        Self { queue, healthy, heads }
+        Ok(Self { queue, healthy, heads })
     }
 
     pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {

@@ -26,7 +26,7 @@ struct Chain {
 impl Chain {
     /// A whole chain of `length` entries.
     async fn of(length: usize) -> Self {
-        let db = Database::<Sqlite>::fresh().await;
+        let db = Database::<Sqlite>::fresh().await.unwrap();
         let session_id = Some(db.session("agent:a", "k").await);
         for number in 0..length {
             let (phase, call_id) = (AuditPhase::Started, CallId::new());
@@ -295,7 +295,7 @@ async fn entries_without_a_signed_head_are_a_problem_and_none_are_not() {
         let report = chain.db.store.verify_audit(Err("the signature does not fit".to_owned())).await.unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::HeadInvalid, 3)]));
         assert_eq!(report.problems[0].message, "the signature does not fit");
-        let empty = Database::<Sqlite>::fresh().await;
+        let empty = Database::<Sqlite>::fresh().await.unwrap();
         assert!(empty.store.verify_audit(Ok(None)).await.unwrap().ok);
     })
     .await;

@@ -19,8 +19,8 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
 
 /// A kind of database.
 pub(crate) trait Backend: Sized {
-    /// A new, empty database.
-    async fn create() -> Self;
+    /// A new, empty database; none where there is no server to make one on.
+    async fn create() -> Option<Self>;
     /// Opens it; possible again and again.
     async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store;
 }
@@ -30,6 +30,10 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
     pub(crate) fn options(&self, instance_id: &str) -> StoreOptions {
         StoreOptions {
             data_dir: self.dir.path().to_owned(),
@@ -41,8 +45,8 @@ impl Sqlite {
 }
 
 impl Backend for Sqlite {
-    async fn create() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+    async fn create() -> Option<Self> {
+        Some(Self::new())
     }
 
     async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
@@ -58,10 +62,10 @@ pub(crate) struct Database<B> {
 }
 
 impl<B: Backend> Database<B> {
-    pub(crate) async fn fresh() -> Self {
-        let (backend, supervisor) = (B::create().await, Supervisor::new());
+    pub(crate) async fn fresh() -> Option<Self> {
+        let (backend, supervisor) = (B::create().await?, Supervisor::new());
         let store = backend.open("main", &supervisor).await;
-        Self { backend, store, supervisor }
+        Some(Self { backend, store, supervisor })
     }
 
     /// Closes the database and opens it again, as a restart does.

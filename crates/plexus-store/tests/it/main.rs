@@ -1,12 +1,19 @@
 //! What every database behind [`plexus_store::Store`] must do, as rules that run on each of them,
 //! and what only SQLite has: files, URLs and a table that can be tampered with from outside.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it left out"
+)]
 
 mod audit;
 mod audit_chain;
 mod backend;
 mod events;
+mod postgres;
 mod sessions;
 mod sqlite;
 mod state;
@@ -74,7 +81,9 @@ macro_rules! rules {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $rule() {
                     crate::backend::bounded(async {
-                        crate::$module::$rule(crate::backend::Database::<$backend>::fresh().await).await;
+                        if let Some(database) = crate::backend::Database::<$backend>::fresh().await {
+                            crate::$module::$rule(database).await;
+                        }
                     })
                     .await;
                 }
@@ -84,3 +93,4 @@ macro_rules! rules {
 }
 
 conformance!(on_sqlite, crate::backend::Sqlite);
+conformance!(on_postgres, crate::postgres::Postgres);

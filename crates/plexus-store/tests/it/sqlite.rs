@@ -43,7 +43,7 @@ async fn both_forms_of_a_sqlite_url_name_the_file() {
 #[tokio::test]
 async fn without_a_url_the_file_is_in_the_data_folder() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let _store = backend.open("main", &Supervisor::new()).await;
         assert!(backend.dir.path().join("plexus.db").exists());
     })
@@ -92,7 +92,7 @@ async fn a_file_that_cannot_be_opened_is_named() {
 #[tokio::test]
 async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let supervisor = Supervisor::new();
         let first = backend.open("main", &supervisor).await;
         let error = Store::open(&backend.options("second"), &Supervisor::new()).await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
 async fn nobody_else_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt;
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let store = backend.open("main", &Supervisor::new()).await;
         session(&store, "agent:a", "k").await;
         let mut seen = 0;
@@ -153,7 +153,7 @@ async fn schema(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
 #[tokio::test]
 async fn migrations_run_once_and_a_second_open_changes_nothing() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let (first, supervisor) = (schema_after_open(&backend).await, Supervisor::new());
         assert!(!first.1.is_empty() && first.1.iter().all(|(_, success, _)| *success), "{:?}", first.1);
         let store = backend.open("main", &supervisor).await;
@@ -173,7 +173,7 @@ async fn schema_after_open(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, St
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         schema_after_open(&backend).await;
         let raw = raw(&backend).await;
         sqlx::query(
@@ -195,7 +195,7 @@ async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn the_file_is_in_wal_mode() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let _store = backend.open("main", &Supervisor::new()).await;
         let raw = raw(&backend).await;
         let mode: String = sqlx::query("PRAGMA journal_mode").fetch_one(&raw).await.unwrap().get(0);
@@ -208,7 +208,7 @@ async fn the_file_is_in_wal_mode() {
 #[tokio::test]
 async fn records_lost_with_a_failed_commit_are_known_to_those_after_them() {
     bounded(async {
-        let backend = Sqlite::create().await;
+        let backend = Sqlite::new();
         let supervisor = Supervisor::new();
         let store = backend.open("main", &supervisor).await;
         let id = session(&store, "agent:a", "k").await;

@@ -1,0 +1,12 @@
+-- One order for the events of all sessions, how far a session's log was pruned, and when a token was used last and
+-- until when it renews itself.
+
+ALTER TABLE session_events ADD COLUMN pos BIGINT NOT NULL;
+CREATE UNIQUE INDEX session_events_pos ON session_events (pos);
+INSERT INTO meta (key, value) VALUES ('event_pos', 0);
+
+-- Events up to this number were removed by a retention policy.
+ALTER TABLE sessions ADD COLUMN pruned_seq BIGINT NOT NULL DEFAULT 0;
+
+ALTER TABLE tokens ADD COLUMN last_used_at BIGINT;
+ALTER TABLE tokens ADD COLUMN renew_until BIGINT;

@@ -1,0 +1,151 @@
+//! PostgreSQL: one connection that writes, a pool that only reads, both found again after the
+//! server was away.
+//!
+//! The writer's connection holds an advisory lock in the name of its hub for as long as it lives. So
+//! no second hub of that name can write, and when the hub itself comes back on a new connection, the
+//! lock says that the server is done with the old one: what became of its last commit is decided.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection as _, PgConnection, PgPool};
+use tokio::time::Instant;
+
+use super::{Connection, Migrations, migrator};
+use crate::{Conn, StoreError};
+
+/// Readers at the same time; one more waits.
+const READERS: u32 = 8;
+/// How long a reader or the writer waits for a server that does not answer.
+const ACQUIRE: Duration = Duration::from_secs(3);
+/// How long the server may take to notice that whoever held the lock is gone.
+const LOCK: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+const MIGRATIONS: Migrations = &[
+    (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
+    (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
+];
+
+/// Where the database is and who we are there.
+#[derive(Clone)]
+pub(crate) struct Server {
+    options: PgConnectOptions,
+}
+
+impl Server {
+    pub(crate) fn new(url: &str) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|source| StoreError::Url { source: Arc::new(source) })?
+            .application_name(&format!("plexus {}", std::process::id()))
+            .statement_cache_capacity(500)
+            .disable_statement_logging();
+        Ok(Self { options })
+    }
+
+    pub(crate) fn readers(&self) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(READERS)
+            .min_connections(0)
+            .acquire_timeout(ACQUIRE)
+            .connect_lazy_with(self.options.clone().options([("default_transaction_read_only", "on")]))
+    }
+
+    /// Brings the schema up to date; what comes from then on writes in the name of `hub`.
+    pub(crate) async fn writer(&self, hub: &str) -> Result<Source, StoreError> {
+        let mut connection = self.connect().await?;
+        let migrated = migrator(MIGRATIONS).run(&mut connection).await;
+        migrated.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
+        connection.close().await.map_err(StoreError::query("closing a connection"))?;
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE)
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(self.options.clone());
+        Ok(Source { pool, lock: lock_key(hub), shown: self.to_string() })
+    }
+
+    /// A connection outside the pools, which keep to themselves why they could not make one.
+    async fn connect(&self) -> Result<PgConnection, StoreError> {
+        let connected = tokio::time::timeout(ACQUIRE, self.options.connect()).await;
+        connected
+            .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+            .map_err(|source| StoreError::Open { what: self.to_string(), source: Arc::new(source) })
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
+        write!(f, "postgres://{}:{}/{database}", self.options.get_host(), self.options.get_port())
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Where the writer's connection comes from, again and again.
+pub(crate) struct Source {
+    /// Of one connection.
+    pool: PgPool,
+    lock: i64,
+    shown: String,
+}
+
+impl Source {
+    /// A connection that holds the lock.
+    pub(crate) async fn connect(&self) -> Result<Conn, StoreError> {
+        let connection =
+            self.pool.acquire().await.map_err(StoreError::query("connecting to the database"))?;
+        let mut conn = Conn(Connection::Postgres(connection));
+        let until = Instant::now() + LOCK;
+        loop {
+            if conn.try_lock(self.lock).await? {
+                return Ok(conn);
+            }
+            if Instant::now() >= until {
+                let holder = conn.lock_holder(self.lock).await?;
+                // Closed, not kept: a place in the pool must not be taken by a connection without the lock.
+                conn.close().await?;
+                return Err(StoreError::InUse { path: self.shown.clone(), holder });
+            }
+            tokio::time::sleep(LOCK_PAUSE).await;
+        }
+    }
+}
+
+/// One number per hub of a database.
+fn lock_key(hub: &str) -> i64 {
+    let hash = digest::digest(&digest::SHA256, format!("plexus hub {hub}").as_bytes());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.as_ref()[..8]);
+    i64::from_be_bytes(bytes)
+}
+
+impl Conn {
+    async fn try_lock(&mut self, key: i64) -> Result<bool, StoreError> {
+        let sql = "SELECT CASE WHEN pg_try_advisory_lock($1) THEN 1::BIGINT ELSE 0::BIGINT END";
+        let row = self.row("taking the lock of the hub", sql, vec![key.into()]).await?;
+        Ok(row.map(|row| row.int(0)).transpose()? == Some(1))
+    }
+
+    /// The process that holds the lock, as it named itself when it connected.
+    async fn lock_holder(&mut self, key: i64) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT CAST(a.application_name AS TEXT) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
+                   WHERE l.locktype = 'advisory' AND l.granted \
+                   AND (l.classid::BIGINT << 32) | l.objid::BIGINT = $1";
+        let row = self.row("asking who holds the lock of the hub", sql, vec![key.into()]).await?;
+        let name = row.map(|row| row.text(0)).transpose()?;
+        Ok(name.and_then(|name| Some(name.strip_prefix("plexus ")?.to_owned())))
+    }
+}

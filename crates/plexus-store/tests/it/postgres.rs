@@ -1,0 +1,185 @@
+//! PostgreSQL: a database for each test on the server that `scripts/postgres run` starts, and what only
+//! a server has: connections that break.
+
+use plexus_kit::{Durability, Secret, Supervisor};
+use plexus_proto::CallId;
+use plexus_proto::api::AuditPhase;
+use plexus_store::{Records, Store, StoreError, StoreOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+use crate::backend::{Backend, Database, LIMIT, audit, bounded, event, events, session};
+
+/// URL of a server on which databases may be made.
+const SERVER: &str = "PLEXUS_TEST_POSTGRES";
+
+pub(crate) struct Postgres {
+    /// Of the hub's files; the database is elsewhere.
+    dir: tempfile::TempDir,
+    url: String,
+}
+
+impl Postgres {
+    fn options(&self, instance_id: &str) -> StoreOptions {
+        StoreOptions {
+            data_dir: self.dir.path().to_owned(),
+            database_url: Some(Secret::from(self.url.clone())),
+            durability: Durability::Process,
+            instance_id: instance_id.to_owned(),
+        }
+    }
+
+    async fn raw(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
+
+    /// Ends every connection of the hub, as a restart of the server does.
+    async fn cut(&self) {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::query(sql).execute(&mut self.raw().await).await.unwrap();
+    }
+}
+
+impl Backend for Postgres {
+    async fn create() -> Option<Self> {
+        let Ok(server) = std::env::var(SERVER) else {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{SERVER} is not set");
+            eprintln!("left out: {SERVER} is not set; run the tests with `scripts/postgres run`");
+            return None;
+        };
+        let name = format!("store_{}", CallId::new()).replace('-', "_");
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut connection).await.unwrap();
+        let (base, _) = server.rsplit_once('/').unwrap();
+        Some(Self { dir: tempfile::tempdir().unwrap(), url: format!("{base}/{name}") })
+    }
+
+    async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
+        Store::open(&self.options(instance_id), supervisor).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_broke_is_replaced_before_anyone_notices() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        assert_eq!(database.store.database(), "postgresql");
+        let id = database.session("agent:a", "k").await;
+        for number in 0..5 {
+            let entry = audit(AuditPhase::Notice, CallId::new(), "agent:a", "x");
+            let records = events(id, [event("agent:a", number)]);
+            database.store.append(Records { audit: vec![entry], ..records }).await.unwrap();
+            database.backend.cut().await;
+        }
+        assert_eq!(database.events(id).await.len(), 5);
+        let head = database.store.audit_heads().borrow().clone();
+        let report = database.store.verify_audit(Ok(head)).await.unwrap();
+        assert_eq!((report.ok, report.entries), (true, 5), "{report:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_breaks_in_a_transaction_fails_it_and_nothing_else() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        let id = database.session("agent:a", "k").await;
+        let raw = database.backend.raw().await;
+        let mut raw = Some(raw);
+        let outcome = database
+            .store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        conn.add_todo(id, "lost", plexus_store::TodoStatus::Pending, crate::backend::at(0))
+                            .await?;
+                        let mut raw = raw.take().unwrap();
+                        let sql = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d \
+                                   ON d.oid = l.database AND d.datname = current_database() \
+                                   WHERE l.locktype = 'advisory' AND l.granted AND l.pid <> pg_backend_pid()";
+                        sqlx::query(sql).execute(&mut raw).await.unwrap();
+                        Ok::<_, StoreError>(())
+                    })
+                },
+                |_| Records::default(),
+            )
+            .await;
+        assert!(outcome.as_ref().is_err_and(StoreError::is_retryable), "{outcome:?}");
+        assert_eq!(database.store.read().await.unwrap().todo_count(id).await.unwrap(), 0);
+        database.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
+        assert_eq!(database.events(id).await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_hides_a_failed_statement_does_not_take_others_with_it() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        let id = database.session("agent:a", "k").await;
+        let hidden = database.store.write(move |conn| {
+            Box::pin(async move {
+                // Fails in the database, for there is no such session; the unit says that all is well.
+                let nobody = plexus_proto::SessionId::new();
+                let _ = conn.write_section(nobody, "notes", "text", crate::backend::at(0)).await;
+                Ok(())
+            })
+        });
+        assert!(hidden.await.is_err(), "what PostgreSQL has undone must not be acknowledged");
+        database.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_has_one_hub_of_a_name() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        // From another machine: the lock in the data folder says nothing there.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let options =
+            StoreOptions { data_dir: elsewhere.path().to_owned(), ..database.backend.options("main") };
+        let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
+        let holder = std::process::id().to_string();
+        assert!(matches!(&error, StoreError::InUse { holder: Some(pid), .. } if *pid == holder), "{error:?}");
+        assert!(!error.to_string().contains("plexus@"), "{error}");
+        session(&database.store, "agent:a", "k").await;
+        database.supervisor.shutdown(LIMIT).await;
+        Store::open(&options, &Supervisor::new()).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_named_without_its_password() {
+    bounded(async {
+        let dir = tempfile::tempdir().unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let options = StoreOptions {
+            data_dir: dir.path().to_owned(),
+            database_url: Some(Secret::from(format!("postgres://annabel:hunter2@{nobody}/plexus"))),
+            durability: Durability::Process,
+            instance_id: "main".to_owned(),
+        };
+        let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
+        let told = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
+        assert!(told.contains(&format!("postgres://{nobody}/plexus")), "{told}");
+        assert!(told.contains("refused"), "{told}");
+        assert!(!told.contains("hunter2") && !told.contains("annabel"), "{told}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn migrations_run_once() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        let database = database.reopened().await;
+        let mut raw = database.backend.raw().await;
+        let rows =
+            sqlx::query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut raw).await;
+        let versions: Vec<i64> = rows.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(versions, [1, 2]);
+    })
+    .await;
+}
