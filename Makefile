@@ -41,7 +41,8 @@ bench: toolchain ## measure the budgets
 	scripts/bench $(ARGS)
 
 soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
-	$(NEXTEST) nextest run --workspace --profile soak --run-ignored only
+	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
+	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
 fmt: toolchain ## format the code
 	cargo fmt --all
@@ -56,7 +57,7 @@ tidy: target-owner ## the rules the compiler does not know (crate edges, file si
 	cargo xtask tidy
 
 nextest: target-owner $(NEXTEST)
-	$(NEXTEST) nextest run --workspace
+	scripts/postgres run $(NEXTEST) nextest run --workspace
 
 doctest: target-owner
 	cargo test --workspace --doc

@@ -10,7 +10,7 @@ use plexus_kit::hex;
 use plexus_proto::api::{AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 
 use crate::audit::{NewAudit, json};
-use crate::conn::{Row, Value};
+use crate::conn::{Row, Value, storable};
 use crate::{Conn, Store, StoreError};
 
 impl Store {
@@ -155,7 +155,8 @@ pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>
             token_id: entry.token_id.map(|id| id.to_string()),
             actor: entry.actor,
             session_id: entry.session_id.map(|id| id.to_string()),
-            tool: entry.tool,
+            // Hashed as it will be stored.
+            tool: storable(entry.tool),
             via: entry.via.to_owned(),
             outcome: entry.outcome.to_owned(),
             detail: entry.detail,

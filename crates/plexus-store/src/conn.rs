@@ -120,6 +120,12 @@ impl Row {
     }
 }
 
+/// Text as every database can hold it: PostgreSQL knows no U+0000. What must not be changed in silence
+/// is refused before it comes here; this is for names that others chose.
+pub(crate) fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
+}
+
 fn arguments<A>(values: Vec<Value>) -> Result<A, sqlx::Error>
 where
     A: Arguments,
@@ -132,7 +138,7 @@ where
     for value in values {
         match value {
             Value::Int(value) => arguments.add(value),
-            Value::Text(value) => arguments.add(value),
+            Value::Text(value) => arguments.add(value.map(storable)),
         }
         .map_err(sqlx::Error::Encode)?;
     }

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use plexus_hub::{Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
-use plexus_kit::{Clock, Config, Environment};
+use plexus_kit::{Clock, Config, Environment, Secret};
 use plexus_mcp::server::McpOptions;
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_tools::Registry;
 use tempfile::TempDir;
 
-use crate::McpClient;
+use crate::{McpClient, postgres};
 
+/// Variable that puts every hub in a test on PostgreSQL: `postgres`.
+const DATABASE: &str = "PLEXUS_TEST_DATABASE";
 /// Keep-alives come often, so that a test need not wait 25 seconds for one.
 const KEEP_ALIVE: Duration = Duration::from_millis(100);
 /// Between two looks at something that only the API tells.
@@ -44,7 +46,16 @@ impl TestHub {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::system();
-        let change: Change = Box::new(change);
+        let database = match std::env::var_os(DATABASE) {
+            Some(name) if name == "postgres" => {
+                Some(postgres::database().await.expect("a PostgreSQL server"))
+            }
+            _ => None,
+        };
+        let change: Change = Box::new(move |config| {
+            config.database_url = database.clone().map(Secret::from);
+            change(config);
+        });
         let hub = start(dir.path(), &change, clock.clone()).await;
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
         Self { hub, dir, http, change, clock }

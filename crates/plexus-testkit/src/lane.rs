@@ -29,6 +29,8 @@ pub struct Lane {
     pub door: Door,
     http: reqwest::Client,
     url: String,
+    /// Whether "try again" is an answer like none.
+    outages: bool,
 }
 
 /// The answer to a call that succeeded.
@@ -40,7 +42,7 @@ pub struct Done {
     pub text: String,
 }
 
-/// The connection broke, or nobody was there.
+/// The connection broke, nobody was there, or, where outages are expected, the hub said to try again.
 #[derive(Debug)]
 pub struct NoAnswer;
 
@@ -54,7 +56,12 @@ impl Lane {
     /// `url` is that of the hub.
     pub fn new(url: String, token: CreatedToken, door: Door) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
-        Self { token, door, http, url }
+        Self { token, door, http, url, outages: false }
+    }
+
+    /// From now on the hub may be without its database for a while, if it says so.
+    pub fn expect_outages(&mut self) {
+        self.outages = true;
     }
 
     /// Who the hub takes this client for.
@@ -82,7 +89,7 @@ impl Lane {
                 if let Some(key) = key {
                     request = request.header("idempotency-key", key);
                 }
-                let reply = answer(request).await?;
+                let reply = self.answer(request).await?;
                 assert_eq!(reply["success"], true, "{tool} failed: {reply}");
                 Ok(Done {
                     call_id: text(&reply["call_id"]),
@@ -98,7 +105,7 @@ impl Lane {
                     .header("mcp-protocol-version", "2026-07-28")
                     .header("mcp-method", "tools/call")
                     .header("mcp-name", tool);
-                called(request, tool, arguments, meta, key).await
+                self.called(request, tool, arguments, meta, key).await
             }
             Door::Session { version, id } => {
                 let id = match id {
@@ -107,7 +114,7 @@ impl Lane {
                 };
                 let request =
                     self.request("/mcp").header("mcp-session-id", id).header("mcp-protocol-version", version);
-                called(request, tool, arguments, json!({}), key).await
+                self.called(request, tool, arguments, json!({}), key).await
             }
         }
     }
@@ -121,6 +128,7 @@ impl Lane {
         });
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let response = self.request("/mcp").json(&body).send().await?;
+        self.check_outage(response.status())?;
         assert_eq!(response.status(), 200, "initialize was refused");
         let header = response.headers().get("mcp-session-id").expect("a session id");
         let id = header.to_str().expect("text").to_owned();
@@ -137,6 +145,45 @@ impl Lane {
             .post(format!("{}{path}", self.url))
             .bearer_auth(&self.token.token)
             .header("accept", "application/json, text/event-stream")
+    }
+
+    async fn called(
+        &self,
+        request: reqwest::RequestBuilder,
+        tool: &str,
+        arguments: Value,
+        mut meta: Value,
+        key: Option<&str>,
+    ) -> Result<Done, NoAnswer> {
+        if let Some(key) = key {
+            meta["plexus/idempotency-key"] = json!(key);
+        }
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let reply = self.answer(request.json(&body)).await?;
+        let result = &reply["result"];
+        if self.outages && result["_meta"]["plexus/retryable"] == true {
+            return Err(NoAnswer);
+        }
+        assert_eq!(result["isError"], false, "{tool} failed: {reply}");
+        Ok(Done {
+            call_id: text(&result["_meta"]["plexus/call-id"]),
+            replayed: result["_meta"]["plexus/replayed"] == true,
+            text: text(&result["content"][0]["text"]),
+        })
+    }
+
+    /// The JSON of a complete answer with status 200.
+    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Value, NoAnswer> {
+        let response = request.send().await?;
+        self.check_outage(response.status())?;
+        let (status, body) = (response.status(), response.text().await?);
+        assert_eq!(status, 200, "{body}");
+        Ok(serde_json::from_str(&body).unwrap_or_else(|e| panic!("not JSON ({e}): {body}")))
+    }
+
+    fn check_outage(&self, status: reqwest::StatusCode) -> Result<(), NoAnswer> {
+        if self.outages && status == 503 { Err(NoAnswer) } else { Ok(()) }
     }
 
     /// The markers in the to-do list and the scratchpad of this client's session.
@@ -169,36 +216,6 @@ impl Writer for Lane {
         let (tool, arguments) = Self::arguments(write);
         self.call(tool, arguments, Some(&write.key)).await.ok()
     }
-}
-
-async fn called(
-    request: reqwest::RequestBuilder,
-    tool: &str,
-    arguments: Value,
-    mut meta: Value,
-    key: Option<&str>,
-) -> Result<Done, NoAnswer> {
-    if let Some(key) = key {
-        meta["plexus/idempotency-key"] = json!(key);
-    }
-    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let reply = answer(request.json(&body)).await?;
-    let result = &reply["result"];
-    assert_eq!(result["isError"], false, "{tool} failed: {reply}");
-    Ok(Done {
-        call_id: text(&result["_meta"]["plexus/call-id"]),
-        replayed: result["_meta"]["plexus/replayed"] == true,
-        text: text(&result["content"][0]["text"]),
-    })
-}
-
-/// The JSON of a complete answer with status 200.
-async fn answer(request: reqwest::RequestBuilder) -> Result<Value, NoAnswer> {
-    let response = request.send().await?;
-    let (status, body) = (response.status(), response.text().await?);
-    assert_eq!(status, 200, "{body}");
-    Ok(serde_json::from_str(&body).unwrap_or_else(|e| panic!("not JSON ({e}): {body}")))
 }
 
 fn text(value: &Value) -> String {

@@ -8,6 +8,7 @@ pub mod crash;
 mod hub;
 mod lane;
 mod mcp;
+pub mod postgres;
 mod process;
 mod raw;
 mod sse;

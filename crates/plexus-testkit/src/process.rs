@@ -28,6 +28,7 @@ pub struct Plexus {
     binary: PathBuf,
     home: TempDir,
     http: reqwest::Client,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// A command that has ended.
@@ -64,7 +65,15 @@ impl Plexus {
         // A second test in the same process finds it installed, which is as good.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        Self { binary: binary.into(), home: tempfile::tempdir().expect("a temporary folder"), http }
+        let home = tempfile::tempdir().expect("a temporary folder");
+        Self { binary: binary.into(), home, http, variables: vec![] }
+    }
+
+    /// With a variable in the environment of everything that is run.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.variables.push((name, value));
+        self
     }
 
     pub fn home(&self) -> &Path {
@@ -89,6 +98,7 @@ impl Plexus {
             .env_clear()
             .env("HOME", self.home.path())
             .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+            .envs(self.variables.iter().map(|(name, value)| (*name, value)))
             .current_dir(self.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

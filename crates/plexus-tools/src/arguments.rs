@@ -49,6 +49,15 @@ pub(crate) fn validate(
     Err(invalid(tool, problems))
 }
 
+/// Refuses the one character that not every database can hold in a text.
+pub(crate) fn storable(tool: &str, field: &str, text: &str) -> Result<(), CallError> {
+    if !text.contains('\0') {
+        return Ok(());
+    }
+    let message = "must not contain the character U+0000";
+    Err(invalid(tool, vec![serde_json::json!({ "path": format!("/{field}"), "message": message })]))
+}
+
 /// One error from a list of `{path, message, …}`.
 pub(crate) fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
     let lines: Vec<String> = problems

@@ -49,6 +49,13 @@ impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, source = ?std::error::Error::source(&error), "store failed during a call");
         let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::Internal };
-        Self::new(code, "the hub could not reach its database").hint("Nothing was changed. Try again.")
+        let hint = match error {
+            StoreError::Uncertain { .. } => {
+                "It may have been done all the same. Call again with the same idempotency key to get its result; \
+                 without a key, look first."
+            }
+            _ => "Nothing was changed. Try again.",
+        };
+        Self::new(code, "the hub could not reach its database").hint(hint)
     }
 }

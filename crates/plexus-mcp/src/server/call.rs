@@ -72,10 +72,19 @@ pub(super) fn result_members(reply: CallReply, features: Features) -> Result<Str
     Ok(json)
 }
 
-/// `_meta` members that tell a caller how to find the call again.
+/// `_meta` members that tell a caller how to find the call again and, of one that failed, why, in words
+/// for programs.
 pub(super) fn reply_meta(reply: &CallReply) -> String {
     let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
-    format!("\"plexus/call-id\":\"{}\"{replayed}", reply.call_id)
+    let error = match &reply.result {
+        Ok(_) => String::new(),
+        Err(error) => format!(
+            ",\"plexus/error\":\"{}\",\"plexus/retryable\":{}",
+            error.code.as_str(),
+            error.code.is_retryable()
+        ),
+    };
+    format!("\"plexus/call-id\":\"{}\"{replayed}{error}", reply.call_id)
 }
 
 /// JSON text of the progress token, if the client wants progress.

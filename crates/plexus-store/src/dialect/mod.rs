@@ -60,7 +60,7 @@ impl Readers {
 /// Which database a URL names.
 pub(crate) enum Location {
     Sqlite(PathBuf),
-    Postgres(postgres::Server),
+    Postgres(Box<postgres::Server>),
 }
 
 impl Location {
@@ -72,7 +72,9 @@ impl Location {
         let (scheme, rest) = url.split_once(':').unwrap_or(("a URL without a scheme", ""));
         let unsupported = || StoreError::UnsupportedUrl(scheme.to_owned());
         match scheme {
-            "postgres" | "postgresql" => postgres::Server::new(url).map(Self::Postgres),
+            "postgres" | "postgresql" => {
+                postgres::Server::new(url).map(|server| Self::Postgres(Box::new(server)))
+            }
             "sqlite" => {
                 let path = rest.strip_prefix("//").unwrap_or(rest);
                 let is_path = !path.is_empty() && !path.starts_with(':') && !path.contains('?');

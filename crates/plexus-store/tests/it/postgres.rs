@@ -42,11 +42,12 @@ impl Postgres {
 
 impl Backend for Postgres {
     async fn create() -> Option<Self> {
-        let Ok(server) = std::env::var(SERVER) else {
+        let Some(server) = std::env::var_os(SERVER) else {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{SERVER} is not set");
             eprintln!("left out: {SERVER} is not set; run the tests with `scripts/postgres run`");
             return None;
         };
+        let server = server.into_string().unwrap();
         let name = format!("store_{}", CallId::new()).replace('-', "_");
         let mut connection = PgConnection::connect(&server).await.unwrap();
         sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut connection).await.unwrap();

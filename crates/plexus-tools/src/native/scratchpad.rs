@@ -126,6 +126,8 @@ async fn change(
         _ => "delete",
     };
     let section = args.section.ok_or_else(|| arguments::missing(NAME, "section", action))?;
+    arguments::storable(NAME, "section", &section)?;
+    arguments::storable(NAME, "content", args.content.as_deref().unwrap_or_default())?;
     if args.action == ScratchpadAction::Delete {
         if !conn.delete_section(session, &section).await? {
             return Err(no_section(conn, session, &section).await?);

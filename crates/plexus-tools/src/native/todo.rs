@@ -158,7 +158,7 @@ fn check_text(text: &str) -> Result<(), CallError> {
             vec![serde_json::json!({ "path": "/text", "message": message })],
         ));
     }
-    Ok(())
+    arguments::storable(NAME, "text", text)
 }
 
 impl Status {

@@ -19,13 +19,28 @@ const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_crashes_under_load_lose_nothing() {
-    crash_rounds(30).await;
+    crash_rounds(crate::plexus(), 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_crashes_under_load_lose_nothing_on_postgres() {
+    if let Some(plexus) = crate::plexus_on_postgres().await {
+        crash_rounds(plexus, 20).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "for `make soak`"]
 async fn three_hundred_crashes_under_load_lose_nothing() {
-    crash_rounds(300).await;
+    crash_rounds(crate::plexus(), 300).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn two_hundred_crashes_under_load_lose_nothing_on_postgres() {
+    if let Some(plexus) = crate::plexus_on_postgres().await {
+        crash_rounds(plexus, 200).await;
+    }
 }
 
 /// What the rounds came to, for a person who asks whether they tested anything.
@@ -37,10 +52,9 @@ struct Tally {
     done_unheard: usize,
 }
 
-async fn crash_rounds(rounds: u64) {
+async fn crash_rounds(plexus: Plexus, rounds: u64) {
     let (seed, began) = (Seed::choose(), Instant::now());
     eprintln!("repeat this run with {seed}");
-    let plexus = crate::plexus();
     let mut hub = plexus.up().await;
     let mut tokens = Vec::new();
     // Four principals; the first has a second token.

@@ -10,6 +10,7 @@
 
 mod cli;
 mod crash;
+mod database_restart;
 mod help;
 mod interleaved;
 mod quiet;
@@ -18,9 +19,14 @@ mod stopping;
 mod tampered_head;
 mod tampering;
 
-use plexus_testkit::Plexus;
+use plexus_testkit::{Plexus, postgres};
 
 /// The program that was built with these tests, in a home of its own.
 fn plexus() -> Plexus {
     Plexus::new(env!("CARGO_BIN_EXE_plexus"))
+}
+
+/// The same on a fresh database of a PostgreSQL server; none where there is none.
+async fn plexus_on_postgres() -> Option<Plexus> {
+    Some(plexus().with("PLEXUS_DATABASE_URL", postgres::database().await?))
 }
