@@ -138,7 +138,7 @@ async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Resu
         Err(why) => (None, why),
         Ok(Some(signed)) => match store.read().await?.audit_break(&signed).await? {
             // A break that was found earlier is not healed by a restart.
-            None => return Ok(store.read().await?.audit_notices(INSTANCE, 1).await?.is_empty()),
+            None => return Ok(!store.read().await?.audit_was_broken(INSTANCE).await?),
             Some(message) => (Some(signed), message),
         },
     };

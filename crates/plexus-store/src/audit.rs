@@ -5,7 +5,8 @@ use plexus_proto::api::{AuditCall, AuditEntry, AuditHead, AuditPhase};
 use plexus_proto::{CallId, SessionId, Timestamp, TokenId};
 use serde_json::Value as Json;
 
-use crate::audit_chain::{ChainedEntry, Link};
+use crate::audit_chain::ChainedEntry;
+use crate::audit_verify::Link;
 use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, placeholders};
 use crate::{Conn, StoreError};
 
@@ -116,14 +117,24 @@ impl Conn {
         row.as_ref().map(call).transpose()
     }
 
-    /// Remarks of the hub about its own chain.
-    pub async fn audit_notices(&mut self, hub: &str, limit: i64) -> Result<Vec<AuditEntry>, StoreError> {
+    /// Whether the hub ever found its chain broken, as far as its entries reach back.
+    pub async fn audit_was_broken(&mut self, hub: &str) -> Result<bool, StoreError> {
+        Ok(!self.audit_breaks(hub, i64::MAX).await?.is_empty())
+    }
+
+    /// Remarks of the hub about its own chain, of one kind, oldest first.
+    pub(crate) async fn audit_notices(
+        &mut self,
+        hub: &str,
+        outcome: &str,
+        limit: i64,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let rows = self
             .rows(
                 "reading audit notices",
                 "SELECT hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, outcome, detail, \
-                 prev_hash, hash FROM audit WHERE hub = $1 AND phase = 'notice' ORDER BY n LIMIT $2",
-                vec![hub.into(), limit.into()],
+                 prev_hash, hash FROM audit WHERE hub = $1 AND phase = 'notice' AND outcome = $2 ORDER BY n LIMIT $3",
+                vec![hub.into(), outcome.into(), limit.into()],
             )
             .await?;
         // One that cannot be read is no notice; the walk over the chain reports it.

@@ -31,6 +31,10 @@ pub enum StoreError {
     UnsupportedUrl(String),
     #[error("the database URL cannot be read; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },
+    #[error("the archive cannot be used: {0}")]
+    Archive(String),
+    #[error("the database is not empty: there are rows in {table}; restore into a new one")]
+    NotEmpty { table: &'static str },
     #[error("session {0} does not exist")]
     NoSuchSession(plexus_proto::SessionId),
     /// A fault of ours in a unit of work; what it wrote was undone.

@@ -5,16 +5,20 @@
 //! - A caller that was told "done" was told so after the commit.
 //! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
 
+pub mod archive;
 mod audit;
 mod audit_chain;
+mod audit_verify;
 mod conn;
 mod dialect;
 mod error;
 mod events;
 mod idempotency;
 mod mcp_sessions;
+mod retention;
 mod scratchpad;
 mod sessions;
+mod snapshot;
 mod store;
 mod todos;
 mod tokens;
@@ -26,6 +30,7 @@ pub use error::StoreError;
 pub use idempotency::IdempotencyRecord;
 pub use mcp_sessions::McpSessionRecord;
 pub use scratchpad::SectionInfo;
+pub use snapshot::{DatabaseInfo, Snapshot};
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};
 pub use writer::{Records, Ticket};

@@ -1,6 +1,7 @@
 //! The store: how it is opened, read from and written to.
 
 use std::fmt;
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
@@ -23,6 +24,34 @@ pub struct StoreOptions {
     pub instance_id: String,
 }
 
+/// A database that nobody else writes to, with the current schema.
+pub(crate) struct Exclusive {
+    pub(crate) line: Line,
+    readers: Readers,
+    pub(crate) lock: File,
+}
+
+pub(crate) async fn exclusive(
+    options: &StoreOptions,
+    supervisor: &Supervisor,
+) -> Result<Exclusive, StoreError> {
+    match Location::new(&options.data_dir, options.database_url.as_ref())? {
+        Location::Sqlite(path) => {
+            let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
+            let opened = sqlite::open(&path, options.durability, supervisor).await?;
+            let readers = Readers::Sqlite(opened.readers);
+            Ok(Exclusive { line: Line::Sqlite(opened.writer), readers, lock })
+        }
+        Location::Postgres(server) => {
+            // The keys in the data folder belong to one hub, wherever its database is.
+            let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
+            let source = server.writer(&options.instance_id).await?;
+            let readers = Readers::Postgres(server.readers());
+            Ok(Exclusive { line: Line::postgres(source).await?, readers, lock })
+        }
+    }
+}
+
 /// Cheap to clone; all clones share pool and writer.
 #[derive(Clone)]
 pub struct Store {
@@ -34,20 +63,8 @@ pub struct Store {
 impl Store {
     /// Opens the database, brings it to the current schema and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
+        let Exclusive { line, readers, lock } = exclusive(options, supervisor).await?;
         let hub = &options.instance_id;
-        let (line, readers, lock) = match Location::new(&options.data_dir, options.database_url.as_ref())? {
-            Location::Sqlite(path) => {
-                let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
-                let opened = sqlite::open(&path, options.durability, supervisor).await?;
-                (Line::Sqlite(opened.writer), Readers::Sqlite(opened.readers), lock)
-            }
-            Location::Postgres(server) => {
-                // The keys in the data folder belong to one hub, wherever its database is.
-                let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
-                let source = server.writer(hub).await?;
-                (Line::postgres(source).await?, Readers::Postgres(server.readers()), lock)
-            }
-        };
         let writer = Writer::start(line, hub, readers.clone(), lock, supervisor).await?;
         Ok(Self { readers, writer, instance_id: hub.clone() })
     }

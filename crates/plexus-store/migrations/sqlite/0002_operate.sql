@@ -12,3 +12,6 @@ ALTER TABLE sessions ADD COLUMN pruned_seq BIGINT NOT NULL DEFAULT 0;
 
 ALTER TABLE tokens ADD COLUMN last_used_at BIGINT;
 ALTER TABLE tokens ADD COLUMN renew_until BIGINT;
+
+-- The hub's remarks about its own chain are looked for at every start.
+CREATE INDEX audit_notices ON audit (hub, n) WHERE phase = 'notice';

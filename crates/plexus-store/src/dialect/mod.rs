@@ -7,6 +7,7 @@ pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 
 use plexus_kit::{ExposeSecret, Secret};
@@ -31,7 +32,43 @@ impl Connection {
             Self::Postgres(_) => "BEGIN",
         }
     }
+
+    /// Begins a transaction that reads one state of the database.
+    pub(crate) fn snapshot_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "BEGIN",
+            Self::Postgres(_) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        }
+    }
+
+    /// A row if there is a table named `$1`.
+    pub(crate) fn has_table_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
+            Self::Postgres(_) => {
+                "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1"
+            }
+        }
+    }
+
+    /// Bytes that the database takes.
+    pub(crate) fn size_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+            Self::Postgres(_) => "SELECT pg_database_size(current_database())",
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgresql",
+        }
+    }
 }
+
+/// Version of the schema that this program works with, in every database.
+pub(crate) const SCHEMA: i64 = 2;
 
 /// Connections that only read.
 #[derive(Clone)]
@@ -85,6 +122,16 @@ impl Location {
     }
 }
 
+/// Without user and password.
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            Self::Postgres(server) => server.fmt(f),
+        }
+    }
+}
+
 /// Versions with their names and texts; never edited after they landed, a change is a new line.
 type Migrations = &'static [(i64, &'static str, &'static str)];
 
@@ -94,4 +141,17 @@ fn migrator(migrations: Migrations) -> Migrator {
         Migration::new(*version, Cow::Borrowed(*description), MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn both_databases_have_the_same_versions_up_to_the_one_that_is_needed() {
+        let versions = |list: super::Migrations| -> Vec<(i64, &str)> {
+            list.iter().map(|(version, name, _)| (*version, *name)).collect()
+        };
+        assert_eq!(versions(super::sqlite::MIGRATIONS), versions(super::postgres::MIGRATIONS));
+        let numbers: Vec<i64> = super::sqlite::MIGRATIONS.iter().map(|(version, ..)| *version).collect();
+        assert_eq!(numbers, (1..=super::SCHEMA).collect::<Vec<_>>());
+    }
 }

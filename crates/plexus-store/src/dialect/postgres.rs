@@ -26,7 +26,7 @@ const ACQUIRE: Duration = Duration::from_secs(3);
 const LOCK: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-const MIGRATIONS: Migrations = &[
+pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
 ];
@@ -53,6 +53,15 @@ impl Server {
             .min_connections(0)
             .acquire_timeout(ACQUIRE)
             .connect_lazy_with(self.options.clone().options([("default_transaction_read_only", "on")]))
+    }
+
+    /// A connection of one's own that only reads.
+    pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
+        let connection = self.connect().await?;
+        connection.close().await.map_err(StoreError::query("closing a connection"))?;
+        let connection =
+            self.readers().acquire().await.map_err(StoreError::query("connecting to the database"))?;
+        Ok(Conn(Connection::Postgres(connection)))
     }
 
     /// Brings the schema up to date; what comes from then on writes in the name of `hub`.

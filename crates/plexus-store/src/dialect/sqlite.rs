@@ -22,7 +22,7 @@ const ACQUIRE: Duration = Duration::from_secs(10);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
-const MIGRATIONS: Migrations = &[
+pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
 ];
@@ -101,6 +101,18 @@ pub(crate) async fn open(
         .connect_lazy_with(base.read_only(true));
     let connection = writer.acquire().await.map_err(StoreError::query("opening the writer"))?;
     Ok(Opened { writer: Conn(Connection::Sqlite(connection)), readers })
+}
+
+/// A connection of one's own that only reads; a hub may use the file meanwhile.
+pub(crate) async fn reader(path: &Path) -> Result<Conn, StoreError> {
+    let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(Duration::from_secs(5))
+        .disable_statement_logging();
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.map_err(failed)?;
+    Ok(Conn(Connection::Sqlite(pool.acquire().await.map_err(failed)?)))
 }
 
 /// Folds the log into the file now and then, without holding up those who read and write.

@@ -34,7 +34,7 @@ impl Line {
     }
 
     /// The connection, if there is one.
-    pub(super) fn conn(&mut self) -> Result<&mut Conn, StoreError> {
+    pub(crate) fn conn(&mut self) -> Result<&mut Conn, StoreError> {
         match self {
             Self::Sqlite(conn) => Ok(conn),
             Self::Postgres { conn, .. } => conn.as_mut().ok_or_else(StoreError::away),
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    pub(super) async fn close(self) -> Result<(), StoreError> {
+    pub(crate) async fn close(self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(conn) | Self::Postgres { conn: Some(conn), .. } => conn.close().await,
             Self::Postgres { conn: None, .. } => Ok(()),

@@ -21,8 +21,12 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
 pub(crate) trait Backend: Sized {
     /// A new, empty database; none where there is no server to make one on.
     async fn create() -> Option<Self>;
+    fn options(&self, instance_id: &str) -> StoreOptions;
+
     /// Opens it; possible again and again.
-    async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store;
+    async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
+        Store::open(&self.options(instance_id), supervisor).await.unwrap()
+    }
 }
 
 pub(crate) struct Sqlite {
@@ -33,15 +37,6 @@ impl Sqlite {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
-
-    pub(crate) fn options(&self, instance_id: &str) -> StoreOptions {
-        StoreOptions {
-            data_dir: self.dir.path().to_owned(),
-            database_url: None,
-            durability: Durability::Process,
-            instance_id: instance_id.to_owned(),
-        }
-    }
 }
 
 impl Backend for Sqlite {
@@ -49,8 +44,13 @@ impl Backend for Sqlite {
         Some(Self::new())
     }
 
-    async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
-        Store::open(&self.options(instance_id), supervisor).await.unwrap()
+    fn options(&self, instance_id: &str) -> StoreOptions {
+        StoreOptions {
+            data_dir: self.dir.path().to_owned(),
+            database_url: None,
+            durability: Durability::Process,
+            instance_id: instance_id.to_owned(),
+        }
     }
 }
 

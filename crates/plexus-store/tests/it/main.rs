@@ -9,11 +9,13 @@
     reason = "a test fails by panicking, and says what it left out"
 )]
 
+mod archive;
 mod audit;
 mod audit_chain;
 mod backend;
 mod events;
 mod postgres;
+mod retention;
 mod sessions;
 mod sqlite;
 mod state;
@@ -63,6 +65,15 @@ macro_rules! conformance {
                     state_of_a_session_that_does_not_exist_is_refused
                     scratchpad_sections_are_replaced_measured_and_deleted_per_session
                     mcp_sessions_are_kept_ended_and_purged
+                }
+                archive {
+                    everything_comes_back_from_an_archive
+                    an_archive_is_one_state_although_writers_go_on
+                }
+                retention {
+                    old_audit_entries_go_and_the_rest_still_verifies
+                    what_was_known_of_breaks_outlives_their_entries
+                    old_events_go_and_the_numbers_of_the_rest_stay
                 }
                 audit {
                     the_two_entries_of_a_call_are_listed_as_one

@@ -19,15 +19,6 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    fn options(&self, instance_id: &str) -> StoreOptions {
-        StoreOptions {
-            data_dir: self.dir.path().to_owned(),
-            database_url: Some(Secret::from(self.url.clone())),
-            durability: Durability::Process,
-            instance_id: instance_id.to_owned(),
-        }
-    }
-
     async fn raw(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
     }
@@ -55,8 +46,13 @@ impl Backend for Postgres {
         Some(Self { dir: tempfile::tempdir().unwrap(), url: format!("{base}/{name}") })
     }
 
-    async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
-        Store::open(&self.options(instance_id), supervisor).await.unwrap()
+    fn options(&self, instance_id: &str) -> StoreOptions {
+        StoreOptions {
+            data_dir: self.dir.path().to_owned(),
+            database_url: Some(Secret::from(self.url.clone())),
+            durability: Durability::Process,
+            instance_id: instance_id.to_owned(),
+        }
     }
 }
 

@@ -1,0 +1,306 @@
+//! Restoring an archive into an empty database and data folder: all of it or nothing.
+
+use std::collections::HashMap;
+use std::fs::Permissions;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path};
+
+use aws_lc_rs::digest;
+use flate2::read::GzDecoder;
+use plexus_kit::{Supervisor, hex};
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use super::tables::{TABLES, Table};
+use super::{AuditState, FORMAT, Header, MAX_CHUNK, Manifest, Progress, Summary, TableColumns, io, wrong};
+use crate::conn::{Sql, chunk_sizes, placeholders};
+use crate::store::exclusive;
+use crate::{Conn, StoreError, StoreOptions, dialect};
+
+/// Where files wait until all of the archive has been read.
+const STAGE: &str = "restore.tmp";
+const MAX_JSON: u64 = 4 << 20;
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    pub header: Header,
+    pub manifest: Manifest,
+}
+
+/// Restores an archive. The database must be empty and the data folder without keys, or with the same.
+pub async fn restore(
+    options: &StoreOptions,
+    archive: impl Read,
+    supervisor: &Supervisor,
+    progress: Progress<'_>,
+) -> Result<Restored, StoreError> {
+    let opened = exclusive(options, supervisor).await?;
+    let (mut line, _lock) = (opened.line, opened.lock);
+    let conn = line.conn()?;
+    check_empty(conn).await?;
+    let stage = options.data_dir.join(STAGE);
+    let begin = conn.0.begin_sql();
+    conn.execute("beginning to restore", begin, vec![]).await?;
+    let outcome =
+        Restoring { conn, stage: &stage, data_dir: &options.data_dir, tables: HashMap::new(), files: vec![] }
+            .run(archive, progress)
+            .await;
+    let cleaned = fs_err::remove_dir_all(&stage);
+    if let Err(error) = cleaned
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "cannot remove what was staged");
+    }
+    let conn = line.conn()?;
+    match outcome {
+        Ok(restored) => {
+            conn.execute("committing what was restored", "COMMIT", vec![]).await?;
+            line.close().await?;
+            Ok(restored)
+        }
+        Err(error) => {
+            conn.execute("undoing what was restored", "ROLLBACK", vec![]).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn check_empty(conn: &mut Conn) -> Result<(), StoreError> {
+    for table in TABLES.iter().filter(|table| table.name != "meta") {
+        if !table.page(conn, None, 1).await?.is_empty() {
+            return Err(StoreError::NotEmpty { table: table.name });
+        }
+    }
+    Ok(())
+}
+
+struct Restoring<'r> {
+    conn: &'r mut Conn,
+    stage: &'r Path,
+    data_dir: &'r Path,
+    /// What was read so far.
+    tables: HashMap<&'static str, Reading>,
+    files: Vec<Summary>,
+}
+
+/// A table that is being read.
+struct Reading {
+    count: u64,
+    hash: digest::Context,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { count: 0, hash: digest::Context::new(&digest::SHA256) }
+    }
+}
+
+impl Restoring<'_> {
+    async fn run(mut self, archive: impl Read, progress: Progress<'_>) -> Result<Restored, StoreError> {
+        let failed = io("reading the archive");
+        let mut archive = tar::Archive::new(GzDecoder::new(archive));
+        let mut header: Option<Header> = None;
+        let mut manifest: Option<Manifest> = None;
+        self.conn.execute("emptying meta", "DELETE FROM meta", vec![]).await?;
+        for entry in archive.entries().map_err(&failed)? {
+            let mut entry = entry.map_err(&failed)?;
+            let path = entry.path().map_err(&failed)?.into_owned();
+            if entry.header().entry_type() != tar::EntryType::Regular {
+                return Err(wrong(format!("{} is not a plain file", path.display())));
+            }
+            let name = path.to_str().ok_or_else(|| wrong("a name in the archive is not text"))?;
+            match (name, &header, &manifest) {
+                ("header.json", None, None) => header = Some(check_header(json(name, &mut entry)?)?),
+                ("manifest.json", Some(_), None) => manifest = Some(json(name, &mut entry)?),
+                (_, Some(_), None) if name.starts_with("tables/") => {
+                    self.chunk(name, bytes(name, MAX_CHUNK, &mut entry)?, progress).await?;
+                }
+                (_, Some(_), None) if name.starts_with("files/") => {
+                    progress(name, 0);
+                    self.file(&path, &mut entry)?;
+                }
+                _ => {
+                    return Err(wrong(format!(
+                        "{name} is not where it belongs; is this an archive of Plexus?"
+                    )));
+                }
+            }
+        }
+        let header = header.ok_or_else(|| wrong("it is empty; is this an archive of Plexus?"))?;
+        let manifest = manifest.ok_or_else(|| wrong("it is cut off: its end is missing"))?;
+        self.check(&manifest).await?;
+        self.take_files(&header)?;
+        Ok(Restored { header, manifest })
+    }
+
+    async fn chunk(&mut self, name: &str, lines: Vec<u8>, progress: Progress<'_>) -> Result<(), StoreError> {
+        let table = name.split('/').nth(1).unwrap_or_default();
+        let table = TABLES.iter().find(|known| known.name == table);
+        let table =
+            table.ok_or_else(|| wrong(format!("{name} is of a table that this version does not know")))?;
+        let rows: Vec<Vec<Json>> = serde_json::Deserializer::from_slice(&lines)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|e| wrong(format!("{name}: {e}")))?;
+        let count = rows.len() as u64;
+        self.insert(table, rows).await?;
+        let read = self.tables.entry(table.name).or_insert_with(Reading::default);
+        read.count += count;
+        read.hash.update(&lines);
+        progress(table.name, read.count);
+        Ok(())
+    }
+
+    async fn insert(&mut self, table: &Table, rows: Vec<Vec<Json>>) -> Result<(), StoreError> {
+        let total = rows.len();
+        let mut rows = rows.into_iter();
+        for size in chunk_sizes(total) {
+            let mut values = Vec::with_capacity(size * table.columns.len());
+            for row in rows.by_ref().take(size) {
+                if row.len() != table.columns.len() {
+                    return Err(wrong(format!("a row of {} has {} columns", table.name, row.len())));
+                }
+                for (column, json) in table.columns.iter().zip(row) {
+                    values.push(column.value(json)?);
+                }
+            }
+            let places = placeholders(size, table.columns.len());
+            let sql = format!("INSERT INTO {} ({}) VALUES {places}", table.name, table.column_names());
+            self.conn.execute("restoring rows", Sql::Built(sql), values).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a file aside; it is moved to its place when all is well.
+    fn file(&mut self, path: &Path, content: &mut impl Read) -> Result<(), StoreError> {
+        let path = path.strip_prefix("files").unwrap_or(path);
+        if !may_restore(path) {
+            return Err(wrong(format!("files/{} is no file of a data folder", path.display())));
+        }
+        let target = self.stage.join(path);
+        let name = path.display().to_string();
+        let failed = io(&name);
+        if let Some(folder) = target.parent() {
+            fs_err::create_dir_all(folder).map_err(&failed)?;
+        }
+        let mut file = fs_err::File::create(&target).map_err(&failed)?;
+        fs_err::set_permissions(&target, Permissions::from_mode(0o600)).map_err(&failed)?;
+        let mut hash = digest::Context::new(&digest::SHA256);
+        let mut buffer = vec![0; 64 * 1024];
+        let mut count = 0;
+        loop {
+            let read = content.read(&mut buffer).map_err(&failed)?;
+            if read == 0 {
+                break;
+            }
+            hash.update(&buffer[..read]);
+            std::io::Write::write_all(&mut file, &buffer[..read]).map_err(&failed)?;
+            count += read as u64;
+        }
+        file.sync_all().map_err(&failed)?;
+        self.files.push(Summary { name: name.clone(), count, sha256: hex::encode(hash.finish().as_ref()) });
+        Ok(())
+    }
+
+    /// Compares what was read with what should have been.
+    async fn check(&mut self, manifest: &Manifest) -> Result<(), StoreError> {
+        for expected in &manifest.tables {
+            let read = self.tables.remove(expected.name.as_str()).unwrap_or_default();
+            let sha256 = hex::encode(read.hash.finish().as_ref());
+            if read.count != expected.count || sha256 != expected.sha256 {
+                let name = &expected.name;
+                return Err(wrong(format!(
+                    "the rows of {name} are not those that were written; it is damaged"
+                )));
+            }
+        }
+        if let Some(name) = self.tables.keys().next() {
+            return Err(wrong(format!("rows of {name} are not in its manifest; it is damaged")));
+        }
+        if self.files != manifest.files {
+            return Err(wrong("its files are not those that were written; it is damaged"));
+        }
+        for AuditState { head, ok } in &manifest.audit {
+            let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone()))).await?;
+            if report.ok != *ok || report.head.as_ref() != Some(head) {
+                return Err(wrong(format!("the audit of {} is not the one that was archived", head.hub)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the files to their places.
+    fn take_files(&self, header: &Header) -> Result<(), StoreError> {
+        let folder = self.data_dir.display();
+        if !header.keys && !self.data_dir.join("signing-key").exists() {
+            return Err(wrong(format!(
+                "it has no keys, for it was made by an export, and {folder} has none either; restore a backup, or copy \
+                 signing-key, retired-keys and audit.head there first"
+            )));
+        }
+        for Summary { name, .. } in &self.files {
+            let (from, to) = (self.stage.join(name), self.data_dir.join(name));
+            let failed = io(name);
+            match fs_err::read(&to) {
+                Ok(there) if there == fs_err::read(&from).map_err(&failed)? => continue,
+                Ok(_) => {
+                    return Err(wrong(format!(
+                        "{folder} already has another {name}; choose an empty folder"
+                    )));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+            if let Some(parent) = to.parent() {
+                fs_err::create_dir_all(parent).map_err(&failed)?;
+                fs_err::set_permissions(parent, Permissions::from_mode(0o700)).map_err(&failed)?;
+            }
+            fs_err::rename(&from, &to).map_err(&failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_header(header: Header) -> Result<Header, StoreError> {
+    let current = dialect::SCHEMA;
+    if header.format != FORMAT || header.schema != current {
+        return Err(wrong(format!(
+            "it is of format {} and schema {}, made by Plexus {}; this version restores format {FORMAT} and schema \
+             {current}. Restore it with that version, and upgrade then",
+            header.format, header.schema, header.version
+        )));
+    }
+    let known = TABLES.iter().map(TableColumns::of);
+    if !known.eq(header.tables.iter().cloned()) {
+        return Err(wrong("its tables have other columns than this version's"));
+    }
+    Ok(header)
+}
+
+/// Only what a data folder has, and nothing outside of it.
+fn may_restore(path: &Path) -> bool {
+    let parts: Option<Vec<&str>> = path
+        .components()
+        .map(|part| if let Component::Normal(part) = part { part.to_str() } else { None })
+        .collect();
+    match parts.as_deref() {
+        Some(["signing-key" | "audit.head"] | ["retired-keys", _]) => true,
+        Some(["sessions", rest @ ..]) => !rest.is_empty(),
+        _ => false,
+    }
+}
+
+fn json<T: DeserializeOwned>(name: &str, entry: &mut impl Read) -> Result<T, StoreError> {
+    serde_json::from_slice(&bytes(name, MAX_JSON, entry)?).map_err(|e| wrong(format!("{name}: {e}")))
+}
+
+fn bytes(name: &str, most: u64, entry: &mut impl Read) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    entry.take(most + 1).read_to_end(&mut bytes).map_err(io(name))?;
+    if bytes.len() as u64 > most {
+        return Err(wrong(format!("{name} is too large")));
+    }
+    Ok(bytes)
+}

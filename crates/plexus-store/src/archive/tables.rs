@@ -1,0 +1,197 @@
+//! The tables of an archive, each after those it refers to.
+
+use crate::conn::{Row, Value};
+use crate::{Conn, StoreError};
+use serde_json::Value as Json;
+
+use super::wrong;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    Int(&'static str),
+    Text(&'static str),
+}
+
+use Column::{Int, Text};
+
+impl Column {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Int(name) | Self::Text(name) => name,
+        }
+    }
+
+    pub(super) fn read(self, row: &Row, index: usize) -> Result<Json, StoreError> {
+        Ok(match self {
+            Self::Int(_) => row.opt_int(index)?.map_or(Json::Null, Json::from),
+            Self::Text(_) => row.opt_text(index)?.map_or(Json::Null, Json::from),
+        })
+    }
+
+    pub(super) fn value(self, json: Json) -> Result<Value, StoreError> {
+        match (self, json) {
+            (Self::Int(_), Json::Null) => Ok(Value::Int(None)),
+            (Self::Text(_), Json::Null) => Ok(Value::Text(None)),
+            (Self::Int(name), Json::Number(number)) => {
+                let number =
+                    number.as_i64().ok_or_else(|| wrong(format!("{name}: {number} is out of range")))?;
+                Ok(number.into())
+            }
+            (Self::Text(_), Json::String(text)) => Ok(text.into()),
+            (column, other) => Err(wrong(format!("{}: {other} is of another type", column.name()))),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    /// The first of them are the key, by which rows are ordered.
+    pub(super) columns: &'static [Column],
+    key: usize,
+}
+
+impl Table {
+    pub(super) fn column_names(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name()).collect();
+        names.join(", ")
+    }
+
+    /// Rows after the one with this key, in order.
+    pub(super) async fn page(
+        &self,
+        conn: &mut Conn,
+        after: Option<&[Json]>,
+        limit: i64,
+    ) -> Result<Vec<Vec<Json>>, StoreError> {
+        let key: Vec<&str> = self.columns[..self.key].iter().map(|column| column.name()).collect();
+        let key = key.join(", ");
+        let mut values = Vec::new();
+        let mut beyond = String::new();
+        if let Some(after) = after {
+            for (column, json) in self.columns[..self.key].iter().zip(after) {
+                values.push(column.value(json.clone())?);
+            }
+            let places: Vec<String> = (1..=self.key).map(|place| format!("${place}")).collect();
+            beyond = format!("WHERE ({key}) > ({})", places.join(", "));
+        }
+        values.push(limit.into());
+        let sql = format!(
+            "SELECT {} FROM {} {beyond} ORDER BY {key} LIMIT ${}",
+            self.column_names(),
+            self.name,
+            values.len()
+        );
+        let rows = conn.rows("copying a table", crate::conn::Sql::Built(sql), values).await?;
+        rows.iter()
+            .map(|row| {
+                self.columns.iter().enumerate().map(|(index, column)| column.read(row, index)).collect()
+            })
+            .collect()
+    }
+}
+
+pub(super) const TABLES: &[Table] = &[
+    Table { name: "meta", key: 1, columns: &[Text("key"), Int("value")] },
+    Table {
+        name: "tokens",
+        key: 1,
+        columns: &[
+            Text("jti"),
+            Text("kind"),
+            Text("name"),
+            Text("scopes"),
+            Text("profile"),
+            Text("parent"),
+            Int("created_at"),
+            Int("expires_at"),
+            Int("revoked_at"),
+            Int("last_used_at"),
+            Int("renew_until"),
+        ],
+    },
+    Table {
+        name: "sessions",
+        key: 1,
+        columns: &[
+            Text("id"),
+            Text("owner"),
+            Text("key"),
+            Text("client"),
+            Int("created_at"),
+            Int("updated_at"),
+            Int("last_seq"),
+            Int("last_todo"),
+            Int("pruned_seq"),
+        ],
+    },
+    Table {
+        name: "session_events",
+        key: 1,
+        columns: &[
+            Int("pos"),
+            Text("session_id"),
+            Int("seq"),
+            Int("at"),
+            Text("kind"),
+            Text("actor"),
+            Text("payload"),
+            Text("external_id"),
+        ],
+    },
+    Table {
+        name: "audit",
+        key: 2,
+        columns: &[
+            Text("hub"),
+            Int("n"),
+            Int("at"),
+            Text("phase"),
+            Text("call_id"),
+            Text("token_id"),
+            Text("actor"),
+            Text("session_id"),
+            Text("tool"),
+            Text("via"),
+            Text("outcome"),
+            Text("detail"),
+            Text("prev_hash"),
+            Text("hash"),
+        ],
+    },
+    Table {
+        name: "idempotency",
+        key: 2,
+        columns: &[
+            Text("subject"),
+            Text("key"),
+            Text("request_hash"),
+            Text("call_id"),
+            Text("session_id"),
+            Text("result"),
+            Int("at"),
+        ],
+    },
+    Table {
+        name: "mcp_sessions",
+        key: 1,
+        columns: &[Text("id"), Text("owner"), Text("version"), Text("client"), Int("created_at")],
+    },
+    Table {
+        name: "todos",
+        key: 2,
+        columns: &[
+            Text("session_id"),
+            Int("id"),
+            Text("text"),
+            Text("status"),
+            Int("created_at"),
+            Int("updated_at"),
+        ],
+    },
+    Table {
+        name: "scratchpad",
+        key: 2,
+        columns: &[Text("session_id"), Text("section"), Text("content"), Int("bytes"), Int("updated_at")],
+    },
+];

@@ -1,0 +1,305 @@
+//! Verifying the chain: every link recomputed, and the end compared with the signed head.
+
+use plexus_proto::api::{AuditEntry, AuditHead, AuditProblem, AuditReport, ProblemKind};
+
+use crate::audit_chain::{BREAK_OUTCOME, ChainedEntry, GENESIS, PRUNED_OUTCOME};
+use crate::{Conn, Store, StoreError};
+
+/// Problems spelt out in a report; beyond that they are counted.
+const PROBLEMS_NAMED: usize = 100;
+/// Rows read at a time.
+const PAGE: i64 = 2_000;
+
+/// A stored row, or the number of one that cannot be read as an entry at all.
+pub(crate) type Link = Result<ChainedEntry, Option<i64>>;
+
+/// Walks the chain link by link and keeps what it finds.
+#[derive(Default)]
+struct Walk {
+    last: Option<(i64, String)>,
+    entries: i64,
+    problems: Vec<AuditProblem>,
+    problem_count: u64,
+    /// Entries that do not match their hash where they stand: changed, or moved.
+    misfits: Vec<ChainedEntry>,
+}
+
+impl Walk {
+    fn problem(&mut self, kind: ProblemKind, n: i64, message: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_NAMED {
+            self.problems.push(AuditProblem { kind, n, message });
+        }
+    }
+
+    /// Where the next entry should stand.
+    fn next_n(&self) -> i64 {
+        self.last.as_ref().map_or(1, |(n, _)| n + 1)
+    }
+
+    /// False when there is no going on from here.
+    fn link(&mut self, link: Link) -> bool {
+        self.entries += 1;
+        match link {
+            Ok(entry) => self.entry(entry),
+            Err(Some(n)) => {
+                self.gap(n);
+                self.problem(
+                    ProblemKind::Changed,
+                    n,
+                    format!("entry {n} cannot be read: its content was changed"),
+                );
+                self.last = Some((n, String::new()));
+            }
+            Err(None) => {
+                let n = self.next_n();
+                self.problem(ProblemKind::Changed, n, format!("the number of entry {n} cannot be read"));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether entries before `n` are missing; says so.
+    fn gap(&mut self, n: i64) -> bool {
+        let expected = self.next_n();
+        if n <= expected {
+            return false;
+        }
+        let message = match n - expected {
+            1 => format!("entry {expected} is missing"),
+            _ => format!("entries {expected} to {} are missing", n - 1),
+        };
+        self.problem(ProblemKind::Missing, expected, message);
+        true
+    }
+
+    fn entry(&mut self, entry: ChainedEntry) {
+        if entry.n < 1 {
+            let message = format!("no hub wrote an entry {}: numbers begin at 1", entry.n);
+            self.problem(ProblemKind::Changed, entry.n, message);
+            return;
+        }
+        let gap = self.gap(entry.n);
+        let (last_n, last_hash) = self.last.clone().unwrap_or((0, GENESIS.to_owned()));
+        self.last = Some((entry.n, entry.hash.clone()));
+        if entry.computed_hash() != entry.hash {
+            if self.misfits.len() < PROBLEMS_NAMED {
+                self.misfits.push(entry);
+            } else {
+                self.problem_count += 1;
+            }
+        } else if !gap && !last_hash.is_empty() && entry.prev_hash != last_hash {
+            let message = format!(
+                "entry {} does not follow entry {last_n}: entries were exchanged or replaced",
+                entry.n
+            );
+            self.problem(ProblemKind::Reordered, entry.n, message);
+        }
+    }
+
+    /// Tells entries that were moved, which fit where another misfit stands, from changed ones.
+    fn sort_misfits(&mut self) {
+        let misfits = std::mem::take(&mut self.misfits);
+        let places: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
+        for entry in misfits {
+            let n = entry.n;
+            let home = places.iter().copied().find(|place| *place != n && entry.fits_as(*place));
+            match home {
+                Some(home) => {
+                    let message = format!("entry {n} is out of place: it was written as entry {home}");
+                    self.problem(ProblemKind::Reordered, n, message);
+                }
+                None => {
+                    let message = format!("entry {n} does not match its hash: its content was changed");
+                    self.problem(ProblemKind::Changed, n, message);
+                }
+            }
+        }
+        self.problems.sort_by_key(|problem| problem.n);
+    }
+}
+
+/// A walk over one hub's chain, page by page.
+struct Verifier {
+    hub: String,
+    signed: Result<Option<AuditHead>, String>,
+    walk: Walk,
+    /// Hash of the entry with the number of the signed head.
+    at_signed: Option<String>,
+    after: i64,
+}
+
+impl Verifier {
+    /// Begins at the first entry, or where a retention policy says that the entries begin. That it says
+    /// so is an entry of the chain itself, and as hard to forge as any other.
+    async fn begin(
+        conn: &mut Conn,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+    ) -> Result<Self, StoreError> {
+        let mut walk = Walk::default();
+        if let Some(pruned) = conn.audit_pruned(hub).await? {
+            for message in pruned.breaks {
+                walk.problem(ProblemKind::BreakAtStart, pruned.through, message);
+            }
+            walk.last = Some((pruned.through, pruned.hash));
+        }
+        // Below every number there can be, so that nothing hides before the first.
+        Ok(Self { hub: hub.to_owned(), signed, walk, at_signed: None, after: i64::MIN })
+    }
+
+    /// Reads one page; false when there is no more.
+    async fn page(&mut self, conn: &mut Conn) -> Result<bool, StoreError> {
+        let links = conn.audit_links(&self.hub, self.after, PAGE).await?;
+        let whole_page = links.len() as i64 == PAGE;
+        for link in links {
+            if let Ok(entry) = &link {
+                self.after = entry.n;
+                if matches!(&self.signed, Ok(Some(signed)) if signed.n == entry.n) {
+                    self.at_signed = Some(entry.hash.clone());
+                }
+            } else if let Err(Some(n)) = link {
+                self.after = n;
+            }
+            if !self.walk.link(link) {
+                return Ok(false);
+            }
+        }
+        Ok(whole_page)
+    }
+
+    async fn finish(self, conn: &mut Conn) -> Result<AuditReport, StoreError> {
+        let Self { hub, signed, mut walk, at_signed, .. } = self;
+        walk.sort_misfits();
+        for notice in conn.audit_notices(&hub, BREAK_OUTCOME, PROBLEMS_NAMED as i64).await? {
+            walk.problem(ProblemKind::BreakAtStart, notice.n, break_message(&notice));
+        }
+        let last_n = walk.last.as_ref().map_or(0, |(n, _)| *n);
+        let signed = match signed {
+            Ok(signed) => signed,
+            Err(why) => {
+                walk.problem(ProblemKind::HeadInvalid, last_n, why);
+                None
+            }
+        };
+        if let Some(signed) = &signed {
+            compare_with_head(&mut walk, signed, at_signed.as_deref(), last_n);
+        } else if last_n > 0 && walk.problems.iter().all(|p| p.kind != ProblemKind::HeadInvalid) {
+            walk.problem(ProblemKind::HeadInvalid, last_n, "there are entries but no signed head".to_owned());
+        }
+        Ok(AuditReport {
+            ok: walk.problem_count == 0,
+            entries: walk.entries,
+            head: walk.last.map(|(n, hash)| AuditHead { hub: hub.clone(), n, hash }),
+            signed,
+            hub,
+            problems: walk.problems,
+            problem_count: walk.problem_count,
+        })
+    }
+}
+
+/// What a hub found when it started, in the words of a report.
+fn break_message(notice: &AuditEntry) -> String {
+    format!("at start-up the hub found: {}", notice.detail["message"].as_str().unwrap_or("?"))
+}
+
+impl Store {
+    /// Recomputes this hub's chain and compares it with the signed head: `Err` in `signed` says why
+    /// the head cannot be used.
+    pub async fn verify_audit(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+    ) -> Result<AuditReport, StoreError> {
+        let mut verifier = Verifier::begin(&mut *self.read().await?, self.instance_id(), signed).await?;
+        // A reader is only borrowed for a page, for there are few of them.
+        while verifier.page(&mut *self.read().await?).await? {
+            // A long chain must not keep the runtime from other work.
+            tokio::task::yield_now().await;
+        }
+        verifier.finish(&mut *self.read().await?).await
+    }
+}
+
+impl Conn {
+    /// The same on one connection, and so on one state of the database if it is in a transaction.
+    pub(crate) async fn verify_audit(
+        &mut self,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+    ) -> Result<AuditReport, StoreError> {
+        let mut verifier = Verifier::begin(self, hub, signed).await?;
+        while verifier.page(self).await? {}
+        verifier.finish(self).await
+    }
+}
+
+/// What a retention policy removed last.
+pub(crate) struct Pruned {
+    pub(crate) through: i64,
+    pub(crate) hash: String,
+    pub(crate) breaks: Vec<String>,
+}
+
+impl Conn {
+    /// Up to where entries were removed, as the newest notice of it says.
+    pub(crate) async fn audit_pruned(&mut self, hub: &str) -> Result<Option<Pruned>, StoreError> {
+        let notices = self.audit_notices(hub, PRUNED_OUTCOME, i64::MAX).await?;
+        let pruned = notices.into_iter().filter_map(|notice| {
+            Some(Pruned {
+                through: notice.detail["through"].as_i64()?,
+                hash: notice.detail["hash"].as_str()?.to_owned(),
+                breaks: serde_json::from_value(notice.detail["breaks"].clone()).ok()?,
+            })
+        });
+        Ok(pruned.max_by_key(|pruned| pruned.through))
+    }
+
+    /// What is known of breaks in entries up to number `through`.
+    pub(crate) async fn audit_breaks(&mut self, hub: &str, through: i64) -> Result<Vec<String>, StoreError> {
+        let earlier = self.audit_pruned(hub).await?.map(|pruned| pruned.breaks).unwrap_or_default();
+        let notices = self.audit_notices(hub, BREAK_OUTCOME, PROBLEMS_NAMED as i64).await?;
+        let removed = notices.iter().filter(|notice| notice.n <= through).map(break_message);
+        Ok(earlier.into_iter().chain(removed).take(PROBLEMS_NAMED).collect())
+    }
+}
+
+fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str>, last_n: i64) {
+    if signed.n > last_n {
+        let message = format!(
+            "the newest entries are gone: the signed head is entry {}, the table ends at {last_n}",
+            signed.n
+        );
+        walk.problem(ProblemKind::CutOff, last_n + 1, message);
+    } else if at_signed.is_some_and(|hash| hash != signed.hash) {
+        let message = format!("entry {} is not the one that was signed: the chain was rewritten", signed.n);
+        walk.problem(ProblemKind::Rewritten, signed.n, message);
+    }
+}
+
+impl Conn {
+    /// What is wrong between the newest rows and the signed head, checked at start-up without a walk.
+    pub async fn audit_break(&mut self, signed: &AuditHead) -> Result<Option<String>, StoreError> {
+        if signed.n == 0 {
+            // Signed before the first entry: there is nothing yet that could be missing.
+            return Ok(None);
+        }
+        let row = self
+            .row(
+                "checking the audit head",
+                "SELECT hash FROM audit WHERE hub = $1 AND n = $2",
+                vec![signed.hub.as_str().into(), signed.n.into()],
+            )
+            .await?;
+        let Some(row) = row else {
+            let end = self.audit_head(&signed.hub).await?.map_or(0, |head| head.n);
+            return Ok(Some(format!(
+                "entry {} was signed as the newest, but it is not in the table, which ends at {end}",
+                signed.n
+            )));
+        };
+        let rewritten = row.text(0)? != signed.hash;
+        Ok(rewritten.then(|| format!("entry {} is not the one that was signed", signed.n)))
+    }
+}

@@ -1,0 +1,104 @@
+//! Removing what is older than its policy says, oldest first, a bounded number of rows at a time.
+//!
+//! - Of the audit the beginning goes, and in the same transaction a notice joins the chain that says
+//!   up to where and with which hash: what is left is verified from there on.
+//! - Of the events of all sessions the beginning goes too; each session remembers up to where its own
+//!   log was removed.
+
+use plexus_proto::Timestamp;
+
+use crate::audit::NewAudit;
+use crate::audit_verify::Pruned;
+use crate::writer::Records;
+use crate::{Conn, Store, StoreError};
+
+/// Rows removed in one transaction, so that writers wait for moments only.
+const CHUNK: i64 = 5_000;
+
+impl Store {
+    /// Removes entries from before `before`, but never entry `keep_from` or a later one: that is the one
+    /// that was signed last. Returns how many; call again until there are none.
+    pub async fn prune_audit(
+        &self,
+        before: Timestamp,
+        keep_from: i64,
+        now: Timestamp,
+    ) -> Result<i64, StoreError> {
+        let hub = self.instance_id().to_owned();
+        let outcome = self
+            .transact(
+                move |conn| Box::pin(async move { conn.prune_audit(&hub, before, keep_from).await }),
+                move |outcome| match outcome {
+                    Ok((removed, pruned)) if *removed > 0 => {
+                        let Pruned { through, hash, breaks } = pruned;
+                        let notice = NewAudit::pruned(now, *through, hash, breaks);
+                        Records { audit: vec![notice], events: vec![] }
+                    }
+                    _ => Records::default(),
+                },
+            )
+            .await?;
+        outcome.map(|(removed, _)| removed)
+    }
+
+    /// Removes events from before `before`. Returns how many; call again until there are none.
+    pub async fn prune_events(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.write(move |conn| Box::pin(conn.prune_events(before))).await
+    }
+}
+
+impl Conn {
+    async fn prune_audit(
+        &mut self,
+        hub: &str,
+        before: Timestamp,
+        keep_from: i64,
+    ) -> Result<(i64, Pruned), StoreError> {
+        let none = Pruned { through: 0, hash: String::new(), breaks: vec![] };
+        // In the order of the chain, so that only the old ones are looked at.
+        let first = "SELECT n FROM audit WHERE hub = $1 ORDER BY n LIMIT 1";
+        let first = self.row("reading the first audit entry", first, vec![hub.into()]).await?;
+        let kept = "SELECT n FROM audit WHERE hub = $1 AND at >= $2 ORDER BY n LIMIT 1";
+        let kept = self
+            .row("looking for old audit entries", kept, vec![hub.into(), before.as_millisecond().into()])
+            .await?;
+        let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok((0, none)) };
+        let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(keep_from);
+        let through = (kept - 1).min(first + CHUNK - 1);
+        if through < first {
+            return Ok((0, none));
+        }
+        let hash = "SELECT hash FROM audit WHERE hub = $1 AND n = $2";
+        let hash = self.row("reading an audit entry", hash, vec![hub.into(), through.into()]).await?;
+        // A chain with a hole is not for a policy to tidy up.
+        let Some(hash) = hash.map(|row| row.text(0)).transpose()? else { return Ok((0, none)) };
+        let breaks = self.audit_breaks(hub, through).await?;
+        let removed = self
+            .execute(
+                "removing old audit entries",
+                "DELETE FROM audit WHERE hub = $1 AND n <= $2",
+                vec![hub.into(), through.into()],
+            )
+            .await?;
+        Ok((i64::try_from(removed).unwrap_or(i64::MAX), Pruned { through, hash, breaks }))
+    }
+
+    async fn prune_events(&mut self, before: Timestamp) -> Result<u64, StoreError> {
+        let first = "SELECT pos FROM session_events ORDER BY pos LIMIT 1";
+        let first = self.row("reading the first event", first, vec![]).await?;
+        let kept = "SELECT pos FROM session_events WHERE at >= $1 ORDER BY pos LIMIT 1";
+        let kept = self.row("looking for old events", kept, vec![before.as_millisecond().into()]).await?;
+        let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok(0) };
+        let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(first + CHUNK);
+        self.execute(
+            "noting which events are removed",
+            "UPDATE sessions SET pruned_seq = removed.seq \
+             FROM (SELECT session_id, MAX(seq) AS seq FROM session_events WHERE pos < $1 GROUP BY session_id) removed \
+             WHERE sessions.id = removed.session_id",
+            vec![kept.into()],
+        )
+        .await?;
+        self.execute("removing old events", "DELETE FROM session_events WHERE pos < $1", vec![kept.into()])
+            .await
+    }
+}

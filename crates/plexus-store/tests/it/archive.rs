@@ -1,0 +1,276 @@
+//! Rules for archives, and what a damaged or hostile one can do: nothing.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use plexus_kit::Supervisor;
+use plexus_proto::CallId;
+use plexus_store::archive::{AuditState, Content, Manifest, restore, write};
+use plexus_store::{Records, Snapshot, StoreError, TodoStatus};
+
+use crate::backend::{Backend, Database, LIMIT, Sqlite, at, audited, bounded, event, external};
+use crate::postgres::Postgres;
+
+/// Rows in every table that an archive holds.
+async fn fill(database: &Database<impl Backend>, count: usize) {
+    for key in ["a", "b"] {
+        let session = database.session("agent:a", key).await;
+        for number in 0..count {
+            let records = Records {
+                audit: audited(CallId::new(), "agent:a", "todo"),
+                events: vec![
+                    (session, event("agent:a", number)),
+                    (session, external("agent:a", number, &format!("x{number}"))),
+                ],
+            };
+            database.store.append(records).await.unwrap();
+        }
+        database
+            .store
+            .write(move |conn| {
+                Box::pin(async move {
+                    conn.add_todo(session, "caf\u{e9} \u{1F600}\n\"quoted\"", TodoStatus::Done, at(1))
+                        .await?;
+                    conn.write_section(session, "notes", "", at(2)).await?;
+                    conn.write_section(session, "Notes", "text", at(2)).await
+                })
+            })
+            .await
+            .unwrap();
+    }
+}
+
+fn keys() -> Vec<(String, Content)> {
+    let file = |name: &str, text: &str| (name.to_owned(), Content::Bytes(text.as_bytes().to_vec()));
+    vec![file("signing-key", "key"), file("audit.head", "head"), file("sessions/a/b.txt", "file")]
+}
+
+async fn archived(backend: &impl Backend, files: Vec<(String, Content)>) -> (Manifest, Vec<u8>) {
+    let mut snapshot = Snapshot::open(&backend.options("main")).await.unwrap().unwrap();
+    let heads = snapshot.audit_heads().await.unwrap();
+    let audit = heads.into_iter().map(|head| AuditState { head, ok: true }).collect();
+    write(&mut snapshot, Vec::new(), files, audit, at(0), &mut |_, _| {}).await.unwrap()
+}
+
+async fn restored(backend: &impl Backend, archive: &[u8]) -> Result<Manifest, StoreError> {
+    let supervisor = Supervisor::new();
+    let done = restore(&backend.options("main"), archive, &supervisor, &mut |_, _| {}).await;
+    supervisor.shutdown(LIMIT).await;
+    done.map(|restored| restored.manifest)
+}
+
+/// From a full database of one kind to an empty one of another, and from there once more.
+async fn moved<A: Backend, B: Backend>(from: Database<A>) {
+    let Some(to) = B::create().await else { return };
+    fill(&from, 700).await;
+    let (manifest, archive) = archived(&from.backend, keys()).await;
+    assert!(manifest.rows() > 5_000, "{manifest:?}");
+    assert!(
+        manifest.tables.iter().all(|table| table.count > 0
+            || ["tokens", "idempotency", "mcp_sessions"].contains(&table.name.as_str()))
+    );
+    assert_eq!(restored(&to, &archive).await.unwrap(), manifest);
+    let (again, _) = archived(&to, keys()).await;
+    assert_eq!(again, manifest, "the same rows in the same order");
+    // Work goes on where it was.
+    let supervisor = Supervisor::new();
+    let store = to.open("main", &supervisor).await;
+    let to = Database { backend: to, store, supervisor };
+    fill(&to, 1).await;
+    let head = to.store.audit_heads().borrow().clone();
+    let report = to.store.verify_audit(Ok(head)).await.unwrap();
+    assert_eq!((report.ok, report.entries), (true, 2_804), "{report:?}");
+    assert!(matches!(restored(&to.backend, &archive).await, Err(StoreError::InUse { .. })));
+    to.supervisor.shutdown(LIMIT).await;
+    assert!(matches!(restored(&to.backend, &archive).await, Err(StoreError::NotEmpty { .. })));
+}
+
+pub(crate) async fn everything_comes_back_from_an_archive<B: Backend>(database: Database<B>) {
+    moved::<B, B>(database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_sqlite_to_postgres() {
+    bounded(async { moved::<Sqlite, Postgres>(Database::fresh().await.unwrap()).await }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_postgres_to_sqlite() {
+    bounded(async {
+        if let Some(database) = Database::fresh().await {
+            moved::<Postgres, Sqlite>(database).await;
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn an_archive_is_one_state_although_writers_go_on<B: Backend>(database: Database<B>) {
+    fill(&database, 50).await;
+    let mut snapshot = Snapshot::open(&database.backend.options("main")).await.unwrap().unwrap();
+    let heads = snapshot.audit_heads().await.unwrap();
+    // All of it after the snapshot began, some of it while it is written.
+    fill(&database, 50).await;
+    let audit = heads.into_iter().map(|head| AuditState { head, ok: true }).collect();
+    let (manifest, archive) =
+        write(&mut snapshot, Vec::new(), keys(), audit, at(0), &mut |_, _| {}).await.unwrap();
+    let count = |name: &str| manifest.tables.iter().find(|table| table.name == name).unwrap().count;
+    assert_eq!((count("audit"), count("session_events")), (200, 200));
+    let target = B::create().await.unwrap();
+    assert_eq!(restored(&target, &archive).await.unwrap(), manifest);
+}
+
+/// The entries of an archive: names and contents.
+fn entries(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut tar = tar::Archive::new(GzDecoder::new(archive));
+    let read = |entry: std::io::Result<tar::Entry<'_, _>>| {
+        let mut entry = entry.unwrap();
+        let mut content = Vec::new();
+        Read::read_to_end(&mut entry, &mut content).unwrap();
+        (entry.path().unwrap().to_str().unwrap().to_owned(), content)
+    };
+    tar.entries().unwrap().map(read).collect()
+}
+
+fn packed(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o600);
+        // The library refuses names that lead out of the folder; a hostile archive does not.
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        tar.append(&header, content.as_slice()).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_or_hostile_archive_changes_nothing() {
+    bounded(async {
+        let database = Database::<Sqlite>::fresh().await.unwrap();
+        fill(&database, 20).await;
+        let (_, good) = archived(&database.backend, keys()).await;
+        let whole = entries(&good);
+        let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+            let mut entries = whole.clone();
+            change(&mut entries);
+            packed(&entries)
+        };
+        let find = |entries: &mut Vec<(String, Vec<u8>)>, name: &str| {
+            entries.iter().position(|(entry, _)| entry.contains(name)).unwrap()
+        };
+        let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+            ("not an archive", b"hello".to_vec(), "archive"),
+            ("cut in the middle", good[..good.len() / 2].to_vec(), "archive"),
+            ("no manifest", changed(&|entries| drop(entries.pop())), "cut off"),
+            (
+                "a row less",
+                changed(&|entries| {
+                    let audit = find(entries, "tables/audit");
+                    let lines = String::from_utf8(entries[audit].1.clone()).unwrap();
+                    let (_, rest) = lines.split_once('\n').unwrap();
+                    entries[audit].1 = rest.as_bytes().to_vec();
+                }),
+                "rows of audit",
+            ),
+            (
+                "another key",
+                changed(&|entries| {
+                    let key = find(entries, "signing-key");
+                    entries[key].1 = b"other".to_vec();
+                }),
+                "files",
+            ),
+            (
+                "a table twice",
+                changed(&|entries| {
+                    let todos = find(entries, "tables/todos");
+                    let again = entries[todos].clone();
+                    entries.insert(todos, again);
+                }),
+                "restoring rows",
+            ),
+            (
+                "a file outside",
+                changed(&|entries| entries.insert(1, ("files/../../evil".to_owned(), b"x".to_vec()))),
+                "no file of a data folder",
+            ),
+            (
+                "a file that is none of ours",
+                changed(&|entries| entries.insert(1, ("files/plexus.toml".to_owned(), b"x".to_vec()))),
+                "no file of a data folder",
+            ),
+            (
+                "another schema",
+                changed(&|entries| {
+                    let header = String::from_utf8(entries[0].1.clone()).unwrap();
+                    entries[0].1 = header.replace("\"schema\": 2", "\"schema\": 99").into_bytes();
+                }),
+                "schema 99",
+            ),
+            (
+                "another type",
+                changed(&|entries| {
+                    let sessions = find(entries, "tables/sessions");
+                    entries[sessions].1.write_all(b"[1,2,3,4,5,6,7,8,9]\n").unwrap();
+                }),
+                "another type",
+            ),
+        ];
+        let target = Sqlite::new();
+        for (what, archive, told) in cases {
+            let error = restored(&target, &archive).await.unwrap_err();
+            assert!(error.to_string().contains(told), "{what}: {error}");
+            for name in ["signing-key", "audit.head", "sessions", "restore.tmp", "../evil"] {
+                assert!(!target.dir.path().join(name).exists(), "{what} left {name}");
+            }
+        }
+        assert!(restored(&target, &good).await.is_ok(), "after all that it is still empty");
+        assert_eq!(std::fs::read(target.dir.path().join("sessions/a/b.txt")).unwrap(), b"file");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_without_keys_wants_a_folder_that_has_them() {
+    bounded(async {
+        let database = Database::<Sqlite>::fresh().await.unwrap();
+        fill(&database, 2).await;
+        let (_, export) = archived(&database.backend, vec![]).await;
+        let target = Sqlite::new();
+        let error = restored(&target, &export).await.unwrap_err();
+        assert!(error.to_string().contains("has no keys"), "{error}");
+        std::fs::write(target.dir.path().join("signing-key"), "key").unwrap();
+        restored(&target, &export).await.unwrap();
+    })
+    .await;
+}
+
+/// A column that a migration adds and an archive leaves out would be lost in silence.
+#[tokio::test]
+async fn an_archive_has_every_column_of_every_table() {
+    bounded(async {
+        let database = Database::<Sqlite>::fresh().await.unwrap();
+        let (_, archive) = archived(&database.backend, vec![]).await;
+        let header: serde_json::Value = serde_json::from_slice(&entries(&archive)[0].1).unwrap();
+        let mut archived: Vec<String> = Vec::new();
+        for table in header["tables"].as_array().unwrap() {
+            for column in table["columns"].as_array().unwrap() {
+                archived.push(format!("{}.{}", table["name"].as_str().unwrap(), column.as_str().unwrap()));
+            }
+        }
+        let file = sqlx::sqlite::SqliteConnectOptions::new().filename(database.backend.dir.path().join("plexus.db"));
+        let raw = sqlx::SqlitePool::connect_with(file).await.unwrap();
+        let sql = "SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c \
+                   WHERE m.type = 'table' AND m.name NOT LIKE '!_sqlx%' ESCAPE '!' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
+        let rows = sqlx::query(sql).fetch_all(&raw).await.unwrap();
+        let mut there: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, 0)).collect();
+        archived.sort();
+        there.sort();
+        assert_eq!(archived, there);
+    })
+    .await;
+}

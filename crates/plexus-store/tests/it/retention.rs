@@ -1,0 +1,72 @@
+//! Rules for what is removed after a while.
+
+use plexus_proto::CallId;
+use plexus_proto::api::{AuditPhase, ProblemKind};
+use plexus_store::{NewAudit, Records};
+
+use crate::backend::{Backend, Database, at, audit, event, events, seqs};
+
+fn entry(millis: i64) -> NewAudit {
+    NewAudit { at: at(millis), ..audit(AuditPhase::Started, CallId::new(), "agent:a", "x") }
+}
+
+async fn append(database: &Database<impl Backend>, entries: Vec<NewAudit>) {
+    database.store.append(Records { audit: entries, events: vec![] }).await.unwrap();
+}
+
+/// Numbers of the entries that are left, and whether they verify.
+async fn verified(database: &Database<impl Backend>) -> (i64, bool) {
+    let head = database.store.audit_heads().borrow().clone();
+    let report = database.store.verify_audit(Ok(head)).await.unwrap();
+    (report.entries, report.ok)
+}
+
+pub(crate) async fn old_audit_entries_go_and_the_rest_still_verifies(database: Database<impl Backend>) {
+    append(&database, (0..20).map(entry).collect()).await;
+    // Nothing beyond the entry that was signed, and nothing that is young enough.
+    assert_eq!(database.store.prune_audit(at(10), 6, at(100)).await.unwrap(), 5);
+    assert_eq!(verified(&database).await, (16, true), "15 entries and the notice");
+    assert_eq!(database.store.prune_audit(at(10), 20, at(101)).await.unwrap(), 5);
+    assert_eq!(database.store.prune_audit(at(10), 20, at(101)).await.unwrap(), 0, "and no notice of nothing");
+    assert_eq!(verified(&database).await, (12, true), "10 entries and both notices");
+    append(&database, vec![entry(200)]).await;
+    let database = database.reopened().await;
+    append(&database, vec![entry(201)]).await;
+    assert_eq!(verified(&database).await, (14, true));
+    // Everything old, but for the one that was signed.
+    assert_eq!(database.store.prune_audit(at(1_000), 24, at(1_001)).await.unwrap(), 13);
+    assert_eq!(verified(&database).await, (2, true));
+}
+
+pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Database<impl Backend>) {
+    append(&database, vec![entry(0), NewAudit::chain_break(at(1), None, "somebody was here"), entry(2)])
+        .await;
+    for round in 0..2 {
+        append(&database, vec![entry(10 + round)]).await;
+        let last = database.store.audit_heads().borrow().as_ref().unwrap().n;
+        assert!(database.store.prune_audit(at(1_000), last, at(20)).await.unwrap() > 0);
+        let head = database.store.audit_heads().borrow().clone();
+        let report = database.store.verify_audit(Ok(head)).await.unwrap();
+        let [problem] = report.problems.as_slice() else { panic!("{report:?}") };
+        assert_eq!(problem.kind, ProblemKind::BreakAtStart);
+        assert!(problem.message.contains("somebody was here"), "{problem:?}");
+        assert!(database.store.read().await.unwrap().audit_was_broken("main").await.unwrap());
+    }
+}
+
+pub(crate) async fn old_events_go_and_the_numbers_of_the_rest_stay(database: Database<impl Backend>) {
+    let (a, b) = (database.session("agent:a", "a").await, database.session("agent:a", "b").await);
+    for number in 0..10 {
+        let mut event = event("agent:a", number);
+        event.at = at(number as i64);
+        database.store.append(events(if number % 2 == 0 { a } else { b }, [event])).await.unwrap();
+    }
+    assert_eq!(database.store.prune_events(at(0)).await.unwrap(), 0);
+    assert_eq!(database.store.prune_events(at(7)).await.unwrap(), 7);
+    assert_eq!(seqs(&database.events(a).await), [5]);
+    assert_eq!(seqs(&database.events(b).await), [4, 5]);
+    database.store.append(events(a, [event("agent:a", 10)])).await.unwrap();
+    assert_eq!(seqs(&database.events(a).await), [5, 6]);
+    let positions: Vec<i64> = database.events(a).await.iter().map(|event| event.pos).collect();
+    assert_eq!(positions, [9, 11]);
+}
