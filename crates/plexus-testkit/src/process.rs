@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::McpClient;
+use crate::{EventRequest, McpClient};
 
 /// For a hub to become ready, to stop, or for a command to end: far beyond what each should take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -226,6 +226,22 @@ impl HubProcess {
     /// A client at `/mcp` with this token.
     pub fn mcp(&self, token: &str) -> McpClient {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
+    }
+
+    /// A stream of events over WebSocket; `path` with its query.
+    pub fn event_stream(&self, path: impl Into<String>, token: &str) -> EventRequest {
+        let address = self.url.trim_start_matches("http://").parse().expect("an address");
+        EventRequest::new(address, path).bearer(token)
+    }
+
+    /// Memory of the process that is in RAM, now and at most so far, in bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+        };
+        (kib("VmRSS:"), kib("VmHWM:"))
     }
 
     /// What the REST API answers to the admin.

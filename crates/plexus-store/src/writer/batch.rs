@@ -25,6 +25,8 @@ pub(super) struct Batch {
     /// Sessions that were seen to exist.
     known: HashSet<SessionId>,
     healthy: Arc<AtomicBool>,
+    /// Moved after each commit that holds events.
+    events: watch::Sender<()>,
 }
 
 /// Sessions remembered before the memory is begun anew.
@@ -43,8 +45,9 @@ impl Batch {
         head: Option<AuditHead>,
         published: watch::Sender<Option<AuditHead>>,
         healthy: Arc<AtomicBool>,
+        events: watch::Sender<()>,
     ) -> Self {
-        Self { conn, hub, head, published, known: HashSet::new(), healthy }
+        Self { conn, hub, head, published, known: HashSet::new(), healthy, events }
     }
 
     pub(super) async fn close(self) {
@@ -123,6 +126,7 @@ impl Batch {
         let events = self.admit_events(all.events, &owners, answers).await?;
         let chained = audit_chain::extend(&self.hub, self.head.as_ref(), all.audit);
         let head = chained.last().map(ChainedEntry::head).or_else(|| self.head.clone());
+        let has_events = !events.is_empty();
         let begin = (!begun).then(|| Statement::fixed(self.conn.0.begin_sql()));
         let script = begin
             .into_iter()
@@ -131,6 +135,9 @@ impl Batch {
             .chain([Statement::fixed("COMMIT")])
             .collect();
         self.conn.script("committing", script).await?;
+        if has_events {
+            self.events.send_replace(());
+        }
         Ok(head)
     }
 

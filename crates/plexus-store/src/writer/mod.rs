@@ -86,6 +86,7 @@ pub(crate) struct Writer {
     /// Whether the newest transaction was committed.
     healthy: Arc<AtomicBool>,
     heads: watch::Receiver<Option<AuditHead>>,
+    events: watch::Sender<()>,
 }
 
 impl Writer {
@@ -101,7 +102,8 @@ impl Writer {
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
-        let mut batch = Batch::new(conn, hub, head, published, healthy.clone());
+        let events = watch::Sender::new(());
+        let mut batch = Batch::new(conn, hub, head, published, healthy.clone(), events.clone());
         supervisor.spawn(Stage::Storage, "store writer", async move {
             run(&mut batch, requests, stop).await;
             // The last to leave tidies up: with no other connection open, SQLite folds its log into
@@ -110,11 +112,15 @@ impl Writer {
             batch.close().await;
             drop(lock);
         });
-        Self { queue, healthy, heads }
+        Self { queue, healthy, heads, events }
     }
 
     pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {
         self.heads.clone()
+    }
+
+    pub(crate) fn event_hints(&self) -> watch::Receiver<()> {
+        self.events.subscribe()
     }
 
     pub(crate) async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
