@@ -11,7 +11,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// What the system may keep for a client that does not read: little, so that the hub notices.
@@ -114,23 +114,31 @@ impl EventReader {
     }
 
     async fn receive(&mut self) -> Received {
+        match self.text().await {
+            Ok(text) => match serde_json::from_str(&text) {
+                Ok(StreamMessage::Event(event)) => Received::Event(event),
+                Ok(StreamMessage::Control(control)) => Received::Control(control),
+                Err(error) => panic!("not a message ({error}): {text}"),
+            },
+            Err(ended) => ended,
+        }
+    }
+
+    /// The next message as it came, or how the stream ended; for readers that read very much.
+    pub async fn text(&mut self) -> Result<Utf8Bytes, Received> {
         loop {
             match self.socket.next().await {
-                Some(Ok(Message::Text(text))) => {
-                    return match serde_json::from_str(&text) {
-                        Ok(StreamMessage::Event(event)) => Received::Event(event),
-                        Ok(StreamMessage::Control(control)) => Received::Control(control),
-                        Err(error) => panic!("not a message ({error}): {text}"),
-                    };
-                }
-                Some(Ok(Message::Close(Some(frame)))) => {
-                    let resume = serde_json::from_str::<StreamResume>(&frame.reason).ok();
-                    let resume_after = resume.map(|resume| resume.resume_after);
-                    return Received::Closed { code: frame.code.into(), resume_after };
+                Some(Ok(Message::Text(text))) => return Ok(text),
+                Some(Ok(Message::Close(frame))) => {
+                    // 1005: the other side gave no code.
+                    let code = frame.as_ref().map_or(1005, |frame| frame.code.into());
+                    let resume = frame.and_then(|frame| serde_json::from_str(&frame.reason).ok());
+                    let resume_after = resume.map(|StreamResume { resume_after }| resume_after);
+                    return Err(Received::Closed { code, resume_after });
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(other)) => panic!("not for a client of events: {other:?}"),
-                None | Some(Err(_)) => return Received::Lost,
+                None | Some(Err(_)) => return Err(Received::Lost),
             }
         }
     }

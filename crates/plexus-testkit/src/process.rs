@@ -4,6 +4,7 @@
 //! environment of the test reaches it.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::{EventRequest, McpClient};
+use crate::McpClient;
 
 /// For a hub to become ready, to stop, or for a command to end: far beyond what each should take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -228,10 +229,9 @@ impl HubProcess {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
     }
 
-    /// A stream of events over WebSocket; `path` with its query.
-    pub fn event_stream(&self, path: impl Into<String>, token: &str) -> EventRequest {
-        let address = self.url.trim_start_matches("http://").parse().expect("an address");
-        EventRequest::new(address, path).bearer(token)
+    /// For tests that speak to the socket themselves.
+    pub fn address(&self) -> SocketAddr {
+        self.url.trim_start_matches("http://").parse().expect("an address")
     }
 
     /// Memory of the process that is in RAM, now and at most so far, in bytes.

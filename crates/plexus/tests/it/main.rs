@@ -10,6 +10,7 @@
 
 mod cli;
 mod crash;
+mod event_readers;
 mod help;
 mod interleaved;
 mod quiet;
