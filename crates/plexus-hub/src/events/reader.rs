@@ -136,7 +136,8 @@ impl Reader {
         match self.read_page().await {
             Ok(page) => self.pass_on(page),
             Err(error) => {
-                tracing::warn!(%error, "cannot read events for a stream; trying again");
+                // The feed, which reads the same database, says it aloud once for all.
+                tracing::debug!(%error, "cannot read events for a stream; trying again");
                 tokio::time::sleep(PAUSE).await;
                 Vec::new()
             }

@@ -28,6 +28,8 @@ const CLIENT_FRAMES: usize = 256;
 const WRITE_BUFFER: usize = 32 << 10;
 /// What a reader may take [`slow`](super::EventOptions::slow) for.
 const SLOW_BYTES: usize = 64 << 10;
+/// Who takes so much is there; its answer to a ping may have to wait behind it.
+const LIVELY_BYTES: usize = 16 << 10;
 /// A hub that stops does not wait longer for a client to hear of it.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -152,7 +154,12 @@ impl Connection {
         tokio::select! {
             // What can be written is, also when there is a reason to end.
             biased;
-            written = written => if written.is_ok() { Continue(()) } else { Break(End::Gone) },
+            written = written => {
+                if bytes >= LIVELY_BYTES {
+                    self.heard_at = Instant::now();
+                }
+                if written.is_ok() { Continue(()) } else { Break(End::Gone) }
+            }
             end = ended(stopping, welcome) => Break(end),
             () = tokio::time::sleep(options.slow.saturating_mul(portions)) => {
                 too_slow.fetch_add(1, Ordering::Relaxed);
