@@ -10,6 +10,7 @@ mod error;
 mod keys;
 mod principal;
 mod scope;
+mod welcome;
 
 pub use anchor::AuditAnchor;
 pub use authenticator::Authenticator;
@@ -17,3 +18,4 @@ pub use error::AuthError;
 pub use keys::SigningKey;
 pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
+pub use welcome::Welcome;

@@ -5,10 +5,12 @@
 
 mod background;
 mod error;
+mod events;
 mod http;
 mod routes;
 mod serve;
 mod services;
+mod stall;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -20,6 +22,7 @@ use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
 pub use error::HubError;
+pub use events::{EventOptions, EventStats};
 use services::Services;
 
 /// Time that each stage of a shutdown gets.
@@ -30,6 +33,7 @@ pub struct HubOptions {
     pub config: Config,
     pub clock: Clock,
     pub mcp: McpOptions,
+    pub events: EventOptions,
 }
 
 impl HubOptions {
@@ -41,7 +45,7 @@ impl HubOptions {
             sessions: config.limits.mcp_sessions,
             ..McpOptions::default()
         };
-        Self { config, clock: Clock::system(), mcp }
+        Self { config, clock: Clock::system(), mcp, events: EventOptions::default() }
     }
 }
 
@@ -77,7 +81,7 @@ impl Hub {
         let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
         let supervisor = Supervisor::new();
         let app = App { config: Arc::new(options.config.clone()), address, ready: Arc::default() };
-        serve::start(listener, routes::router(app.clone()), &supervisor);
+        serve::start(listener, routes::router(app.clone()), options.events.stalled(), &supervisor);
         match Services::open(options, address, &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
@@ -106,6 +110,12 @@ impl Hub {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.services.dispatcher.registry()
+    }
+
+    /// How the event streams are doing.
+    #[must_use]
+    pub fn event_stats(&self) -> EventStats {
+        self.services.events.stats()
     }
 
     /// Stops taking requests, finishes those that run, writes what is left to write.

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plexus_kit::{Stage, Supervisor};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+use crate::stall::Stalling;
 
 /// Connections at the same time; one more waits in the kernel's queue.
 const CONNECTIONS: u64 = 8_192;
@@ -22,7 +25,15 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Head of a request, all headers together; hyper takes at most 100 of them.
 const HEADER_BYTES: usize = 64 * 1024;
 
-pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervisor) {
+/// A place among the connections, with every request. A WebSocket, which outlives the connection it
+/// came on, holds on to it.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionPlace {
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+/// Serves what comes; a connection that takes nothing for `stalled` is broken off.
+pub(crate) fn start(listener: TcpListener, router: Router, stalled: Duration, supervisor: &Supervisor) {
     let stop = supervisor.stopping(Stage::Intake);
     let connections = supervisor.clone();
     supervisor.spawn(Stage::Intake, "listener", async move {
@@ -43,8 +54,7 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
             };
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(Stage::Intake, "connection", async move {
-                serve(stream, router, stop).await;
-                drop(place);
+                serve(stream, router, ConnectionPlace { _place: Arc::new(place) }, stalled, stop).await;
             });
         }
     });
@@ -64,16 +74,29 @@ fn most_connections() -> usize {
     usize::try_from(most).unwrap_or(16)
 }
 
-async fn serve(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    place: ConnectionPlace,
+    stalled: Duration,
+    stop: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(place.clone());
+        router.call(request)
+    });
+    let stream = Stalling::new(stream, stalled, stop.clone());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
         .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

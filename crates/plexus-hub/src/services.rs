@@ -13,6 +13,7 @@ use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::Events;
 use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
@@ -30,6 +31,7 @@ pub(crate) struct Services {
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) mcp: McpServer,
+    pub(crate) events: Events,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
     /// Cancelled when the hub is about to stop.
@@ -43,7 +45,7 @@ impl Services {
         address: SocketAddr,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, clock, mcp } = options;
+        let HubOptions { config, clock, mcp, events } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -81,6 +83,7 @@ impl Services {
             supervisor.clone(),
             mcp,
         );
+        let events = Events::new(store.clone(), authenticator.clone(), supervisor.clone(), events);
         let address_file = config.data_dir.join("hub.json");
         let where_it_is =
             serde_json::json!({ "url": format!("http://{address}"), "pid": std::process::id() });
@@ -98,6 +101,7 @@ impl Services {
             audit_intact_at_start,
             dispatcher,
             mcp,
+            events,
             address_file,
         })
     }

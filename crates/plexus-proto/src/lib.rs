@@ -7,8 +7,10 @@ pub mod api;
 mod error;
 mod event;
 mod id;
+mod stream;
 
 pub use error::{ErrorCode, ErrorEnvelope};
 pub use event::{Event, EventKind, NewEvent};
 pub use id::{CallId, InvalidId, SessionId, TokenId};
 pub use jiff::Timestamp;
+pub use stream::{StreamControl, StreamMessage, StreamResume, close_code};

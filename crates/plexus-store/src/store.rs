@@ -145,6 +145,12 @@ impl Store {
         self.writer.heads()
     }
 
+    /// Moves after a commit of this process that holds events. A hint: whoever hears it reads.
+    #[must_use]
+    pub fn event_hints(&self) -> watch::Receiver<()> {
+        self.writer.event_hints()
+    }
+
     /// The stage in which the writer ends; whatever must still be written has to be done before.
     pub const STAGE: Stage = Stage::Storage;
 }

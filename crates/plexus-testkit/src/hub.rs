@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_hub::{Hub, HubOptions};
+use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
 use plexus_kit::{Clock, Config, Environment, Secret};
 use plexus_mcp::server::McpOptions;
@@ -14,7 +14,7 @@ use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_tools::Registry;
 use tempfile::TempDir;
 
-use crate::{McpClient, postgres};
+use crate::{EventRequest, McpClient, postgres};
 
 /// Variable that puts every hub in a test on PostgreSQL: `postgres`.
 const DATABASE: &str = "PLEXUS_TEST_DATABASE";
@@ -31,6 +31,7 @@ pub struct TestHub {
     http: reqwest::Client,
     change: Change,
     clock: Clock,
+    events: EventOptions,
 }
 
 type Change = Box<dyn Fn(&mut Config) + Send + Sync>;
@@ -42,6 +43,16 @@ impl TestHub {
 
     /// A hub whose configuration is changed before it starts.
     pub async fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
+        Self::start_all(Box::new(change), events).await
+    }
+
+    /// A hub whose event streams have other limits.
+    pub async fn start_streaming(events: EventOptions) -> Self {
+        Self::start_all(Box::new(|_| {}), events).await
+    }
+
+    async fn start_all(change: Change, events: EventOptions) -> Self {
         // A second test in the same process finds it installed, which is as good.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -56,18 +67,18 @@ impl TestHub {
             config.database_url = database.clone().map(Secret::from);
             change(config);
         });
-        let hub = start(dir.path(), &change, clock.clone()).await;
+        let hub = start(dir.path(), &change, &events, clock.clone()).await;
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        Self { hub, dir, http, change, clock }
+        Self { hub, dir, http, change, clock, events }
     }
 
     /// Stops the hub and starts another one on the same folder; it has another address.
     pub async fn restart(self) -> Self {
-        let Self { hub, dir, http, change, clock } = self;
+        let Self { hub, dir, http, change, clock, events } = self;
         let drained = hub.shutdown().await;
         assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
-        let hub = start(dir.path(), &change, clock.clone()).await;
-        Self { hub, dir, http, change, clock }
+        let hub = start(dir.path(), &change, &events, clock.clone()).await;
+        Self { hub, dir, http, change, clock, events }
     }
 
     /// Stops the hub; its folder can be looked at until the returned value is dropped.
@@ -92,6 +103,16 @@ impl TestHub {
 
     pub fn registry(&self) -> &Arc<Registry> {
         self.hub.registry()
+    }
+
+    /// A stream of events over WebSocket; `path` with its query.
+    pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
+        EventRequest::new(self.address(), path).bearer(token)
+    }
+
+    /// How the event streams are doing.
+    pub fn event_stats(&self) -> EventStats {
+        self.hub.event_stats()
     }
 
     pub fn http(&self) -> &reqwest::Client {
@@ -162,7 +183,7 @@ impl fmt::Debug for TestHub {
     }
 }
 
-async fn start(dir: &Path, change: &Change, clock: Clock) -> Hub {
+async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock) -> Hub {
     let flags = RawConfig {
         data_dir: Some(dir.to_owned()),
         listen: Some("127.0.0.1:0".to_owned()),
@@ -172,7 +193,7 @@ async fn start(dir: &Path, change: &Change, clock: Clock) -> Hub {
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
-    Hub::start(HubOptions { config, clock, mcp })
+    Hub::start(HubOptions { config, clock, mcp, events: events.clone() })
         .await
         .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 pub mod crash;
+mod events;
 mod hub;
 mod lane;
 mod mcp;
@@ -13,6 +14,7 @@ mod process;
 mod raw;
 mod sse;
 
+pub use events::{EventReader, EventRequest, Received};
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};

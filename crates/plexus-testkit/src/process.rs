@@ -4,6 +4,7 @@
 //! environment of the test reaches it.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -236,6 +237,21 @@ impl HubProcess {
     /// A client at `/mcp` with this token.
     pub fn mcp(&self, token: &str) -> McpClient {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
+    }
+
+    /// For tests that speak to the socket themselves.
+    pub fn address(&self) -> SocketAddr {
+        self.url.trim_start_matches("http://").parse().expect("an address")
+    }
+
+    /// Memory of the process that is in RAM, now and at most so far, in bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+        };
+        (kib("VmRSS:"), kib("VmHWM:"))
     }
 
     /// What the REST API answers to the admin.

@@ -26,7 +26,7 @@ pub struct SseStream {
 }
 
 impl SseStream {
-    pub(crate) fn new(response: reqwest::Response) -> Self {
+    pub fn new(response: reqwest::Response) -> Self {
         Self { response, buffer: Vec::new() }
     }
 

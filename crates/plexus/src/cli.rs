@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{audit, sessions, token, tools, up};
+use crate::commands::{audit, events, sessions, token, tools, up};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Tools(tools::ToolsArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
+    /// Show what happens in all sessions
+    Events(events::EventsArgs),
     /// Read and verify the record of all calls
     Audit(audit::AuditArgs),
     /// Show how the hub is doing

@@ -21,6 +21,8 @@ use crate::target::{Credential, Target};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// A stream lasts as long as it likes; who reads it looks whether it is alive.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// A query parameter that is left out where it has no value.
@@ -127,6 +129,12 @@ impl Hub {
         self.send(request).await
     }
 
+    /// An answer that goes on: the caller reads it piece by piece.
+    pub(crate) async fn stream(&self, path: &[&str], query: &[Param<'_>]) -> anyhow::Result<Response> {
+        let request = self.request(Method::GET, path)?.query(&given(query)).timeout(STREAM_TIMEOUT);
+        self.accepted(request).await
+    }
+
     /// A request below `/api/v1`; each part is one segment, whatever characters it has.
     fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
         // These would name another resource, or none: they can only be a slip of the caller.
@@ -141,6 +149,16 @@ impl Hub {
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+        let body = self.body(self.accepted(request).await?).await?;
+        serde_json::from_slice(&body).map(Answer).map_err(|e| {
+            Failure::new(Exit::Failed, format!("the answer of {} is not JSON: {e}", self.shown))
+                .hint("is this the address of a Plexus hub?")
+                .into()
+        })
+    }
+
+    /// An answer that says yes, of which only the head was read.
+    async fn accepted(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let response = request.send().await.map_err(|e| self.unreachable(&e))?;
         let status = response.status();
         let request_id =
@@ -153,15 +171,11 @@ impl Hub {
                 .hint("give the hub's own address with --hub")
                 .into());
         }
-        let body = self.body(response).await?;
         if !status.is_success() {
+            let body = self.body(response).await?;
             return Err(self.refused(status, &body, request_id).into());
         }
-        serde_json::from_slice(&body).map(Answer).map_err(|e| {
-            Failure::new(Exit::Failed, format!("the answer of {} is not JSON: {e}", self.shown))
-                .hint("is this the address of a Plexus hub?")
-                .into()
-        })
+        Ok(response)
     }
 
     async fn body(&self, mut response: Response) -> anyhow::Result<Vec<u8>> {
@@ -178,7 +192,7 @@ impl Hub {
     }
 
     /// No answer, or only a part of one.
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+    pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let mut failure = if error.is_timeout() && !error.is_connect() {
             let message = format!("the hub at {} did not answer within {} s", self.shown, TIMEOUT.as_secs());
             Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")

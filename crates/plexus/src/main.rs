@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 mod listing;
 mod output;
+mod stream;
 mod target;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Token(args) => commands::token::run(args, &invocation).await,
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
+        Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,
         Command::Status => commands::status::run(&invocation).await,
     }

@@ -87,6 +87,11 @@ impl Output {
         self.line(&event::line(event))
     }
 
+    /// One event among those of all sessions on one line.
+    pub(crate) fn event_of_all(&self, event: &Event) -> anyhow::Result<()> {
+        self.line(&event::line_of_all(event))
+    }
+
     /// A time in a list: how long ago on a terminal, in UTC in a pipe.
     pub(crate) fn when(&self, at: Timestamp) -> String {
         match self.terminal {

@@ -1,6 +1,7 @@
 //! All routes, and what every request passes on its way to them.
 
 mod audit;
+mod events;
 mod health;
 mod mcp;
 mod query;
@@ -42,6 +43,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/.well-known/oauth-protected-resource", get(well_known::root))
         .route("/.well-known/oauth-protected-resource/{*path}", get(well_known::resource))
         .nest("/api/v1", api)
+        .merge(events::router())
         .fallback(|| async { ApiError::not_found("there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             let status = http::StatusCode::METHOD_NOT_ALLOWED;

@@ -26,6 +26,8 @@ pub(super) struct Batch {
     /// Sessions that were seen to exist.
     known: HashSet<SessionId>,
     healthy: Arc<AtomicBool>,
+    /// Moved after each commit that holds events.
+    events: watch::Sender<()>,
 }
 
 /// Sessions remembered before the memory is begun anew.
@@ -47,8 +49,9 @@ impl Batch {
         head: Option<AuditHead>,
         published: watch::Sender<Option<AuditHead>>,
         healthy: Arc<AtomicBool>,
+        events: watch::Sender<()>,
     ) -> Self {
-        Self { line, hub, head, published, known: HashSet::new(), healthy }
+        Self { line, hub, head, published, known: HashSet::new(), healthy, events }
     }
 
     pub(super) async fn close(self) {
@@ -166,6 +169,7 @@ impl Batch {
         let events = self.admit_events(all.events, &owners, answers).await?;
         let chained = audit_chain::extend(&self.hub, self.head.as_ref(), all.audit);
         let head = chained.last().map(ChainedEntry::head).or_else(|| self.head.clone());
+        let has_events = !events.is_empty();
         let conn = self.line.conn()?;
         let begin = (!begun).then(|| Statement::fixed(conn.0.begin_sql()));
         let script = begin
@@ -175,6 +179,9 @@ impl Batch {
             .chain([Statement::fixed("COMMIT")])
             .collect();
         conn.script(COMMITTING, script).await?;
+        if has_events {
+            self.events.send_replace(());
+        }
         Ok(head)
     }
 

@@ -88,6 +88,7 @@ pub(crate) struct Writer {
     /// Whether the newest transaction was committed.
     healthy: Arc<AtomicBool>,
     heads: watch::Receiver<Option<AuditHead>>,
+    events: watch::Sender<()>,
 }
 
 impl Writer {
@@ -103,7 +104,8 @@ impl Writer {
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
-        let mut batch = Batch::new(line, hub.to_owned(), head, published, healthy.clone());
+        let events = watch::Sender::new(());
+        let mut batch = Batch::new(line, hub.to_owned(), head, published, healthy.clone(), events.clone());
         supervisor.spawn(Stage::Storage, "store writer", async move {
             run(&mut batch, requests, stop).await;
             // The last to leave tidies up: with no other connection open, SQLite folds its log into
@@ -112,11 +114,15 @@ impl Writer {
             batch.close().await;
             drop(lock);
         });
-        Ok(Self { queue, healthy, heads })
+        Ok(Self { queue, healthy, heads, events })
     }
 
     pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {
         self.heads.clone()
+    }
+
+    pub(crate) fn event_hints(&self) -> watch::Receiver<()> {
+        self.events.subscribe()
     }
 
     pub(crate) async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use futures_util::FutureExt;
-use plexus_proto::{EventKind, NewEvent, SessionId};
+use plexus_proto::{CallId, EventKind, NewEvent, SessionId};
 use plexus_store::{Records, StoreError};
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, Database, Seeded, at, audit, event, events, external, numbers, seqs};
+use crate::backend::{Backend, Database, Seeded, at, audit, audited, event, events, external, numbers, seqs};
 
 pub(crate) async fn numbers_run_from_one_without_a_gap<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
@@ -122,7 +122,7 @@ pub(crate) async fn an_unknown_session_fails_only_its_own_caller<B: Backend>(db:
     let (id, unknown) = (db.session("agent:a", "k").await, SessionId::new());
     let gate = crate::writer::Gate::close(&db.store).await;
     let mut before = Box::pin(db.store.append(events(id, [event("a", 0)])));
-    let call_id = plexus_proto::CallId::new();
+    let call_id = CallId::new();
     let mut records = events(unknown, [event("a", 1)]);
     records.audit.push(audit(plexus_proto::api::AuditPhase::Started, call_id, "agent:a", "todo"));
     let mut lost = Box::pin(db.store.append(records));
@@ -158,4 +158,43 @@ pub(crate) async fn an_unknown_kind_is_kept_as_it_came<B: Backend>(db: Database<
     assert_eq!(stored.payload, serde_json::from_str::<serde_json::Value>(&foreign.payload).unwrap());
     let session = db.store.read().await.unwrap().session(id).await.unwrap().unwrap();
     assert_eq!(session.updated_at, at(7));
+}
+
+pub(crate) async fn events_of_all_sessions_have_one_order_and_an_owner<B: Backend>(db: Database<B>) {
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.newest_event().await.unwrap(), 0);
+    let (ann, bob) = (db.session("agent:ann", "k").await, db.session("agent:bob", "k").await);
+    for number in 0..40 {
+        let id = if number % 3 == 0 { bob } else { ann };
+        db.store.append(events(id, [event("agent:x", number)])).await.unwrap();
+    }
+    let all = reader.events_after(0, 100).await.unwrap();
+    assert_eq!(all.iter().map(|event| event.pos).collect::<Vec<_>>(), (1..=40).collect::<Vec<_>>());
+    assert!(
+        all.iter()
+            .all(|event| event.owner == if event.session_id == bob { "agent:bob" } else { "agent:ann" })
+    );
+    assert_eq!(reader.events_after(37, 2).await.unwrap(), all[37..39]);
+    assert_eq!(reader.events_after(40, 2).await.unwrap(), []);
+    assert_eq!(reader.newest_event().await.unwrap(), 40);
+    let of_bob: Vec<_> = all.iter().filter(|event| event.session_id == bob).cloned().collect();
+    assert_eq!(reader.session_events_after(bob, 0, 100).await.unwrap(), of_bob);
+    assert_eq!(reader.session_events_after(bob, 3, 2).await.unwrap(), of_bob[3..5]);
+    // The same event, as the session's log gives it.
+    let logged = reader.events(bob, 0, 1).await.unwrap().remove(0);
+    let payload: serde_json::Value = serde_json::from_str(&of_bob[0].payload).unwrap();
+    assert_eq!((logged.pos, logged.payload, logged.actor), (1, payload, of_bob[0].actor.clone()));
+}
+
+pub(crate) async fn a_commit_with_events_is_hinted_after_it_and_one_without_is_not<B: Backend>(
+    db: Database<B>,
+) {
+    let id = db.session("agent:a", "k").await;
+    let mut hints = db.store.event_hints();
+    let records = Records { audit: audited(CallId::new(), "agent:a", "todo"), events: vec![] };
+    db.store.append(records).await.unwrap();
+    assert!(!hints.has_changed().unwrap());
+    db.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
+    hints.changed().await.unwrap();
+    assert_eq!(db.events(id).await.len(), 1);
 }

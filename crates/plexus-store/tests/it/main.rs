@@ -39,6 +39,8 @@ macro_rules! conformance {
                     an_external_id_twice_in_one_batch_is_one_row_and_no_gap
                     an_unknown_session_fails_only_its_own_caller
                     an_unknown_kind_is_kept_as_it_came
+                    events_of_all_sessions_have_one_order_and_an_owner
+                    a_commit_with_events_is_hinted_after_it_and_one_without_is_not
                 }
                 writer {
                     a_failed_unit_is_undone_and_its_records_are_kept

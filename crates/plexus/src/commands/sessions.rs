@@ -1,7 +1,6 @@
 //! `plexus sessions`: list sessions, read and follow what happens in them.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plexus_proto::api::Session;
@@ -11,14 +10,11 @@ use serde_json::value::RawValue;
 
 use super::Invocation;
 use crate::client::{Answer, Hub, decode};
-use crate::failure::{Exit, Failure};
+use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
 use crate::output::Output;
+use crate::stream::Tail;
 
-/// How often a followed session is asked for news.
-const POLL: Duration = Duration::from_millis(500);
-/// The longest pause while the hub is away.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Events to ask for in one request.
 const PAGE: usize = 100;
 
@@ -105,7 +101,7 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
         ("events", session.last_seq.to_string()),
     ])?;
     out.block("\n")?;
-    let mut log = Log { id, after, left: limit };
+    let mut log = Log { after, left: limit };
     let mut more = log.print(out, &answer)?;
     while more && log.left > 0 {
         more = log.print(out, &ask(hub, id, log.after, log.left.min(PAGE)).await?)?;
@@ -119,35 +115,10 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
 }
 
 async fn tail(out: &Output, hub: &Hub, id: SessionId, follow: bool, count: u32) -> anyhow::Result<()> {
-    let session: Session = ask(hub, id, 0, 1).await?.decode()?;
-    // Numbers have no gaps, so the newest are found by counting back.
-    let after = session.last_seq.saturating_sub(i64::from(count)).max(0);
-    let mut log = Log { id, after, left: usize::MAX };
-    let mut pause = POLL;
-    loop {
-        match catch_up(out, hub, &mut log).await {
-            Ok(()) => pause = POLL,
-            // A hub that restarts is waited for: the log goes on where it was.
-            Err(error)
-                if follow && error.downcast_ref::<Failure>().is_some_and(|failure| failure.retryable) =>
-            {
-                if pause == POLL {
-                    out.note(&format!("{error}; waiting for it to come back"));
-                }
-                pause = (pause * 2).min(MAX_PAUSE);
-            }
-            Err(error) => return Err(error),
-        }
-        if !follow {
-            return Ok(());
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-async fn catch_up(out: &Output, hub: &Hub, log: &mut Log) -> anyhow::Result<()> {
-    while log.print(out, &ask(hub, log.id, log.after, PAGE).await?)? {}
-    Ok(())
+    let path = ["sessions", &id.to_string(), "events", "stream"];
+    let start = ("last", Some(count.to_string()));
+    let tail = Tail { out, hub, path: &path, filters: vec![], start, follow };
+    tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event(event) }).await
 }
 
 async fn ask(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<Answer> {
@@ -164,7 +135,6 @@ struct EventPage {
 
 /// How far the events of a session have been printed.
 struct Log {
-    id: SessionId,
     after: i64,
     left: usize,
 }

@@ -9,9 +9,19 @@ use super::time::utc;
 /// Longest summary of a payload.
 const SUMMARY: usize = 160;
 
+/// With its number in the session.
 pub(super) fn line(event: &Event) -> String {
+    format!("{:>6}  {}", event.seq, what(event))
+}
+
+/// With its place among all events, and its session.
+pub(super) fn line_of_all(event: &Event) -> String {
+    format!("{:>8}  {}  {}", event.pos, event.session_id, what(event))
+}
+
+fn what(event: &Event) -> String {
     let summary = shorten(&summary(event), SUMMARY);
-    format!("{:>6}  {}  {:<12}  {}  {summary}", event.seq, utc(event.at), event.kind.as_str(), event.actor)
+    format!("{}  {:<12}  {}  {summary}", utc(event.at), event.kind.as_str(), event.actor)
 }
 
 fn summary(event: &Event) -> String {

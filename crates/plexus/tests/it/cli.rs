@@ -182,6 +182,40 @@ async fn sessions_are_listed_shown_and_followed() {
 }
 
 #[tokio::test]
+async fn events_of_all_sessions_are_shown_and_followed() {
+    let (plexus, hub) = running().await;
+    let (ann, bob) = (hub.token("ann").await, hub.token("bob").await);
+    for token in [&ann, &bob] {
+        hub.mcp(&token.token).tool("todo", json!({ "action": "list" })).await;
+    }
+    let places = |text: &str| -> Vec<i64> {
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        events.map(|event| event["pos"].as_i64().expect("a place")).collect()
+    };
+    let events = async |args: &[&str]| plexus.run(&[&["events", "--json"], args].concat()).await;
+    assert_eq!(places(events(&[]).await.ok()), [1, 2, 3, 4]);
+    assert_eq!(places(events(&["-n", "1"]).await.ok()), [4]);
+    assert_eq!(places(events(&["--after", "2"]).await.ok()), [3, 4]);
+    assert_eq!(places(events(&["--after", "0", "--kind", "tool_call"]).await.ok()), [2, 4]);
+    // A person sees a line each, with the session; an agent only what is its own.
+    let lines = plexus.run_with(&["events"], &[("PLEXUS_TOKEN", &bob.token)]).await;
+    let line = lines.ok().lines().last().expect("a line").trim().to_owned();
+    assert!(line.starts_with("4  ") && line.contains("  tool_call     agent:bob  todo ok"), "{line}");
+    assert_eq!(lines.ok().lines().count(), 2, "{lines:?}");
+    assert!(events(&["--after", "99"]).await.failed(1).contains("beyond the newest"));
+
+    let mut follow = plexus.spawn(&["events", "-f", "--after", "3", "--json"]);
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(Duration::from_secs(15), lines.next_line()).await;
+        places(&line.expect("an event in time").expect("its output").expect("an event"))
+    };
+    assert_eq!(next().await, [4]);
+    hub.mcp(&ann.token).tool("todo", json!({ "action": "list" })).await;
+    assert_eq!((next().await, next().await), (vec![5], vec![6]));
+}
+
+#[tokio::test]
 async fn the_audit_is_listed_and_shown() {
     let (plexus, hub) = running().await;
     let token = hub.token("codex").await;

@@ -39,6 +39,11 @@ async fn help_of_sessions() {
 }
 
 #[tokio::test]
+async fn help_of_events() {
+    insta::assert_snapshot!(help(&["events"], &[]).await);
+}
+
+#[tokio::test]
 async fn help_of_audit() {
     insta::assert_snapshot!(help(&["audit"], &["list", "show", "verify"]).await);
 }

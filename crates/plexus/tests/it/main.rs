@@ -11,6 +11,7 @@
 mod cli;
 mod crash;
 mod database_restart;
+mod event_readers;
 mod help;
 mod interleaved;
 mod quiet;

@@ -1,0 +1,203 @@
+//! A reader: a cursor into the events of one session or of all.
+//!
+//! It begins with pages of the database and goes on with the ring once it has caught up; one that
+//! falls behind the ring goes back to pages. Numbers have no gaps, so one that is missing is known to
+//! have been pruned, and the reader says so. It holds no connection while it waits, and what it has
+//! not given out it does not hold at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_proto::{SessionId, StreamControl};
+use plexus_store::{StoreError, StoredEvent};
+use tokio::sync::Semaphore;
+
+use super::feed::Reading;
+use super::filter::Filter;
+use super::item::Item;
+use super::ring::{BATCH, BATCH_BYTES, Taken};
+
+/// Events of the first page; later ones are cut to what fits into a batch.
+const FIRST_PAGE: i64 = 32;
+/// Before a page is asked for again that could not be read.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Which log is read, and so which numbers count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Log {
+    /// One session, by `seq`.
+    Session(SessionId),
+    /// All sessions, by `pos`.
+    All,
+}
+
+impl Log {
+    fn number(self, item: &Item) -> i64 {
+        match self {
+            Self::Session(_) => item.seq,
+            Self::All => item.pos,
+        }
+    }
+}
+
+/// One message of a stream, with the number to come back with once it was received.
+#[derive(Debug)]
+pub(super) enum Message {
+    Control(StreamControl),
+    Event { number: i64, item: Arc<Item> },
+}
+
+impl Message {
+    pub(super) fn number(&self) -> i64 {
+        match self {
+            Self::Event { number, .. } => *number,
+            Self::Control(StreamControl::Open { after } | StreamControl::Live { after }) => *after,
+            Self::Control(StreamControl::Pruned { through, .. }) => *through,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    reading: Reading,
+    /// Pages that may be read at the same time by all readers.
+    turns: Arc<Semaphore>,
+    log: Log,
+    filter: Filter,
+    /// Number of the last event that was given out or passed over.
+    after: i64,
+    /// Place from which on the ring is read; none while pages are.
+    place: Option<i64>,
+    opened: bool,
+    live: bool,
+    page: i64,
+}
+
+/// What the database has after a number.
+struct Page {
+    events: Vec<StoredEvent>,
+    /// Newest place, and newest number of the log, before the events were read.
+    newest_place: i64,
+    newest: i64,
+    is_last: bool,
+}
+
+impl Reader {
+    pub(super) fn new(reading: Reading, turns: Arc<Semaphore>, log: Log, filter: Filter, after: i64) -> Self {
+        let page = FIRST_PAGE;
+        Self { reading, turns, log, filter, after, place: None, opened: false, live: false, page }
+    }
+
+    /// The next messages, at least one. Nothing is lost when this is dropped before it ends.
+    pub(super) async fn next(&mut self) -> Vec<Message> {
+        if !self.opened {
+            self.opened = true;
+            return vec![Message::Control(StreamControl::Open { after: self.after })];
+        }
+        loop {
+            let messages = match self.place {
+                Some(place) => self.from_ring(place).await,
+                None => self.from_database().await,
+            };
+            if !messages.is_empty() {
+                return messages;
+            }
+        }
+    }
+
+    async fn from_ring(&mut self, place: i64) -> Vec<Message> {
+        let (log, filter, after) = (self.log, &self.filter, self.after);
+        // The last page of a session may have reached further than the place it was read at.
+        let taken = self.reading.take(place, |item| match log {
+            Log::Session(id) => item.session_id == id && item.seq > after && filter.passes(item),
+            Log::All => filter.passes(item),
+        });
+        match taken {
+            Taken::Items { items, through } => {
+                self.place = Some(through);
+                let messages: Vec<_> = items.into_iter().map(|item| self.event(item)).collect();
+                if let Log::All = log {
+                    self.after = through;
+                }
+                return messages;
+            }
+            Taken::Behind => self.place = None,
+            Taken::Wait => self.reading.moved().await,
+        }
+        Vec::new()
+    }
+
+    fn event(&mut self, item: Arc<Item>) -> Message {
+        self.after = self.log.number(&item);
+        Message::Event { number: self.after, item }
+    }
+
+    async fn from_database(&mut self) -> Vec<Message> {
+        match self.read_page().await {
+            Ok(page) => self.pass_on(page),
+            Err(error) => {
+                // The feed, which reads the same database, says it aloud once for all.
+                tracing::debug!(%error, "cannot read events for a stream; trying again");
+                tokio::time::sleep(PAUSE).await;
+                Vec::new()
+            }
+        }
+    }
+
+    async fn read_page(&self) -> Result<Page, StoreError> {
+        // Never closed, so an error cannot be; without a turn there is no harm in reading either.
+        let _turn = self.turns.acquire().await;
+        let mut reader = self.reading.store().read().await?;
+        let newest_place = reader.newest_event().await?;
+        let (newest, events) = match self.log {
+            Log::All => (newest_place, reader.events_after(self.after, self.page).await?),
+            Log::Session(id) => {
+                let session = reader.session(id).await?;
+                let events = reader.session_events_after(id, self.after, self.page).await?;
+                (session.map_or(0, |session| session.last_seq), events)
+            }
+        };
+        let is_last = (events.len() as i64) < self.page;
+        Ok(Page { events, newest_place, newest, is_last })
+    }
+
+    /// Moves past a page; what of it is wanted is given out.
+    fn pass_on(&mut self, page: Page) -> Vec<Message> {
+        let (count, mut bytes) = (page.events.len(), 0);
+        let mut messages = Vec::with_capacity(count);
+        for item in page.events.into_iter().map(Item::new) {
+            bytes += item.json.len();
+            let number = self.log.number(&item);
+            self.skip_to(number - 1, &mut messages);
+            self.after = number;
+            if self.filter.passes(&item) {
+                messages.push(Message::Event { number, item: Arc::new(item) });
+            }
+        }
+        if count == 0 {
+            self.skip_to(page.newest, &mut messages);
+        }
+        if page.is_last {
+            self.place = Some(match self.log {
+                Log::All => self.after,
+                Log::Session(_) => page.newest_place,
+            });
+            if !self.live {
+                self.live = true;
+                messages.push(Message::Control(StreamControl::Live { after: self.after }));
+            }
+        } else {
+            let fitting = BATCH_BYTES * count / bytes.max(1);
+            self.page = fitting.clamp(1, BATCH) as i64;
+        }
+        messages
+    }
+
+    /// Says what is missing between the last number and this one.
+    fn skip_to(&mut self, through: i64, messages: &mut Vec<Message>) {
+        if through > self.after {
+            messages.push(Message::Control(StreamControl::Pruned { after: self.after, through }));
+            self.after = through;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! An event stream over a WebSocket. The hub speaks; of the client it wants signs of life only.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::extract::ws::{self, CloseFrame, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::SinkExt;
+use plexus_auth::Welcome;
+use plexus_kit::Stage;
+use plexus_proto::StreamResume;
+use plexus_proto::close_code::{TOO_SLOW, UNAUTHENTICATED};
+use tokio::time::{Instant, Interval};
+use tokio_util::sync::CancellationToken;
+
+use super::reader::Message;
+use super::{EventStream, Events, ticks};
+
+/// The protocol that is spoken, for clients that must name one.
+const PROTOCOL: &str = "plexus.v1";
+/// A message of a client, which has nothing to say.
+const CLIENT_BYTES: usize = 4 << 10;
+/// Frames of a client between two keep-alives.
+const CLIENT_FRAMES: usize = 256;
+/// Gathered before it is written to the socket.
+const WRITE_BUFFER: usize = 32 << 10;
+/// What a reader may take [`slow`](super::EventOptions::slow) for.
+const SLOW_BYTES: usize = 64 << 10;
+/// Who takes so much is there; its answer to a ping may have to wait behind it.
+const LIVELY_BYTES: usize = 16 << 10;
+/// A hub that stops does not wait longer for a client to hear of it.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+impl Events {
+    /// Answers with a WebSocket that carries the stream. `held` is dropped with the socket.
+    pub(crate) fn upgrade(
+        &self,
+        upgrade: WebSocketUpgrade,
+        stream: EventStream,
+        held: impl Send + 'static,
+    ) -> Response {
+        let supervisor = self.supervisor.clone();
+        upgrade
+            .protocols([PROTOCOL])
+            .read_buffer_size(CLIENT_BYTES)
+            .max_message_size(CLIENT_BYTES)
+            .max_frame_size(CLIENT_BYTES)
+            .write_buffer_size(WRITE_BUFFER)
+            .on_upgrade(|socket| async move {
+                supervisor.spawn(Stage::Intake, "event stream", async move {
+                    Connection::new(socket, stream).run().await;
+                    drop(held);
+                });
+            })
+    }
+}
+
+struct Connection {
+    socket: WebSocket,
+    stream: EventStream,
+    /// Number of the last message that was handed to the socket.
+    sent: i64,
+    ticks: Interval,
+    /// When the client was heard last, and how many frames it sent since the last keep-alive.
+    heard_at: Instant,
+    frames: usize,
+}
+
+/// Why a stream ends.
+enum End {
+    /// The client left, or cannot be reached.
+    Gone,
+    /// The client is told, with this code.
+    Close(u16),
+}
+
+impl Connection {
+    fn new(socket: WebSocket, stream: EventStream) -> Self {
+        let ticks = ticks(stream.options.keep_alive);
+        Self { socket, stream, sent: 0, ticks, heard_at: Instant::now(), frames: 0 }
+    }
+
+    async fn run(mut self) {
+        let end = loop {
+            if let Break(end) = self.step().await {
+                break end;
+            }
+        };
+        let grace = match end {
+            End::Close(TOO_SLOW) => self.stream.options.grace,
+            _ => LAST_WORD.min(self.stream.options.grace),
+        };
+        if tokio::time::timeout(grace, self.part(end)).await.is_err() {
+            tracing::debug!("the client of an event stream did not close it in time");
+        }
+    }
+
+    /// Waits for one thing to happen and does what it asks for.
+    async fn step(&mut self) -> ControlFlow<End> {
+        let EventStream { reader, welcome, stopping, options, .. } = &mut self.stream;
+        tokio::select! {
+            end = ended(stopping, welcome) => Break(end),
+            frame = self.socket.recv() => self.heard(frame),
+            messages = reader.next() => self.send(messages).await,
+            _ = self.ticks.tick() => {
+                if self.heard_at.elapsed() > options.silence {
+                    return Break(End::Gone);
+                }
+                self.frames = 0;
+                let ping = ws::Message::Ping(Bytes::new());
+                self.write(vec![(self.sent, ping)]).await
+            }
+        }
+    }
+
+    /// Whatever a client sends says that it is there, and nothing else.
+    fn heard(&mut self, frame: Option<Result<ws::Message, axum::Error>>) -> ControlFlow<End> {
+        match frame {
+            None | Some(Ok(ws::Message::Close(_))) => return Break(End::Gone),
+            // Broken, or a message over the limit: who is still there is told.
+            Some(Err(_)) => return Break(End::Close(close_code::POLICY)),
+            Some(Ok(_)) => {}
+        }
+        self.heard_at = Instant::now();
+        self.frames += 1;
+        if self.frames > CLIENT_FRAMES { Break(End::Close(close_code::POLICY)) } else { Continue(()) }
+    }
+
+    async fn send(&mut self, messages: Vec<Message>) -> ControlFlow<End> {
+        let frames = messages.into_iter().map(|message| {
+            let text = match &message {
+                Message::Event { item, .. } => item.json.clone(),
+                Message::Control(control) => serde_json::to_string(control).unwrap_or_default().into(),
+            };
+            (message.number(), ws::Message::Text(text))
+        });
+        self.write(frames.collect()).await
+    }
+
+    /// Writes frames, each with its number; who does not take them in time is too slow.
+    async fn write(&mut self, frames: Vec<(i64, ws::Message)>) -> ControlFlow<End> {
+        let bytes: usize = frames.iter().map(|(_, frame)| size(frame)).sum();
+        let portions = u32::try_from(1 + bytes / SLOW_BYTES).unwrap_or(u32::MAX);
+        let EventStream { welcome, stopping, options, too_slow, .. } = &mut self.stream;
+        let written = async {
+            for (number, frame) in frames {
+                self.socket.feed(frame).await?;
+                self.sent = number;
+            }
+            self.socket.flush().await
+        };
+        tokio::select! {
+            // What can be written is, also when there is a reason to end.
+            biased;
+            written = written => {
+                if bytes >= LIVELY_BYTES {
+                    self.heard_at = Instant::now();
+                }
+                if written.is_ok() { Continue(()) } else { Break(End::Gone) }
+            }
+            end = ended(stopping, welcome) => Break(end),
+            () = tokio::time::sleep(options.slow.saturating_mul(portions)) => {
+                too_slow.fetch_add(1, Ordering::Relaxed);
+                Break(End::Close(TOO_SLOW))
+            }
+        }
+    }
+
+    /// Says goodbye, and waits until the client has closed in turn: what it has not read yet would
+    /// otherwise be lost.
+    async fn part(&mut self, end: End) {
+        if let End::Close(code) = end {
+            let resume = StreamResume { resume_after: self.sent };
+            let reason: Utf8Bytes = serde_json::to_string(&resume).unwrap_or_default().into();
+            let close = ws::Message::Close(Some(CloseFrame { code, reason }));
+            if self.socket.send(close).await.is_err() {
+                return;
+            }
+        }
+        while let Some(Ok(_)) = self.socket.recv().await {}
+    }
+}
+
+/// Ends when the stream must: the hub stops, or the token is no longer good.
+async fn ended(stopping: &CancellationToken, welcome: &mut Welcome) -> End {
+    tokio::select! {
+        () = stopping.cancelled() => End::Close(close_code::AWAY),
+        () = welcome.ended() => End::Close(UNAUTHENTICATED),
+    }
+}
+
+fn size(frame: &ws::Message) -> usize {
+    match frame {
+        ws::Message::Text(text) => text.len(),
+        _ => 0,
+    }
+}

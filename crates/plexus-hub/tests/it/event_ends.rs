@@ -1,0 +1,128 @@
+//! How a stream ends: too slow, no longer welcome, the hub stops, the client leaves.
+
+use std::time::{Duration, Instant};
+
+use plexus_hub::EventOptions;
+use plexus_testkit::{Received, TestHub};
+
+use crate::agent::Agent;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(10);
+/// More than the buffers between hub and client hold.
+const LARGE: usize = 30_000;
+const CALLS: usize = 150;
+
+/// Waits for what only the hub knows.
+async fn until(hub: &TestHub, what: &str, true_of: impl Fn(&TestHub) -> bool) {
+    let waited = async {
+        while !true_of(hub) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waited)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: {:?}", hub.event_stats()));
+}
+
+async fn slow_hub() -> (TestHub, Agent) {
+    let slow = Duration::from_millis(300);
+    let hub = TestHub::start_streaming(EventOptions { slow, ..EventOptions::default() }).await;
+    let agent = Agent::new(&hub, "a").await;
+    for _ in 0..CALLS {
+        agent.write("one", LARGE).await;
+    }
+    (hub, agent)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_does_not_read_is_closed_with_the_number_to_come_back_with() {
+    let (hub, agent) = slow_hub().await;
+    let mut stream = hub.events("/ws/events?after=0", &agent.token.token).open().await;
+    until(&hub, "nobody is too slow", |hub| hub.event_stats().too_slow == 1).await;
+    // It wakes up: what was on its way arrives in order, then the close.
+    let mut last = 0;
+    let closed = loop {
+        match stream.next().await {
+            Received::Event(event) => {
+                assert_eq!(event.pos, last + 1);
+                last = event.pos;
+            }
+            Received::Control(_) => {}
+            closed => break closed,
+        }
+    };
+    assert_eq!(closed, Received::Closed { code: 4408, resume_after: Some(last) });
+    assert!(last < 2 * CALLS as i64, "the buffers took everything");
+    let mut again = hub.events(format!("/ws/events?after={last}"), &agent.token.token).open().await;
+    for expected in last + 1..=2 * CALLS as i64 {
+        assert_eq!(again.event().await.pos, expected);
+    }
+    // One that reads, however slowly, is left alone.
+    assert_eq!(hub.event_stats().too_slow, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_do_not_read_do_not_hold_up_a_stopping_hub_nor_those_that_do() {
+    let (hub, agent) = slow_hub().await;
+    let stuck = hub.events("/ws/events?after=0", &agent.token.token).open().await;
+    let url = hub.url("/api/v1/events/stream?after=0");
+    let silent = hub.http().get(url).bearer_auth(&agent.token.token).send().await.unwrap();
+    let mut lively = hub.events("/ws/events?after=0", &agent.token.token).open().await;
+    for expected in 1..=2 * CALLS as i64 {
+        assert_eq!(lively.event().await.pos, expected);
+    }
+    let began = Instant::now();
+    let (_dir, end) = tokio::join!(hub.stop(), lively.end());
+    assert_eq!(end, Received::Closed { code: 1001, resume_after: Some(2 * CALLS as i64) });
+    assert!(began.elapsed() < Duration::from_secs(8), "stopping took {:?}", began.elapsed());
+    drop((stuck, silent));
+}
+
+#[tokio::test]
+async fn a_stream_ends_within_a_second_when_its_token_is_revoked() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let id = agent.call("one").await;
+    let mut all = hub.events("/ws/events", &agent.token.token).open().await;
+    let mut one = hub.events(format!("/ws/sessions/{id}"), &agent.token.token).open().await;
+    all.until_live().await;
+    one.until_live().await;
+    hub.revoke(agent.token.jti).await;
+    let revoked = Instant::now();
+    let unwelcome = Received::Closed { code: 4401, resume_after: Some(2) };
+    assert_eq!((all.end().await, one.end().await), (unwelcome.clone(), unwelcome));
+    assert!(revoked.elapsed() < Duration::from_secs(1), "{:?}", revoked.elapsed());
+    until(&hub, "still counted", |hub| hub.event_stats().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_is_answered_and_forgotten() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let mut stream = hub.events("/ws/events", &agent.token.token).open().await;
+    stream.until_live().await;
+    assert_eq!(hub.event_stats().open, 1);
+    stream.socket().close(None).await.unwrap();
+    assert!(matches!(stream.end().await, Received::Closed { resume_after: None, .. }), "no answer");
+    assert_eq!(stream.next().await, Received::Lost, "something after the answer");
+    until(&hub, "still counted", |hub| hub.event_stats().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_answers_no_ping_is_dropped() {
+    let keep_alive = Duration::from_millis(50);
+    let silence = Duration::from_millis(500);
+    let options = EventOptions { keep_alive, silence, ..EventOptions::default() };
+    let hub = TestHub::start_streaming(options).await;
+    let agent = Agent::new(&hub, "a").await;
+    // Pongs are sent while the socket is read, so this one sends none.
+    let _mute = hub.events("/ws/events", &agent.token.token).open().await;
+    let mut heard = hub.events("/ws/events", &agent.token.token).open().await;
+    let hears = async { heard.end().await };
+    tokio::select! {
+        () = until(&hub, "the mute one stays", |hub| hub.event_stats().open == 1) => {}
+        ended = hears => panic!("the one that answers was dropped: {ended:?}"),
+    }
+    assert_eq!(hub.event_stats().too_slow, 0);
+}

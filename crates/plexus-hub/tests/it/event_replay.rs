@@ -1,0 +1,179 @@
+//! What happened, then what happens: nothing missing in between, and nothing twice.
+
+use plexus_proto::StreamControl;
+use plexus_testkit::{Received, TestHub};
+use sqlx::{Connection, SqliteConnection};
+use tokio::task::JoinSet;
+
+use crate::agent::{Agent, places, seqs};
+
+/// Calls of one writer.
+const CALLS: usize = 60;
+
+#[tokio::test]
+async fn a_stream_says_where_it_begins_then_what_was_then_that_it_is_live_then_what_happens() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let id = agent.call("one").await;
+    let mut stream = hub.events(format!("/ws/sessions/{id}?after=1"), &agent.token.token).open().await;
+    assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
+    let Received::Event(event) = stream.next().await else { panic!("no event") };
+    assert_eq!((event.session_id, event.seq), (id, 2));
+    let rest = hub.api(&format!("/api/v1/sessions/{id}?after=1")).await;
+    assert_eq!(serde_json::to_value(&event).unwrap(), rest["events"][0], "not the event of the REST API");
+    assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 2 }));
+    agent.call("one").await;
+    assert_eq!((stream.event().await.seq, stream.event().await.seq), (3, 4));
+}
+
+#[tokio::test]
+async fn without_a_beginning_a_stream_is_live_from_now() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let id = agent.call("one").await;
+    agent.call("other").await;
+    for (path, after) in [(format!("/ws/sessions/{id}"), 2), ("/ws/events".to_owned(), 4)] {
+        let mut stream = hub.events(path, &hub.admin_token()).open().await;
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after }));
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after }));
+    }
+    let mut last = hub.events(format!("/ws/sessions/{id}?last=1"), &agent.token.token).open().await;
+    assert_eq!(seqs(&last.until_live().await), [2]);
+    let mut more = hub.events("/ws/events?last=100", &hub.admin_token()).open().await;
+    assert_eq!(places(&more.until_live().await), [1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_double() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let id = agent.call("shared").await;
+    let total = 2 + 4 * CALLS as i64;
+    let mut writers = JoinSet::new();
+    for session in ["shared", "other"] {
+        let agent = agent.clone();
+        writers.spawn(async move {
+            for _ in 0..CALLS {
+                agent.call(session).await;
+            }
+        });
+    }
+    // Each begins as soon as the one before it has seen an event more than that one.
+    let mut readers = JoinSet::new();
+    let mut watch = hub.events("/ws/events?after=0", &hub.admin_token()).open().await;
+    for number in 0..30 {
+        watch.event().await;
+        let path = match number % 3 {
+            0 => "/ws/events?after=0".to_owned(),
+            1 => format!("/ws/events?after={number}"),
+            _ => format!("/ws/sessions/{id}?after={}", number / 3),
+        };
+        let request = hub.events(path.clone(), &hub.admin_token());
+        readers.spawn(async move {
+            let mut stream = request.open().await;
+            let (first, last) = match number % 3 {
+                0 => (1, total),
+                1 => (number + 1, total),
+                _ => (number / 3 + 1, 2 + 2 * CALLS as i64),
+            };
+            for expected in first..=last {
+                let event = stream.event().await;
+                let number = if path.contains("sessions") { event.seq } else { event.pos };
+                assert_eq!(number, expected, "{path}");
+            }
+        });
+    }
+    writers.join_all().await;
+    readers.join_all().await;
+    // Nobody reads any more; the next reader finds everything all the same.
+    drop(watch);
+    agent.call("shared").await;
+    let mut late = hub.events(format!("/ws/events?after={total}"), &hub.admin_token()).open().await;
+    assert_eq!(places(&late.until_live().await), [total + 1, total + 2]);
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_back_goes_on_where_it_was_also_after_a_restart() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    for _ in 0..5 {
+        agent.call("one").await;
+    }
+    let mut stream = hub.events("/ws/events?after=0", &hub.admin_token()).open().await;
+    for expected in 1..=3 {
+        assert_eq!(stream.event().await.pos, expected);
+    }
+    drop(stream);
+    let hub = hub.restart().await;
+    let mut stream = hub.events("/ws/events?after=3", &hub.admin_token()).open().await;
+    assert_eq!(places(&stream.until_live().await), (4..=10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_stream_can_be_narrowed_to_a_session_an_owner_and_kinds() {
+    let hub = TestHub::start().await;
+    let (ann, bob) = (Agent::new(&hub, "ann").await, Agent::new(&hub, "bob").await);
+    let one = ann.call("one").await;
+    ann.call("two").await;
+    bob.call("one").await;
+    // The query, what it finds of the first six events, and of four more: two of ann's, two of bob's.
+    let cases: [(String, &[i64], &[i64]); 6] = [
+        (format!("session={one}"), &[1, 2], &[7, 8]),
+        ("owner=agent:bob".to_owned(), &[5, 6], &[9, 10]),
+        ("kind=tool_call".to_owned(), &[2, 4, 6], &[8, 10]),
+        ("kind=tool_call,unheard_of&kind=tool_started".to_owned(), &[1, 2, 3, 4, 5, 6], &[7, 8, 9, 10]),
+        (format!("session={one}&owner=agent:bob"), &[], &[]),
+        (format!("session={one}&kind=tool_started"), &[1], &[7]),
+    ];
+    let mut streams = Vec::new();
+    for (query, stored, _) in &cases {
+        let path = format!("/ws/events?after=0&{query}");
+        let mut stream = hub.events(path, &hub.admin_token()).open().await;
+        assert_eq!(places(&stream.until_live().await), *stored, "{query}");
+        streams.push(stream);
+    }
+    ann.call("one").await;
+    bob.call("one").await;
+    for ((query, _, live), stream) in cases.iter().zip(&mut streams) {
+        for place in *live {
+            assert_eq!(stream.event().await.pos, *place, "{query}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_pruned_is_said_and_not_passed_over_in_silence() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    let id = agent.call("one").await;
+    for _ in 0..4 {
+        agent.call("one").await;
+    }
+    prune(&hub, "seq <= 4").await;
+    let pruned = |after, through| Received::Control(StreamControl::Pruned { after, through });
+    for path in [format!("/ws/sessions/{id}"), "/ws/events".to_owned()] {
+        let mut stream = hub.events(format!("{path}?after=1"), &hub.admin_token()).open().await;
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
+        assert_eq!(stream.next().await, pruned(1, 4), "{path}");
+        assert_eq!(places(&stream.until_live().await), [5, 6, 7, 8, 9, 10], "{path}");
+        // Who has them already is not told.
+        let mut stream = hub.events(format!("{path}?after=4"), &hub.admin_token()).open().await;
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 4 }));
+        assert!(matches!(stream.next().await, Received::Event(_)), "{path}");
+    }
+    prune(&hub, "seq <= 10").await;
+    for path in [format!("/ws/sessions/{id}"), "/ws/events".to_owned()] {
+        let mut stream = hub.events(format!("{path}?after=0"), &hub.admin_token()).open().await;
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 0 }));
+        assert_eq!(stream.next().await, pruned(0, 10), "{path}");
+        assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 10 }));
+    }
+}
+
+async fn prune(hub: &TestHub, which: &str) {
+    let file = format!("sqlite:{}", hub.data_dir().join("plexus.db").display());
+    let mut connection = SqliteConnection::connect(&file).await.unwrap();
+    let sql = sqlx::AssertSqlSafe(format!("DELETE FROM session_events WHERE {which}"));
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}

@@ -1,0 +1,45 @@
+//! `plexus events`: what happens in all sessions, as it happens.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use plexus_proto::SessionId;
+
+use super::Invocation;
+use crate::failure::Exit;
+use crate::stream::Tail;
+
+#[derive(Debug, Args)]
+#[command(after_help = "With --json, one JSON object a line.\n\n\
+Example:\n  plexus events --follow --kind tool_call")]
+pub(crate) struct EventsArgs {
+    /// Go on with new events as they happen, until interrupted
+    #[arg(long, short)]
+    follow: bool,
+    /// Start after the event at this place (its `pos`); 0 for all there are
+    #[arg(long, value_name = "POS")]
+    after: Option<u64>,
+    /// Start with this many of the newest events
+    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20, conflicts_with = "after")]
+    count: u32,
+    /// Only events of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
+    /// Only events of this kind, such as tool_call (repeatable)
+    #[arg(long = "kind", value_name = "KIND")]
+    kinds: Vec<String>,
+}
+
+pub(crate) async fn run(args: EventsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, hub) = (&invocation.out, invocation.hub()?);
+    let mut filters = vec![("session", args.session.map(|id| id.to_string()))];
+    filters.extend(args.kinds.into_iter().map(|kind| ("kind", Some(kind))));
+    let start = match args.after {
+        Some(after) => ("after", Some(after.to_string())),
+        None => ("last", Some(args.count.to_string())),
+    };
+    let tail = Tail { out, hub: &hub, path: &["events", "stream"], filters, start, follow: args.follow };
+    tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event_of_all(event) })
+        .await?;
+    Ok(Exit::Ok.into())
+}
