@@ -1,10 +1,13 @@
 //! Connections: accepted up to a limit, without delay for small packets, drained at shutdown.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plexus_kit::{Stage, Supervisor};
@@ -29,10 +32,10 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
         let places = Arc::new(Semaphore::new(most_connections()));
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
-            let stream = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of file descriptors, mostly: what is open must end first.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -43,7 +46,7 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
             };
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(Stage::Intake, "connection", async move {
-                serve(stream, router, stop).await;
+                serve(stream, peer, router, stop).await;
                 drop(place);
             });
         }
@@ -64,16 +67,22 @@ fn most_connections() -> usize {
     usize::try_from(most).unwrap_or(16)
 }
 
-async fn serve(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
+        // The one address that cannot be made up; what a header says about it is not looked at.
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
         .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,6 +1,7 @@
 //! The commands, one file each, and what all clients of the hub share.
 
 pub(crate) mod audit;
+pub(crate) mod keys;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod token;
