@@ -22,7 +22,7 @@ use arc_swap::ArcSwap;
 use plexus_kit::clock::from_millis;
 use plexus_kit::{Clock, hex, private_file};
 use plexus_proto::Timestamp;
-use plexus_proto::api::{Key, KeyState};
+use plexus_proto::api::{Key, KeyState, RotatedKey};
 use serde::{Deserialize, Serialize};
 
 use crate::AuthError;
@@ -113,7 +113,7 @@ impl KeyRing {
 
     /// From now on a new key signs; what the old one signed is accepted until `until`. Blocks for as
     /// long as the disk takes.
-    pub(crate) fn rotate(&self, until: Timestamp) -> Result<Key, AuthError> {
+    pub(crate) fn rotate(&self, until: Timestamp) -> Result<RotatedKey, AuthError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = self.keys.load_full();
         let old = &keys.current.verifying;
@@ -122,11 +122,11 @@ impl KeyRing {
         private_file::write(&self.folder.join(SIGNING_KEY), &pkcs8).map_err(unusable)?;
         let mut by_kid = keys.by_kid.clone();
         by_kid.insert(new.kid().to_owned(), new.verifying.clone());
-        let described = self.describe(&new.verifying);
+        let key = self.describe(&new.verifying);
         self.keys.store(Arc::new(Keys { current: Arc::new(new), by_kid }));
         // After the swap: a key never ends while it signs.
         old.end_at(until);
-        Ok(described)
+        Ok(RotatedKey { key, replaces: self.describe(old) })
     }
 
     /// Ends a former key now, or leaves it ended. None: there is no such key.

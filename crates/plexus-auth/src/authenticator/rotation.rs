@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_proto::CallId;
-use plexus_proto::api::{AuditPhase, Key};
+use plexus_proto::api::{AuditPhase, Key, RotatedKey};
 use plexus_store::Records;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ impl Authenticator {
     /// From now on a new key signs; what the old one signed is accepted for the overlap. The admin
     /// token of this machine is made anew, so that commands here go on working. Whoever calls this
     /// sees it through to its end: half of it leaves that token to die with its key.
-    pub async fn rotate_keys(&self, by: &Principal, overlap: Duration) -> Result<Key, AuthError> {
+    pub async fn rotate_keys(&self, by: &Principal, overlap: Duration) -> Result<RotatedKey, AuthError> {
         let _one = self.changing.acquire().await;
         let asked = json!({ "overlap_seconds": overlap.as_secs() });
         let allowed = check_admin(by).and(check_seconds("overlap", overlap.as_secs(), 0));
@@ -28,10 +28,10 @@ impl Authenticator {
         }
         self.recorded(by, ROTATE, asked, async {
             let local = self.local_admin();
-            let key = self.keys.rotate(self.after(overlap))?;
+            let rotated = self.keys.rotate(self.after(overlap))?;
             self.tell_streams();
             self.renew_admin_token(local.as_deref()).await?;
-            Ok((json!({ "kid": key.kid }), key))
+            Ok((json!({ "kid": rotated.key.kid, "replaces": rotated.replaces.kid }), rotated))
         })
         .await
     }

@@ -236,7 +236,7 @@ async fn rotations_at_the_same_moment_come_one_after_the_other() {
     let f = fixture().await;
     let rotate = || f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60));
     let (a, b, c) = tokio::join!(rotate(), rotate(), rotate());
-    let mut made = [a.unwrap().kid, b.unwrap().kid, c.unwrap().kid];
+    let mut made = [a, b, c].map(|rotated| rotated.unwrap().key.kid);
     made.sort();
     let keys = f.authenticator.keys();
     assert_eq!(keys.iter().filter(|key| key.state == KeyState::Current).count(), 1);

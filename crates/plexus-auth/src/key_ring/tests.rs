@@ -29,7 +29,7 @@ impl Fixture {
 
     fn rotate(&self, overlap_seconds: i64) -> String {
         let until = from_millis(self.clock.now().as_millisecond() + overlap_seconds * 1000);
-        self.ring.rotate(until).unwrap().kid
+        self.ring.rotate(until).unwrap().key.kid
     }
 }
 

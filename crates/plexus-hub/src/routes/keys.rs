@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use plexus_auth::Scope;
-use plexus_proto::api::{Key, Page, RotateKeysParams};
+use plexus_proto::api::{Key, Page, RotateKeysParams, RotatedKey};
 
 use super::query::Segment;
 use crate::http::{ApiError, Caller};
@@ -15,8 +15,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
     Ok(Json(Page { items: caller.services.authenticator.keys(), next: None }))
 }
 
-/// The new key.
-pub(super) async fn rotate(caller: Caller, body: Body) -> Result<Json<Key>, ApiError> {
+pub(super) async fn rotate(caller: Caller, body: Body) -> Result<Json<RotatedKey>, ApiError> {
     let params: RotateKeysParams = caller.read_params(body, "a rotation of keys").await?;
     let Caller { services, principal } = caller;
     let overlap = params.overlap_seconds.map_or(services.auth.key_overlap, Duration::from_secs);

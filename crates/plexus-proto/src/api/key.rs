@@ -35,6 +35,14 @@ pub struct Key {
     pub verifies_until: Option<Timestamp>,
 }
 
+/// The key that signs from now on, and the one it replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RotatedKey {
+    #[serde(flatten)]
+    pub key: Key,
+    pub replaces: Key,
+}
+
 /// Body of `POST /api/v1/keys/rotate`; it may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

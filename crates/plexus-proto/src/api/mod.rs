@@ -10,7 +10,7 @@ mod tool;
 use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
-pub use key::{Key, KeyState, RotateKeysParams};
+pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use session::{Session, SessionDetail};
 pub use status::{AuditStatus, Status};
 pub use token::{

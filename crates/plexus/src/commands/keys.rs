@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_proto::api::{Key, KeyState, Page, RotateKeysParams};
+use plexus_proto::api::{Key, KeyState, Page, RotateKeysParams, RotatedKey};
 
 use super::Invocation;
 use crate::arguments;
@@ -57,15 +57,15 @@ pub(crate) async fn run(args: KeysArgs, invocation: &Invocation<'_>) -> anyhow::
     match args.command {
         KeysCommand::List => list(out, &answer.decode::<Page<Key>>()?.items)?,
         KeysCommand::Rotate { .. } => {
-            let key: Key = answer.decode()?;
+            let RotatedKey { key, replaces } = answer.decode()?;
             out.line(&format!("The key {} signs from now on.", key.kid))?;
-            let keys: Page<Key> = hub.get(&["keys"], &[]).await?.decode()?;
-            for key in keys.items.iter().filter(|key| key.state == KeyState::Retiring) {
-                let until = key.verifies_until.map(|until| out.at(until)).unwrap_or_default();
-                out.note(&format!(
-                    "Tokens of the key {} are accepted until {until}. Renew or replace those that should go on.",
-                    key.kid
-                ));
+            match replaces.verifies_until {
+                Some(until) if replaces.state == KeyState::Retiring => out.note(&format!(
+                    "Tokens of the key {} are accepted until {}. Renew or replace those that should go on.",
+                    replaces.kid,
+                    out.at(until),
+                )),
+                _ => out.note(&format!("No token of the key {} is accepted any more.", replaces.kid)),
             }
         }
         KeysCommand::Retire { .. } => {

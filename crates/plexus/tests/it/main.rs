@@ -13,10 +13,12 @@ mod crash;
 mod help;
 mod interleaved;
 mod quiet;
+mod rotation;
 mod starting;
 mod stopping;
 mod tampered_head;
 mod tampering;
+mod tokens;
 
 use plexus_testkit::Plexus;
 
