@@ -3,6 +3,11 @@
 //! Who can change the table can also make its hashes fit; they cannot sign the head that results.
 //! The file follows the chain at most [`PAUSE`] behind, so only what was written in the last moment
 //! before a crash can be cut off unnoticed.
+//!
+//! A head is signed with the key that is current when it is written, and read with whichever key of
+//! the ring it names, ended ones too: after a crash right behind a rotation the file still has the
+//! signature of the key before. Whoever stole such a key could sign a head with it, but to put it here
+//! they must write to this folder, and so could have the current key as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +18,7 @@ use plexus_proto::api::AuditHead;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::SigningKey;
+use crate::KeyRing;
 
 /// Time between two writes of the file.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -21,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct AuditAnchor {
     path: PathBuf,
-    key: Arc<SigningKey>,
+    keys: Arc<KeyRing>,
     durability: Durability,
 }
 
@@ -36,8 +41,8 @@ struct SignedHead {
 
 impl AuditAnchor {
     #[must_use]
-    pub fn new(path: PathBuf, key: Arc<SigningKey>, durability: Durability) -> Self {
-        Self { path, key, durability }
+    pub fn new(path: PathBuf, keys: Arc<KeyRing>, durability: Durability) -> Self {
+        Self { path, keys, durability }
     }
 
     /// The head that was signed last; none before the first. `Err` says what is wrong with the file.
@@ -48,10 +53,10 @@ impl AuditAnchor {
             serde_json::from_slice(&bytes).map_err(|e| format!("{shown} is not a signed head: {e}"))?;
         let signature =
             hex::decode(&signed.signature).ok_or_else(|| format!("{shown}: the signature is not hex"))?;
-        if signed.kid != self.key.kid() {
+        let Some(key) = self.keys.find(&signed.kid) else {
             return Err(format!("{shown} was signed with another key ({})", signed.kid));
-        }
-        if !self.key.verify(&message(&signed.head), &signature) {
+        };
+        if !key.verify(&message(&signed.head), &signature) {
             return Err(format!("{shown}: the signature does not fit; the file was changed"));
         }
         Ok(Some(signed.head))
@@ -90,8 +95,9 @@ impl AuditAnchor {
 
     /// Signs a head now.
     pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
-        let signature = hex::encode(&self.key.sign(&message(head)));
-        let signed = SignedHead { head: head.clone(), kid: self.key.kid().to_owned(), signature };
+        let key = self.keys.current();
+        let signature = hex::encode(&key.sign(&message(head)));
+        let signed = SignedHead { head: head.clone(), kid: key.kid().to_owned(), signature };
         let bytes = serde_json::to_vec(&signed)?;
         match self.durability {
             Durability::Power => private_file::write(&self.path, &bytes),

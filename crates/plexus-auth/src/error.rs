@@ -1,5 +1,6 @@
 //! Why a credential or a request for one was turned down.
 
+use plexus_proto::ErrorCode;
 use plexus_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,16 +12,41 @@ pub enum AuthError {
     Expired,
     #[error("the token has been revoked")]
     Revoked,
+    #[error("the token was signed with a key that has been retired")]
+    KeyRetired,
     /// A valid request for more than the asking token has.
     #[error("{0}")]
     Forbidden(String),
+    /// A token that asked to be renewed and cannot be.
+    #[error("{0}")]
+    NotRenewable(String),
     /// A request that makes no sense for anyone.
     #[error("{0}")]
     Invalid(String),
+    /// A request that comes too late or too early for the thing it is about.
+    #[error("{message}")]
+    Conflict { message: String, hint: &'static str },
     #[error("{what}")]
     Key { what: &'static str, source: std::io::Error },
     #[error("the signing key is damaged: {0}")]
     DamagedKey(String),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl AuthError {
+    /// How a request that ended with this is recorded in the audit.
+    pub(crate) fn outcome(&self) -> &'static str {
+        let code = match self {
+            Self::InvalidToken | Self::Expired | Self::Revoked | Self::KeyRetired => {
+                ErrorCode::Unauthenticated
+            }
+            Self::Forbidden(_) | Self::NotRenewable(_) => ErrorCode::Forbidden,
+            Self::Invalid(_) => ErrorCode::InvalidRequest,
+            Self::Conflict { .. } => ErrorCode::Conflict,
+            Self::Store(_) => ErrorCode::Unavailable,
+            Self::Key { .. } | Self::DamagedKey(_) => ErrorCode::Internal,
+        };
+        code.as_str()
+    }
 }

@@ -1,73 +1,128 @@
-//! The hub's Ed25519 key: signs tokens and the head of the audit.
+//! The hub's Ed25519 keys: one half signs tokens and the head of the audit, the other verifies them.
 
 use std::fmt;
-use std::io;
-use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
-use plexus_kit::{hex, private_file};
+use plexus_kit::clock::from_millis;
+use plexus_kit::hex;
+use plexus_proto::Timestamp;
 
 use crate::AuthError;
 
-pub struct SigningKey {
-    pair: Ed25519KeyPair,
-    pub(crate) encoding: EncodingKey,
-    pub(crate) decoding: DecodingKey,
+/// The time of a key that signs: what it signed is accepted without an end.
+const NO_END: i64 = i64::MAX;
+
+/// The public half of a key. Whoever was authenticated with it holds it, so that its end is seen by
+/// all of them at once.
+pub(crate) struct VerifyingKey {
     /// Names the key in what it signs, so that a later one can be told from it.
     kid: String,
+    public: Vec<u8>,
+    pub(crate) decoding: DecodingKey,
+    pub(crate) created_at: Timestamp,
+    /// Milliseconds; [`NO_END`] while the key signs.
+    until: AtomicI64,
+}
+
+impl VerifyingKey {
+    pub(crate) fn new(public: &[u8], created_at: Timestamp, until: Option<Timestamp>) -> Self {
+        Self {
+            kid: hex::encode(&digest::digest(&digest::SHA256, public).as_ref()[..8]),
+            public: public.to_vec(),
+            decoding: DecodingKey::from_ed_der(public),
+            created_at,
+            until: AtomicI64::new(until.map_or(NO_END, |until| until.as_millisecond())),
+        }
+    }
+
+    pub(crate) fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    pub(crate) fn public(&self) -> &[u8] {
+        &self.public
+    }
+
+    pub(crate) fn accepts_at(&self, now: Timestamp) -> bool {
+        now.as_millisecond() < self.until.load(Ordering::Relaxed)
+    }
+
+    /// None while the key signs.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        Some(self.until.load(Ordering::Relaxed)).filter(|until| *until != NO_END).map(from_millis)
+    }
+
+    pub(crate) fn end_at(&self, until: Timestamp) {
+        self.until.store(until.as_millisecond(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.public).verify(message, signature).is_ok()
+    }
+}
+
+impl PartialEq for VerifyingKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.public == other.public
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyingKey")
+            .field("kid", &self.kid)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key that signs, with its public half.
+pub(crate) struct SigningKey {
+    pair: Ed25519KeyPair,
+    pub(crate) encoding: EncodingKey,
+    pub(crate) verifying: Arc<VerifyingKey>,
 }
 
 impl SigningKey {
-    /// Reads the key, or makes one where there is none.
-    pub fn load_or_create(path: &Path) -> Result<Self, AuthError> {
-        let failed = |source: io::Error| AuthError::Key { what: "cannot use the signing key", source };
-        if let Some(pkcs8) = private_file::read(path).map_err(failed)? {
-            return Self::from_pkcs8(&pkcs8).map_err(|_| {
-                AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display()))
-            });
-        }
+    /// A fresh key and the bytes to keep it in.
+    pub(crate) fn generate(created_at: Timestamp) -> Result<(Self, Vec<u8>), AuthError> {
         let generated = || -> Result<Vec<u8>, aws_lc_rs::error::Unspecified> {
             Ok(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref().to_vec())
         };
         let pkcs8 = generated().map_err(|_| AuthError::DamagedKey("no randomness to make one".to_owned()))?;
-        private_file::write(path, &pkcs8).map_err(failed)?;
-        Self::from_pkcs8(&pkcs8).map_err(|_| AuthError::DamagedKey("a fresh key does not parse".to_owned()))
+        let key = Self::from_pkcs8(&pkcs8, created_at)
+            .map_err(|_| AuthError::DamagedKey("a fresh key does not parse".to_owned()))?;
+        Ok((key, pkcs8))
     }
 
-    fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, aws_lc_rs::error::KeyRejected> {
+    pub(crate) fn from_pkcs8(
+        pkcs8: &[u8],
+        created_at: Timestamp,
+    ) -> Result<Self, aws_lc_rs::error::KeyRejected> {
         let pair = Ed25519KeyPair::from_pkcs8(pkcs8)?;
-        let public = pair.public_key().as_ref();
-        let kid = hex::encode(&digest::digest(&digest::SHA256, public).as_ref()[..8]);
-        Ok(Self {
-            encoding: EncodingKey::from_ed_der(pkcs8),
-            decoding: DecodingKey::from_ed_der(public),
-            kid,
-            pair,
-        })
+        let verifying = Arc::new(VerifyingKey::new(pair.public_key().as_ref(), created_at, None));
+        Ok(Self { encoding: EncodingKey::from_ed_der(pkcs8), verifying, pair })
     }
 
-    #[must_use]
-    pub fn kid(&self) -> &str {
-        &self.kid
+    pub(crate) fn kid(&self) -> &str {
+        self.verifying.kid()
     }
 
     pub(crate) fn header(&self) -> Header {
-        Header { kid: Some(self.kid.clone()), ..Header::new(Algorithm::EdDSA) }
+        Header { kid: Some(self.kid().to_owned()), ..Header::new(Algorithm::EdDSA) }
     }
 
     pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.pair.sign(message).as_ref().to_vec()
     }
-
-    pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, self.pair.public_key().as_ref()).verify(message, signature).is_ok()
-    }
 }
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey").field("kid", &self.kid).finish_non_exhaustive()
+        f.debug_struct("SigningKey").field("kid", &self.kid()).finish_non_exhaustive()
     }
 }

@@ -3,19 +3,26 @@
 //! - A [`Principal`] can only be made here, from a token that was verified.
 //! - A token mints a subset of itself: scopes, kind, lifetime and name.
 //! - Checking a token that was seen before touches neither the database nor the signature.
+//! - A token ends with its expiry, its revocation or the end of the key that signed it, whichever
+//!   comes first, and each is looked at on every use.
 
 mod anchor;
+mod attempts;
 mod authenticator;
 mod error;
+mod key_ring;
 mod keys;
+mod policy;
 mod principal;
 mod scope;
+mod usage;
 mod welcome;
 
 pub use anchor::AuditAnchor;
+pub use attempts::FailedAttempts;
 pub use authenticator::Authenticator;
 pub use error::AuthError;
-pub use keys::SigningKey;
+pub use key_ring::KeyRing;
 pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use welcome::Welcome;

@@ -1,9 +1,12 @@
 //! Whoever is behind a request, as proven by a token.
 
+use std::sync::Arc;
+
 use plexus_proto::api::TokenKind;
 use plexus_proto::{Timestamp, TokenId};
 
 use crate::ScopeSet;
+use crate::keys::VerifyingKey;
 
 /// Made by the authenticator only; holding one means that a token was verified.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +17,8 @@ pub struct Principal {
     scopes: ScopeSet,
     profile: Option<String>,
     expires_at: Timestamp,
+    /// What its token was signed with.
+    key: Arc<VerifyingKey>,
 }
 
 impl Principal {
@@ -24,8 +29,13 @@ impl Principal {
         scopes: ScopeSet,
         profile: Option<String>,
         expires_at: Timestamp,
+        key: Arc<VerifyingKey>,
     ) -> Self {
-        Self { token_id, kind, subject: format!("{kind}:{name}"), scopes, profile, expires_at }
+        Self { token_id, kind, subject: format!("{kind}:{name}"), scopes, profile, expires_at, key }
+    }
+
+    pub(crate) fn key(&self) -> &VerifyingKey {
+        &self.key
     }
 
     #[must_use]

@@ -16,6 +16,10 @@ const SWEEP: Duration = Duration::from_secs(3600);
 /// First results of idempotency keys are kept for a week, MCP sessions for 30 days.
 const KEEP_RESULTS: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEEP_MCP_SESSIONS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Tokens are listed for 30 days after they expired.
+const KEEP_TOKENS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// When tokens were used last is written this often, and at the end.
+const USAGE: Duration = Duration::from_secs(10);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
@@ -37,6 +41,27 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         }
     });
 
+    let usage = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "token usage", move || {
+        let services = usage.clone();
+        async move {
+            loop {
+                tokio::time::sleep(USAGE).await;
+                if let Err(error) = services.authenticator.flush_usage().await {
+                    tracing::warn!(%error, "cannot write when tokens were used");
+                    return;
+                }
+            }
+        }
+    });
+    let (authenticator, stop) = (services.authenticator.clone(), supervisor.stopping(Stage::Work));
+    supervisor.spawn(Stage::Work, "last token usage", async move {
+        stop.cancelled().await;
+        if let Err(error) = authenticator.flush_usage().await {
+            tracing::warn!(%error, "cannot write when tokens were used");
+        }
+    });
+
     let sweep = services.clone();
     supervisor.spawn_restarting(Stage::Work, "sweep", move || {
         let services = sweep.clone();
@@ -55,12 +80,14 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
 async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError> {
     let now = services.clock.now();
     let (results, sessions) = (before(now, KEEP_RESULTS), before(now, KEEP_MCP_SESSIONS));
+    let tokens = before(now, KEEP_TOKENS);
     services
         .store
         .write(move |conn| {
             Box::pin(async move {
                 conn.purge_idempotent_results(results).await?;
-                conn.purge_mcp_sessions(sessions).await
+                conn.purge_mcp_sessions(sessions).await?;
+                conn.purge_tokens(tokens).await
             })
         })
         .await?;

@@ -27,6 +27,10 @@ use services::Services;
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);
+/// Long enough for a program that renews its token once a day.
+const KEY_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
+/// More than a person mistypes, and far less than it takes to guess.
+const FAILED_PER_MINUTE: u32 = 30;
 
 #[derive(Debug)]
 pub struct HubOptions {
@@ -34,6 +38,22 @@ pub struct HubOptions {
     pub clock: Clock,
     pub mcp: McpOptions,
     pub events: EventOptions,
+    pub auth: AuthOptions,
+}
+
+/// How the hub deals with keys and with those who have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuthOptions {
+    /// How long tokens of a key that was rotated are still accepted, unless a request says otherwise.
+    pub key_overlap: Duration,
+    /// Failed authentications of one address or with one token; further ones are answered 429. 0: no limit.
+    pub failed_per_minute: u32,
+}
+
+impl Default for AuthOptions {
+    fn default() -> Self {
+        Self { key_overlap: KEY_OVERLAP, failed_per_minute: FAILED_PER_MINUTE }
+    }
 }
 
 impl HubOptions {
@@ -45,7 +65,8 @@ impl HubOptions {
             sessions: config.limits.mcp_sessions,
             ..McpOptions::default()
         };
-        Self { config, clock: Clock::system(), mcp, events: EventOptions::default() }
+        let (events, auth) = (EventOptions::default(), AuthOptions::default());
+        Self { config, clock: Clock::system(), mcp, events, auth }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Connections: accepted up to a limit, without delay for small packets, drained at shutdown.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -40,10 +42,10 @@ pub(crate) fn start(listener: TcpListener, router: Router, stalled: Duration, su
         let places = Arc::new(Semaphore::new(most_connections()));
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
-            let stream = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of file descriptors, mostly: what is open must end first.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -54,7 +56,8 @@ pub(crate) fn start(listener: TcpListener, router: Router, stalled: Duration, su
             };
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(Stage::Intake, "connection", async move {
-                serve(stream, router, ConnectionPlace { _place: Arc::new(place) }, stalled, stop).await;
+                let place = ConnectionPlace { _place: Arc::new(place) };
+                serve(stream, peer, router, place, stalled, stop).await;
             });
         }
     });
@@ -76,6 +79,7 @@ fn most_connections() -> usize {
 
 async fn serve(
     stream: TcpStream,
+    peer: SocketAddr,
     router: Router,
     place: ConnectionPlace,
     stalled: Duration,
@@ -86,6 +90,8 @@ async fn serve(
     }
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        // The one address that cannot be made up; what a header says about it is not looked at.
+        request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(place.clone());
         router.call(request)
     });

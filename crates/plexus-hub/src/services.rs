@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plexus_auth::{AuditAnchor, Authenticator, SigningKey};
-use plexus_kit::{Clock, Config, Supervisor, private_file};
+use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
+use plexus_kit::{Clock, Config, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::{HubError, HubOptions};
+use crate::http::ApiError;
+use crate::{AuthOptions, HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
 const INSTANCE: &str = "main";
@@ -26,6 +27,8 @@ pub(crate) struct Services {
     pub(crate) started_at: Timestamp,
     pub(crate) store: Store,
     pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) failed_attempts: FailedAttempts,
+    pub(crate) auth: AuthOptions,
     pub(crate) anchor: Arc<AuditAnchor>,
     /// Whether the audit matched its signed head when the hub started.
     pub(crate) audit_intact_at_start: bool,
@@ -37,6 +40,7 @@ pub(crate) struct Services {
     /// Cancelled when the hub is about to stop.
     pub(crate) draining: CancellationToken,
     address_file: PathBuf,
+    supervisor: Supervisor,
 }
 
 impl Services {
@@ -45,7 +49,7 @@ impl Services {
         address: SocketAddr,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, clock, mcp, events } = options;
+        let HubOptions { config, clock, mcp, events, auth } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -58,12 +62,14 @@ impl Services {
         )
         .await?;
         // After the store, whose lock says that nobody else is making these files.
-        let key = Arc::new(SigningKey::load_or_create(&config.data_dir.join("signing-key"))?);
+        let keys = Arc::new(KeyRing::open(&config.data_dir, clock.clone())?);
         let anchor =
-            Arc::new(AuditAnchor::new(config.data_dir.join("audit.head"), key.clone(), config.durability));
+            Arc::new(AuditAnchor::new(config.data_dir.join("audit.head"), keys.clone(), config.durability));
         let audit_intact_at_start = check_audit(&store, &anchor, &clock).await?;
-        let authenticator = Arc::new(Authenticator::new(key, store.clone(), clock.clone()).await?);
-        authenticator.ensure_admin_token(&config.data_dir.join("admin-token")).await?;
+        let admin_token = config.data_dir.join("admin-token");
+        let authenticator =
+            Arc::new(Authenticator::new(keys, store.clone(), clock.clone(), admin_token).await?);
+        authenticator.ensure_admin_token().await?;
         let dispatcher = Dispatcher::new(
             Arc::new(Registry::new(native::tools())),
             store.clone(),
@@ -92,6 +98,9 @@ impl Services {
         Ok(Self {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
+            failed_attempts: FailedAttempts::new(auth.failed_per_minute, clock.clone()),
+            auth,
+            supervisor: supervisor.clone(),
             draining: CancellationToken::new(),
             config,
             clock,
@@ -104,6 +113,20 @@ impl Services {
             events,
             address_file,
         })
+    }
+
+    /// Does something to its end, whether or not whoever asked for it stays to hear of it.
+    pub(crate) async fn see_through<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (done, outcome) = oneshot::channel();
+        self.supervisor.spawn(Stage::Work, name, async move {
+            // Nobody listens where the caller has left.
+            let _ = done.send(work.await);
+        });
+        outcome.await.map_err(|error| ApiError::internal(name, &error))
     }
 
     /// Nobody is at the address any more.

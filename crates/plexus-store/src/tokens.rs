@@ -1,4 +1,7 @@
-//! Issued tokens and the epoch that says when a revocation happened anywhere.
+//! Issued tokens, their ancestry, and the epoch that says when a revocation happened anywhere.
+//!
+//! A token is revoked from `revoked_at` on, which lies in the future for one that was replaced and
+//! has time left. What a token is the parent of is revoked with it.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::Token;
@@ -7,46 +10,55 @@ use plexus_proto::{Timestamp, TokenId};
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
+/// Generations of expired tokens that one sweep skips over; what is left waits for the next.
+const GENERATIONS: usize = 64;
+
+fn damaged(error: impl std::fmt::Display) -> StoreError {
+    StoreError::damaged("tokens", error)
+}
+
 fn token(row: &Row) -> Result<Token, StoreError> {
-    let damaged = |e: String| StoreError::damaged("tokens", e);
     Ok(Token {
-        jti: row.text(0)?.parse().map_err(|e| StoreError::damaged("tokens", e))?,
+        jti: row.text(0)?.parse().map_err(damaged)?,
         kind: row.text(1)?.parse().map_err(damaged)?,
         name: row.text(2)?,
-        scopes: serde_json::from_str(&row.text(3)?).map_err(|e| StoreError::damaged("tokens", e))?,
+        scopes: serde_json::from_str(&row.text(3)?).map_err(damaged)?,
         profile: row.opt_text(4)?,
-        parent: row
-            .opt_text(5)?
-            .map(|id| id.parse())
-            .transpose()
-            .map_err(|e| StoreError::damaged("tokens", e))?,
+        parent: row.opt_text(5)?.map(|id| id.parse()).transpose().map_err(damaged)?,
         created_at: from_millis(row.int(6)?),
         expires_at: from_millis(row.int(7)?),
         revoked_at: row.opt_int(8)?.map(from_millis),
+        renew_until: row.opt_int(9)?.map(from_millis),
+        last_used_at: row.opt_int(10)?.map(from_millis),
     })
 }
 
 impl Conn {
-    /// False when the token that mints it has been revoked, and so nothing was stored.
+    /// False when the token that mints it has been revoked, and so nothing was stored. One that ends
+    /// later takes its renewals along.
     pub async fn insert_token(&mut self, token: &Token) -> Result<bool, StoreError> {
-        let scopes = serde_json::to_string(&token.scopes).map_err(|e| StoreError::damaged("tokens", e))?;
-        let stored = self.execute(
-            "storing a token",
-            "INSERT INTO tokens (jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at) \
-             SELECT $1, $2, $3, $4, $5, $6, $7, $8, NULL \
-             WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at IS NOT NULL)",
-            vec![
-                token.jti.to_string().into(),
-                token.kind.as_str().into(),
-                token.name.as_str().into(),
-                scopes.into(),
-                token.profile.as_deref().into(),
-                token.parent.map(|id| id.to_string()).into(),
-                token.created_at.as_millisecond().into(),
-                token.expires_at.as_millisecond().into(),
-            ],
-        )
-        .await?;
+        let scopes = serde_json::to_string(&token.scopes).map_err(damaged)?;
+        let stored = self
+            .execute(
+                "storing a token",
+                "INSERT INTO tokens (jti, kind, name, scopes, profile, parent, created_at, expires_at, \
+                     renew_until, revoked_at) \
+                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, \
+                     (SELECT revoked_at FROM tokens WHERE jti = $6 AND kind = $2 AND name = $3) \
+                 WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at <= $7)",
+                vec![
+                    token.jti.to_string().into(),
+                    token.kind.as_str().into(),
+                    token.name.as_str().into(),
+                    scopes.into(),
+                    token.profile.as_deref().into(),
+                    token.parent.map(|id| id.to_string()).into(),
+                    token.created_at.as_millisecond().into(),
+                    token.expires_at.as_millisecond().into(),
+                    token.renew_until.map(|at| at.as_millisecond()).into(),
+                ],
+            )
+            .await?;
         Ok(stored > 0)
     }
 
@@ -54,7 +66,8 @@ impl Conn {
         let row = self
             .row(
                 "reading a token",
-                "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at \
+                "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at, \
+                     renew_until, last_used_at \
                  FROM tokens WHERE jti = $1",
                 vec![jti.to_string().into()],
             )
@@ -68,12 +81,41 @@ impl Conn {
         let rows = self
             .rows(
                 "listing tokens",
-                "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at \
+                "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at, \
+                     renew_until, last_used_at \
                  FROM tokens WHERE ($1 IS NULL OR jti < $1) ORDER BY jti DESC LIMIT $2",
                 vec![before.into(), limit.into()],
             )
             .await?;
         rows.iter().map(token).collect()
+    }
+
+    /// Tokens whose parent this one is.
+    pub async fn token_children(&mut self, jti: TokenId) -> Result<i64, StoreError> {
+        let row = self
+            .row(
+                "counting a token's children",
+                "SELECT COUNT(*) FROM tokens WHERE parent = $1",
+                vec![jti.to_string().into()],
+            )
+            .await?;
+        row.map_or(Ok(0), |row| row.int(0))
+    }
+
+    /// Whether `ancestor` is among the parents of the token, however far up; nobody is their own.
+    pub async fn token_descends_from(&mut self, jti: TokenId, ancestor: TokenId) -> Result<bool, StoreError> {
+        let row = self
+            .row(
+                "reading a token's ancestry",
+                "WITH RECURSIVE line (jti) AS ( \
+                     SELECT parent FROM tokens WHERE jti = $1 AND parent IS NOT NULL \
+                     UNION SELECT tokens.parent FROM tokens JOIN line ON tokens.jti = line.jti \
+                         WHERE tokens.parent IS NOT NULL) \
+                 SELECT jti FROM line WHERE jti = $2",
+                vec![jti.to_string().into(), ancestor.to_string().into()],
+            )
+            .await?;
+        Ok(row.is_some())
     }
 
     /// Revokes the token and every token minted from it, and moves the epoch on.
@@ -85,19 +127,112 @@ impl Conn {
                 "WITH RECURSIVE family (jti) AS ( \
                      SELECT jti FROM tokens WHERE jti = $1 \
                      UNION SELECT tokens.jti FROM tokens JOIN family ON tokens.parent = family.jti) \
-                 UPDATE tokens SET revoked_at = $2 WHERE revoked_at IS NULL AND jti IN (SELECT jti FROM family)",
+                 UPDATE tokens SET revoked_at = $2 \
+                 WHERE (revoked_at IS NULL OR revoked_at > $2) AND jti IN (SELECT jti FROM family)",
                 vec![jti.to_string().into(), now.as_millisecond().into()],
             )
             .await?;
         if changed > 0 {
+            self.move_revocation_epoch().await?;
+        }
+        self.token(jti).await
+    }
+
+    /// Lets a token and its renewals end at a time to come, and moves the epoch on; what else they
+    /// minted is left alone. False when it has ended, or is ending already.
+    pub async fn end_token(
+        &mut self,
+        token: &Token,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let ended = self
+            .execute(
+                "ending a token",
+                "UPDATE tokens SET revoked_at = $2 WHERE jti = $1 AND revoked_at IS NULL AND expires_at > $3",
+                vec![token.jti.to_string().into(), at.as_millisecond().into(), now.as_millisecond().into()],
+            )
+            .await?;
+        if ended == 0 {
+            return Ok(false);
+        }
+        self.execute(
+            "ending a token's renewals",
+            "WITH RECURSIVE line (jti) AS ( \
+                 SELECT jti FROM tokens WHERE jti = $1 \
+                 UNION SELECT tokens.jti FROM tokens JOIN line ON tokens.parent = line.jti \
+                     WHERE tokens.kind = $2 AND tokens.name = $3) \
+             UPDATE tokens SET revoked_at = $4 \
+             WHERE (revoked_at IS NULL OR revoked_at > $4) AND jti IN (SELECT jti FROM line)",
+            vec![
+                token.jti.to_string().into(),
+                token.kind.as_str().into(),
+                token.name.as_str().into(),
+                at.as_millisecond().into(),
+            ],
+        )
+        .await?;
+        self.move_revocation_epoch().await?;
+        Ok(true)
+    }
+
+    /// Gives what a token and its renewals minted to another token.
+    pub async fn adopt_tokens(&mut self, from: &Token, to: TokenId) -> Result<u64, StoreError> {
+        self.execute(
+            "giving tokens another parent",
+            "WITH RECURSIVE line (jti) AS ( \
+                 SELECT jti FROM tokens WHERE jti = $1 \
+                 UNION SELECT tokens.jti FROM tokens JOIN line ON tokens.parent = line.jti \
+                     WHERE tokens.kind = $2 AND tokens.name = $3) \
+             UPDATE tokens SET parent = $4 \
+             WHERE parent IN (SELECT jti FROM line) AND jti NOT IN (SELECT jti FROM line)",
+            vec![
+                from.jti.to_string().into(),
+                from.kind.as_str().into(),
+                from.name.as_str().into(),
+                to.to_string().into(),
+            ],
+        )
+        .await
+    }
+
+    /// Forgets tokens that expired before `before`; returns how many. Those that live on become
+    /// children of the nearest ancestor that is kept, so that revoking it still takes them along.
+    pub async fn purge_tokens(&mut self, before: Timestamp) -> Result<u64, StoreError> {
+        let before = before.as_millisecond();
+        for _ in 0..GENERATIONS {
+            let moved = self
+                .execute(
+                    "giving tokens another parent",
+                    "UPDATE tokens SET parent = (SELECT up.parent FROM tokens up WHERE up.jti = tokens.parent) \
+                     WHERE expires_at >= $1 AND parent IN (SELECT jti FROM tokens WHERE expires_at < $1)",
+                    vec![before.into()],
+                )
+                .await?;
+            if moved == 0 {
+                break;
+            }
+        }
+        self.execute(
+            "purging tokens",
+            "DELETE FROM tokens WHERE expires_at < $1 AND NOT EXISTS \
+                 (SELECT 1 FROM tokens child WHERE child.parent = tokens.jti AND child.expires_at >= $1)",
+            vec![before.into()],
+        )
+        .await
+    }
+
+    /// Notes when tokens were used; a time before the one that is known changes nothing.
+    pub async fn touch_tokens(&mut self, used: &[(TokenId, Timestamp)]) -> Result<(), StoreError> {
+        for (jti, at) in used {
             self.execute(
-                "moving the revocation epoch",
-                "UPDATE meta SET value = value + 1 WHERE key = 'revocation_epoch'",
-                vec![],
+                "noting when a token was used",
+                "UPDATE tokens SET last_used_at = $2 WHERE jti = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
+                vec![jti.to_string().into(), at.as_millisecond().into()],
             )
             .await?;
         }
-        self.token(jti).await
+        Ok(())
     }
 
     /// Writes without changing anything.
@@ -118,15 +253,27 @@ impl Conn {
         row.map_or(Ok(0), |row| row.int(0))
     }
 
-    /// Revoked tokens that would still be valid by their expiry.
-    pub async fn revoked_tokens(&mut self, now: Timestamp) -> Result<Vec<TokenId>, StoreError> {
+    async fn move_revocation_epoch(&mut self) -> Result<(), StoreError> {
+        self.execute(
+            "moving the revocation epoch",
+            "UPDATE meta SET value = value + 1 WHERE key = 'revocation_epoch'",
+            vec![],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Revoked tokens that would still be valid by their expiry, and from when on they are not.
+    pub async fn revoked_tokens(&mut self, now: Timestamp) -> Result<Vec<(TokenId, Timestamp)>, StoreError> {
         let rows = self
             .rows(
                 "reading revoked tokens",
-                "SELECT jti FROM tokens WHERE revoked_at IS NOT NULL AND expires_at > $1",
+                "SELECT jti, revoked_at FROM tokens WHERE revoked_at IS NOT NULL AND expires_at > $1",
                 vec![now.as_millisecond().into()],
             )
             .await?;
-        rows.iter().map(|row| row.text(0)?.parse().map_err(|e| StoreError::damaged("tokens", e))).collect()
+        rows.iter()
+            .map(|row| Ok((row.text(0)?.parse().map_err(damaged)?, from_millis(row.int(1)?))))
+            .collect()
     }
 }

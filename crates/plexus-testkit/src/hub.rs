@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
+use plexus_hub::{AuthOptions, EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
 use plexus_kit::{Clock, Config, Environment, Secret};
 use plexus_mcp::server::McpOptions;
@@ -132,6 +132,7 @@ impl TestHub {
             profile: None,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
+            renew_seconds: None,
         };
         let request =
             self.http.post(self.url("/api/v1/tokens")).bearer_auth(self.admin_token()).json(&params);
@@ -193,7 +194,9 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock)
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
-    Hub::start(HubOptions { config, clock, mcp, events: events.clone() })
+    // Tests that are turned away on purpose are turned away often.
+    let auth = AuthOptions { failed_per_minute: 0, ..AuthOptions::default() };
+    Hub::start(HubOptions { config, clock, mcp, events: events.clone(), auth })
         .await
         .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
 }

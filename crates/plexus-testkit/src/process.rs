@@ -227,6 +227,7 @@ impl HubProcess {
             profile: None,
             scopes: vec![],
             ttl_seconds: None,
+            renew_seconds: None,
         };
         let request = self.http.post(self.url("/api/v1/tokens")).bearer_auth(self.admin_token());
         let response = request.json(&params).send().await.expect("an answer");

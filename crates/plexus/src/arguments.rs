@@ -10,11 +10,22 @@ use crate::failure::{Exit, Failure};
 /// Arguments of a call read from a file or a pipe; the hub takes 4 MiB.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
-/// `15m`, `12h`, `30d`, `1y` in seconds; a year is 365 days.
+/// A [`span`] that is not empty.
 pub(crate) fn ttl(text: &str) -> Result<u64, String> {
+    match span(text)? {
+        0 => Err("a token that lives no time is of no use".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
+/// `15m`, `12h`, `30d`, `1y` in seconds; a year is 365 days. Nothing at all needs no unit.
+pub(crate) fn span(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "a number and a unit: 15m, 12h, 30d, 2w or 1y";
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
+    if text == "0" {
+        return Ok(0);
+    }
     let seconds: u64 = match unit {
         "s" => 1,
         "m" => 60,
@@ -28,11 +39,7 @@ pub(crate) fn ttl(text: &str) -> Result<u64, String> {
         return Err(format!("expected {EXPECTED}"));
     }
     let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-    match total {
-        Some(0) => Err("a token that lives no time is of no use".to_owned()),
-        Some(total) => Ok(total),
-        None => Err("too long".to_owned()),
-    }
+    total.ok_or_else(|| "too long".to_owned())
 }
 
 /// `key=value`; the value is JSON where it parses as JSON, else a string.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{audit, events, sessions, token, tools, up};
+use crate::commands::{audit, events, keys, sessions, token, tools, up};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -61,8 +61,10 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
-    /// Create, list and revoke tokens
+    /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),
+    /// List and replace the keys that sign tokens
+    Keys(keys::KeysArgs),
     /// List, describe and call tools
     Tools(tools::ToolsArgs),
     /// List sessions and read what happened in them

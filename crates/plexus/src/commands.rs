@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod events;
+pub(crate) mod keys;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod token;

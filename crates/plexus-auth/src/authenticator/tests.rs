@@ -3,19 +3,44 @@ use std::time::Duration;
 
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::Timestamp;
-use plexus_proto::api::{CreateTokenParams, TokenKind};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, KeyState, TokenKind};
 use plexus_store::{Store, StoreOptions};
 
 use super::Authenticator;
-use crate::{AuthError, Principal, SigningKey};
+use crate::{AuthError, KeyRing, Principal};
+
+const DAY: u64 = 86_400;
 
 struct Fixture {
     authenticator: Authenticator,
     clock: Clock,
     store: Store,
-    key: Arc<SigningKey>,
+    keys: Arc<KeyRing>,
     admin: Arc<Principal>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn admin_token(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("admin-token")).unwrap().trim().to_owned()
+    }
+
+    /// Another hub on the same folder and database.
+    async fn second(&self) -> Authenticator {
+        let path = self.dir.path().join("admin-token");
+        Authenticator::new(self.keys.clone(), self.store.clone(), self.clock.clone(), path).await.unwrap()
+    }
+
+    async fn agent(&self, name: &str) -> (CreatedToken, Arc<Principal>) {
+        let created =
+            self.authenticator.mint(&self.admin, params(TokenKind::Agent, name, &[])).await.unwrap();
+        let principal = self.authenticator.authenticate(&created.token).unwrap();
+        (created, principal)
+    }
+
+    fn refusal(&self, token: &str) -> String {
+        self.authenticator.authenticate(token).unwrap_err().to_string()
+    }
 }
 
 async fn fixture() -> Fixture {
@@ -28,13 +53,14 @@ async fn fixture() -> Fixture {
     };
     let store = Store::open(&options, &Supervisor::new()).await.unwrap();
     let clock = Clock::manual("2026-11-01T00:00:00Z".parse::<Timestamp>().unwrap());
-    let key = Arc::new(SigningKey::load_or_create(&dir.path().join("signing-key")).unwrap());
-    let authenticator = Authenticator::new(key.clone(), store.clone(), clock.clone()).await.unwrap();
+    let keys = Arc::new(KeyRing::open(dir.path(), clock.clone()).unwrap());
     let path = dir.path().join("admin-token");
-    authenticator.ensure_admin_token(&path).await.unwrap();
+    let authenticator =
+        Authenticator::new(keys.clone(), store.clone(), clock.clone(), path.clone()).await.unwrap();
+    authenticator.ensure_admin_token().await.unwrap();
     let token = std::fs::read_to_string(path).unwrap();
     let admin = authenticator.authenticate(token.trim()).unwrap();
-    Fixture { authenticator, clock, store, key, admin, _dir: dir }
+    Fixture { authenticator, clock, store, keys, admin, dir }
 }
 
 fn params(kind: TokenKind, name: &str, scopes: &[&str]) -> CreateTokenParams {
@@ -44,6 +70,7 @@ fn params(kind: TokenKind, name: &str, scopes: &[&str]) -> CreateTokenParams {
         profile: None,
         scopes: scopes.iter().map(|s| (*s).to_owned()).collect(),
         ttl_seconds: None,
+        renew_seconds: None,
     }
 }
 
@@ -85,7 +112,7 @@ async fn a_token_mints_only_a_subset_of_itself() {
 #[tokio::test]
 async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() {
     let f = fixture().await;
-    let other = Authenticator::new(f.key.clone(), f.store.clone(), f.clock.clone()).await.unwrap();
+    let other = f.second().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
     let principal = f.authenticator.authenticate(&parent.token).unwrap();
     let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
@@ -134,10 +161,259 @@ async fn a_forged_token_is_refused() {
     let spliced = parts.join(".");
     // "alg": "none"
     let unsigned = format!("eyJhbGciOiJub25lIn0.{}.", token.split('.').nth(1).unwrap());
-    let stranger = SigningKey::load_or_create(&f._dir.path().join("other-key")).unwrap();
-    let stranger = Authenticator::new(Arc::new(stranger), f.store.clone(), f.clock.clone()).await.unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let keys = Arc::new(KeyRing::open(elsewhere.path(), f.clock.clone()).unwrap());
+    let path = elsewhere.path().join("admin-token");
+    let stranger = Authenticator::new(keys, f.store.clone(), f.clock.clone(), path).await.unwrap();
     assert!(matches!(stranger.authenticate(&token), Err(AuthError::InvalidToken)));
     for forged in [spliced.as_str(), &unsigned, "", "a.b.c", &"x".repeat(100_000)] {
         assert!(matches!(f.authenticator.authenticate(forged), Err(AuthError::InvalidToken)));
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_a_rotated_key_are_good_until_the_overlap_ends_and_not_a_moment_longer() {
+    let f = fixture().await;
+    let (old, principal) = f.agent("a").await;
+    let admin_before = f.admin_token();
+    let mut revocations = f.authenticator.revocations();
+    revocations.mark_unchanged();
+
+    f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60)).await.unwrap();
+
+    assert!(revocations.has_changed().unwrap(), "streams were not told");
+    assert_eq!(f.authenticator.time_left(&principal), Some(Duration::from_secs(60)));
+    let (new, _) = f.agent("a").await;
+    let admin_after = f.admin_token();
+    assert_ne!(admin_before, admin_after);
+    for token in [&old.token, &new.token, &admin_before, &admin_after] {
+        f.authenticator.authenticate(token).unwrap();
+    }
+    f.clock.advance(Duration::from_millis(59_999));
+    f.authenticator.authenticate(&old.token).unwrap();
+    f.clock.advance(Duration::from_millis(1));
+    // Also the one that was verified before and is in the cache.
+    assert!(f.refusal(&old.token).contains("retired"));
+    assert!(f.authenticator.authenticate(&admin_before).is_err());
+    assert_eq!(f.authenticator.time_left(&principal), None);
+    for token in [&new.token, &admin_after] {
+        f.authenticator.authenticate(token).unwrap();
+    }
+    // A hub that starts later has it from the files.
+    let keys = Arc::new(KeyRing::open(f.dir.path(), f.clock.clone()).unwrap());
+    let path = f.dir.path().join("admin-token");
+    let restarted = Authenticator::new(keys, f.store.clone(), f.clock.clone(), path).await.unwrap();
+    assert!(matches!(restarted.authenticate(&old.token), Err(AuthError::KeyRetired)));
+    restarted.authenticate(&new.token).unwrap();
+}
+
+#[tokio::test]
+async fn a_leaked_key_is_ended_at_once_by_retiring_it_or_by_no_overlap() {
+    let f = fixture().await;
+    let (old, principal) = f.agent("a").await;
+    f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60)).await.unwrap();
+    let former = f.authenticator.keys()[1].kid.clone();
+    f.authenticator.retire_key(&f.admin, &former).await.unwrap().unwrap();
+    assert!(f.refusal(&old.token).contains("retired"));
+    assert_eq!(f.authenticator.time_left(&principal), None);
+
+    let (second, _) = f.agent("a").await;
+    f.authenticator.rotate_keys(&f.admin, Duration::ZERO).await.unwrap();
+    assert!(f.refusal(&second.token).contains("retired"));
+    f.authenticator.authenticate(&f.admin_token()).unwrap();
+    let states: Vec<KeyState> = f.authenticator.keys().iter().map(|key| key.state).collect();
+    assert_eq!(states, [KeyState::Current, KeyState::Retired, KeyState::Retired]);
+    let (_, agent) = f.agent("a").await;
+    assert!(matches!(
+        f.authenticator.rotate_keys(&agent, Duration::ZERO).await,
+        Err(AuthError::Forbidden(_))
+    ));
+    assert!(f.authenticator.retire_key(&f.admin, "nothing").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn rotations_at_the_same_moment_come_one_after_the_other() {
+    let f = fixture().await;
+    let rotate = || f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60));
+    let (a, b, c) = tokio::join!(rotate(), rotate(), rotate());
+    let mut made = [a, b, c].map(|rotated| rotated.unwrap().key.kid);
+    made.sort();
+    let keys = f.authenticator.keys();
+    assert_eq!(keys.iter().filter(|key| key.state == KeyState::Current).count(), 1);
+    assert_eq!(keys.len(), 4);
+    assert!(made.iter().all(|kid| keys.iter().any(|key| key.kid == *kid)));
+    f.authenticator.authenticate(&f.admin_token()).unwrap();
+}
+
+#[tokio::test]
+async fn a_renewed_token_is_like_the_first_and_is_revoked_with_it() {
+    let f = fixture().await;
+    let wanted = CreateTokenParams {
+        ttl_seconds: Some(10 * DAY),
+        profile: Some("small".to_owned()),
+        ..params(TokenKind::Agent, "a", &["call:todo"])
+    };
+    let first = f.authenticator.mint(&f.admin, wanted).await.unwrap();
+    let principal = f.authenticator.authenticate(&first.token).unwrap();
+    f.clock.advance(Duration::from_secs(6 * DAY));
+    let second = f.authenticator.renew(&principal).await.unwrap();
+    let like = |token: &CreatedToken| {
+        (token.kind, token.name.clone(), token.scopes.clone(), token.profile.clone(), token.renew_until)
+    };
+    assert_eq!(like(&second), like(&first));
+    assert_eq!(second.expires_at.as_second() - f.clock.now().as_second(), 10 * 86_400);
+    let renewed = f.authenticator.authenticate(&second.token).unwrap();
+    f.authenticator.authenticate(&first.token).expect("the first goes on");
+    let third = f.authenticator.renew(&renewed).await.unwrap();
+
+    f.authenticator.revoke(&f.admin, first.jti).await.unwrap();
+    for token in [&second.token, &third.token] {
+        assert!(matches!(f.authenticator.authenticate(token), Err(AuthError::Revoked)));
+    }
+    assert!(matches!(f.authenticator.renew(&renewed).await, Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
+async fn renewals_end_where_they_were_to_end() {
+    let f = fixture().await;
+    let wanted = CreateTokenParams {
+        ttl_seconds: Some(10 * DAY),
+        renew_seconds: Some(15 * DAY),
+        ..params(TokenKind::Agent, "a", &[])
+    };
+    let first = f.authenticator.mint(&f.admin, wanted).await.unwrap();
+    let until = first.renew_until.unwrap();
+    let principal = f.authenticator.authenticate(&first.token).unwrap();
+    f.clock.advance(Duration::from_secs(9 * DAY));
+    let second = f.authenticator.renew(&principal).await.unwrap();
+    assert_eq!((second.expires_at, second.renew_until), (until, Some(until)));
+    let second = f.authenticator.authenticate(&second.token).unwrap();
+    f.clock.advance(Duration::from_secs(6 * DAY));
+    assert!(matches!(f.authenticator.renew(&second).await, Err(AuthError::NotRenewable(_))));
+
+    // Only programs' tokens are renewable where nothing is said.
+    for kind in TokenKind::ALL {
+        let name = format!("{kind}");
+        let made = f.authenticator.mint(&f.admin, params(kind, &name, &[])).await.unwrap();
+        let renewable = matches!(kind, TokenKind::Agent | TokenKind::Node);
+        assert_eq!(made.renew_until.is_some(), renewable, "{kind}");
+        let principal = f.authenticator.authenticate(&made.token).unwrap();
+        assert_eq!(f.authenticator.renew(&principal).await.is_ok(), renewable, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_child_is_renewed_no_longer_than_its_maker() {
+    let f = fixture().await;
+    let user = |renew_seconds| CreateTokenParams {
+        ttl_seconds: Some(10 * DAY),
+        renew_seconds,
+        ..params(TokenKind::User, "ann", &[])
+    };
+    for (renew, end) in [(None, 10), (Some(20 * DAY), 20)] {
+        let maker = f.authenticator.mint(&f.admin, user(renew)).await.unwrap();
+        let maker = f.authenticator.authenticate(&maker.token).unwrap();
+        let child = f.authenticator.mint(&maker, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
+        let days = (child.renew_until.unwrap().as_second() - f.clock.now().as_second()) / 86_400;
+        assert_eq!(days, end, "{renew:?}");
+        let asked =
+            CreateTokenParams { renew_seconds: Some(30 * DAY), ..params(TokenKind::Agent, "ann/a", &[]) };
+        assert!(matches!(f.authenticator.mint(&maker, asked).await, Err(AuthError::Forbidden(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_token_ends_after_its_grace_and_what_it_made_lives_on() {
+    let f = fixture().await;
+    let old = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
+    let principal = f.authenticator.authenticate(&old.token).unwrap();
+    let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
+    let grace = Duration::from_secs(60);
+    let new = f.authenticator.rotate(&f.admin, old.jti, grace).await.unwrap().unwrap();
+    assert_eq!((new.kind, &new.name, &new.scopes), (old.kind, &old.name, &old.scopes));
+    assert_eq!(f.authenticator.time_left(&principal), Some(grace));
+    for token in [&old.token, &new.token, &child.token] {
+        f.authenticator.authenticate(token).unwrap();
+    }
+    let again = f.authenticator.rotate(&f.admin, old.jti, grace).await;
+    assert!(matches!(again, Err(AuthError::Conflict { .. })), "replaced twice");
+    let other = f.second().await;
+    f.clock.advance(grace);
+    for hub in [&f.authenticator, &other] {
+        assert!(matches!(hub.authenticate(&old.token), Err(AuthError::Revoked)));
+        hub.authenticate(&new.token).unwrap();
+        hub.authenticate(&child.token).unwrap();
+    }
+    // The children are the new one's now.
+    f.authenticator.revoke(&f.admin, new.jti).await.unwrap();
+    assert!(matches!(f.authenticator.authenticate(&child.token), Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
+async fn of_rotations_at_the_same_moment_one_succeeds() {
+    let f = fixture().await;
+    let (old, _) = f.agent("a").await;
+    let rotate = || f.authenticator.rotate(&f.admin, old.jti, Duration::ZERO);
+    let (a, b, c) = tokio::join!(rotate(), rotate(), rotate());
+    let done = [a, b, c].into_iter().filter(Result::is_ok).count();
+    assert_eq!(done, 1);
+    assert!(matches!(f.authenticator.authenticate(&old.token), Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
+async fn a_token_rotates_what_it_made_and_nothing_else() {
+    let f = fixture().await;
+    let mint = async |by: &Principal, kind, name: &str| {
+        let made = f.authenticator.mint(by, params(kind, name, &[])).await.unwrap();
+        (made.jti, f.authenticator.authenticate(&made.token).unwrap())
+    };
+    let (ann_jti, ann) = mint(&f.admin, TokenKind::User, "ann").await;
+    let (own_jti, _) = mint(&ann, TokenKind::Agent, "ann/a").await;
+    let (foreign_jti, _) = mint(&f.admin, TokenKind::Agent, "ann/b").await;
+    let rotate = async |jti| f.authenticator.rotate(&ann, jti, Duration::ZERO).await.unwrap();
+    assert!(rotate(own_jti).await.is_some());
+    assert!(rotate(foreign_jti).await.is_none(), "one with a name below its own that another made");
+    assert!(rotate(ann_jti).await.is_none(), "itself: that would outlive its revocation");
+}
+
+#[tokio::test]
+async fn rotating_the_local_admin_token_rewrites_its_file() {
+    let f = fixture().await;
+    let before = f.admin_token();
+    f.authenticator.rotate(&f.admin, f.admin.token_id(), Duration::ZERO).await.unwrap().unwrap();
+    assert!(matches!(f.authenticator.authenticate(&before), Err(AuthError::Revoked)));
+    assert!(f.authenticator.authenticate(&f.admin_token()).unwrap().is_admin());
+}
+
+#[tokio::test]
+async fn the_last_use_is_known_at_once_and_written_when_asked() {
+    let f = fixture().await;
+    let (token, principal) = f.agent("a").await;
+    let jti = principal.token_id();
+    let written = async || f.store.read().await.unwrap().token(jti).await.unwrap().unwrap().last_used_at;
+    assert_eq!(f.authenticator.last_used(jti), Some(f.clock.now()));
+    assert_eq!(written().await, None);
+    f.authenticator.flush_usage().await.unwrap();
+    assert_eq!((written().await, f.authenticator.last_used(jti)), (Some(f.clock.now()), None));
+    f.clock.advance(Duration::from_secs(30));
+    f.authenticator.authenticate(&token.token).unwrap();
+    f.authenticator.flush_usage().await.unwrap();
+    assert_eq!(written().await, Some(f.clock.now()));
+    // A refused token is not used.
+    f.authenticator.revoke(&f.admin, jti).await.unwrap();
+    f.clock.advance(Duration::from_secs(30));
+    assert!(f.authenticator.authenticate(&token.token).is_err());
+    assert_eq!(f.authenticator.last_used(jti), None);
+}
+
+#[tokio::test]
+async fn a_token_without_the_name_of_a_key_is_refused() {
+    let f = fixture().await;
+    let (token, _) = f.agent("a").await;
+    let parts: Vec<&str> = token.token.split('.').collect();
+    // "alg": "EdDSA" and no kid, and with a kid that nobody has; what follows is as it was signed.
+    for header in ["eyJhbGciOiJFZERTQSJ9", "eyJhbGciOiJFZERTQSIsImtpZCI6IjAwMDAwMDAwMDAwMDAwMDAifQ"] {
+        let forged = format!("{header}.{}.{}", parts[1], parts[2]);
+        assert!(matches!(f.authenticator.authenticate(&forged), Err(AuthError::InvalidToken)));
     }
 }

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use plexus_auth::AuthError;
 use plexus_kit::config::Limits;
 use plexus_proto::ErrorCode;
+use serde::de::DeserializeOwned;
 
 use super::{ApiError, Caller};
 
@@ -28,6 +29,20 @@ impl Caller {
             Some(_) => Ok(body),
             None => Err(AuthError::Revoked.into()),
         }
+    }
+
+    /// The body as JSON; one that is empty has only defaults in it. `what` it should be is for the error.
+    pub(crate) async fn read_params<T: DeserializeOwned + Default>(
+        &self,
+        body: Body,
+        what: &str,
+    ) -> Result<T, ApiError> {
+        let body = self.read_body(body).await?;
+        if body.is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::bad_request(format!("the body does not describe {what}: {error}")))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Who asks: a typed extractor, so that no route can forget to look.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{ConnectInfo, FromRequestParts};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
 
@@ -32,7 +34,7 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
-        let principal = authenticate(app, &services, &parts.headers)?;
+        let principal = authenticate(app, &services, parts)?;
         Ok(Self { services, principal })
     }
 }
@@ -53,18 +55,35 @@ impl App {
 }
 
 /// The principal of the bearer token. The header is the only place a token is taken from.
-fn authenticate(app: &App, services: &Services, headers: &HeaderMap) -> Result<Arc<Principal>, ApiError> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
+fn authenticate(app: &App, services: &Services, parts: &Parts) -> Result<Arc<Principal>, ApiError> {
+    let mut values = parts.headers.get_all(AUTHORIZATION).iter();
     let (value, more) = (values.next(), values.next());
     let token = value.and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    let Some(token) = token.filter(|_| more.is_none()) else {
-        let message = "no token: send it as `Authorization: Bearer …`";
-        return Err(unauthenticated(app, message.to_owned(), false));
+    let token = token.filter(|_| more.is_none());
+    let message = match token.map(|token| services.authenticator.authenticate(token)) {
+        Some(Ok(principal)) => return Ok(principal),
+        Some(Err(error)) => error.to_string(),
+        None => "no token: send it as `Authorization: Bearer …`".to_owned(),
     };
-    services.authenticator.authenticate(token).map_err(|error| unauthenticated(app, error.to_string(), true))
+    // Only failures come this far: whoever has a valid token is not kept waiting for those who have none.
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    match services.failed_attempts.note(peer, token) {
+        Ok(()) => Err(unauthenticated(app, message, token.is_some())),
+        Err(wait) => Err(too_many(&message, wait)),
+    }
+}
+
+fn too_many(message: &str, wait: Duration) -> ApiError {
+    let seconds = wait.as_millis().div_ceil(1000);
+    let message = format!("{message}; too many requests without a valid token came from your side");
+    let mut error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint(
+        format!("Stop trying, get a valid token, and come back in {seconds} s; with one you need not wait."),
+    );
+    error.retry_after = u64::try_from(seconds).ok();
+    error
 }
 
 fn unauthenticated(app: &App, message: String, had_token: bool) -> ApiError {

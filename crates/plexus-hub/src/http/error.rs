@@ -20,6 +20,8 @@ pub(crate) struct ApiError {
     pub(crate) hint: Option<String>,
     pub(crate) details: Value,
     pub(crate) challenge: Option<HeaderValue>,
+    /// Seconds, where it is known when a retry can help.
+    pub(crate) retry_after: Option<u64>,
     /// For the log, not for the caller.
     cause: Option<String>,
 }
@@ -33,6 +35,7 @@ impl ApiError {
             hint: None,
             details: Value::Null,
             challenge: None,
+            retry_after: None,
             cause: None,
         }
     }
@@ -93,7 +96,16 @@ impl From<AuthError> for ApiError {
         match error {
             AuthError::Forbidden(message) => Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message),
             AuthError::Invalid(message) => Self::bad_request(message),
-            AuthError::InvalidToken | AuthError::Expired | AuthError::Revoked => {
+            AuthError::NotRenewable(message) => Self::new(
+                StatusCode::FORBIDDEN,
+                ErrorCode::Forbidden,
+                message,
+            )
+            .hint("Ask for a new one: `plexus token create`, with --renew-for where it should be renewable."),
+            AuthError::Conflict { message, hint } => {
+                Self::new(StatusCode::CONFLICT, ErrorCode::Conflict, message).hint(hint)
+            }
+            AuthError::InvalidToken | AuthError::Expired | AuthError::Revoked | AuthError::KeyRetired => {
                 Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, error.to_string())
             }
             AuthError::Store(error) => error.into(),
@@ -156,7 +168,7 @@ fn render(response: &mut Response, error: ApiError, request_id: &str) {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     if error.code.is_retryable() {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(RETRY_AFTER, HeaderValue::from(error.retry_after.unwrap_or(1)));
     }
     let envelope = ErrorEnvelope {
         code: error.code,

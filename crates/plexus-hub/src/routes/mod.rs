@@ -3,6 +3,7 @@
 mod audit;
 mod events;
 mod health;
+mod keys;
 mod mcp;
 mod query;
 mod sessions;
@@ -28,7 +29,13 @@ pub(crate) fn router(app: App) -> Router {
         .route("/sessions", get(sessions::list))
         .route("/sessions/{id}", get(sessions::show))
         .route("/tokens", get(tokens::list).post(tokens::create))
-        .route("/tokens/{jti}", axum::routing::delete(tokens::revoke))
+        .route("/tokens/self", get(tokens::show_self))
+        .route("/tokens/renew", post(tokens::renew))
+        .route("/tokens/{jti}", get(tokens::show).delete(tokens::revoke))
+        .route("/tokens/{jti}/rotate", post(tokens::rotate))
+        .route("/keys", get(keys::list))
+        .route("/keys/rotate", post(keys::rotate))
+        .route("/keys/{kid}/retire", post(keys::retire))
         .route("/audit", get(audit::list))
         .route("/audit/verify", get(audit::verify))
         .route("/audit/{call_id}", get(audit::show));

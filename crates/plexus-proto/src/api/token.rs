@@ -64,6 +64,18 @@ pub struct CreateTokenParams {
     /// Seconds; absent: the default of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
+    /// For how long it may be renewed, in seconds from now; 0: not at all; absent: the default of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_seconds: Option<u64>,
+}
+
+/// Body of `POST /api/v1/tokens/{jti}/rotate`; it may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotateTokenParams {
+    /// How long the old token goes on, in seconds; absent: it ends at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<u64>,
 }
 
 /// The one answer that carries the token itself; it is not stored and cannot be shown again.
@@ -72,6 +84,9 @@ pub struct CreatedToken {
     pub token: String,
     pub jti: TokenId,
     pub expires_at: Timestamp,
+    /// Until when it may be renewed; none: it cannot be.
+    #[serde(default)]
+    pub renew_until: Option<Timestamp>,
     pub kind: TokenKind,
     pub name: String,
     pub scopes: Vec<String>,
@@ -94,9 +109,66 @@ pub struct Token {
     pub name: String,
     pub scopes: Vec<String>,
     pub profile: Option<String>,
-    /// The token that minted this one; none for the first admin token.
+    /// The token that minted this one or was renewed by it; none for the hub's own admin token.
     pub parent: Option<TokenId>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
+    /// In the future while a token that was replaced has time left.
     pub revoked_at: Option<Timestamp>,
+    /// Until when it may be renewed; none: it cannot be.
+    #[serde(default)]
+    pub renew_until: Option<Timestamp>,
+    /// Exact to half a minute; none: never.
+    #[serde(default)]
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl Token {
+    #[must_use]
+    pub fn state(&self, now: Timestamp) -> TokenState {
+        match self.revoked_at {
+            Some(at) if at <= now => TokenState::Revoked,
+            _ if self.expires_at <= now => TokenState::Expired,
+            Some(_) => TokenState::Ending,
+            None => TokenState::Active,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenState {
+    Active,
+    /// Replaced by another token and still accepted until `revoked_at`.
+    Ending,
+    Expired,
+    Revoked,
+}
+
+impl TokenState {
+    /// Whether the token is accepted.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        matches!(self, Self::Active | Self::Ending)
+    }
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Ending => "ending",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+/// One token with what only a closer look tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenDetail {
+    #[serde(flatten)]
+    pub token: Token,
+    pub state: TokenState,
+    /// Tokens that it minted or that renew it, whatever their state.
+    pub children: i64,
 }

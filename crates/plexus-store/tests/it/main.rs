@@ -57,6 +57,10 @@ macro_rules! conformance {
                 tokens {
                     a_token_comes_back_as_it_was_stored
                     revoking_takes_the_family_and_moves_the_epoch
+                    a_replaced_token_ends_with_its_renewals_and_leaves_its_children_to_the_new_one
+                    purged_tokens_leave_their_children_to_the_nearest_ancestor
+                    ancestry_is_known_however_far_up
+                    the_last_use_of_a_token_never_goes_back
                     lists_are_newest_first_and_continue_where_the_page_ended
                 }
                 state {

@@ -16,6 +16,8 @@ fn token(kind: TokenKind, parent: Option<TokenId>) -> Token {
         created_at: at(0),
         expires_at: at(1_000),
         revoked_at: None,
+        renew_until: Some(at(2_000)),
+        last_used_at: None,
     }
 }
 
@@ -25,8 +27,11 @@ async fn insert<B: Backend>(db: &Database<B>, token: &Token) {
 }
 
 pub(crate) async fn a_token_comes_back_as_it_was_stored<B: Backend>(db: Database<B>) {
+    let renewable = token(TokenKind::Agent, None);
+    insert(&db, &renewable).await;
+    assert_eq!(db.store.read().await.unwrap().token(renewable.jti).await.unwrap(), Some(renewable));
     for kind in TokenKind::ALL {
-        let stored = Token { profile: None, ..token(kind, Some(TokenId::new())) };
+        let stored = Token { profile: None, renew_until: None, ..token(kind, Some(TokenId::new())) };
         insert(&db, &stored).await;
         assert_eq!(db.store.read().await.unwrap().token(stored.jti).await.unwrap(), Some(stored));
     }
@@ -64,7 +69,7 @@ pub(crate) async fn revoking_takes_the_family_and_moves_the_epoch<B: Backend>(db
     assert_eq!(at_of, [None, Some(at(20)), Some(at(10)), Some(at(10)), None]);
     let mut named = reader.revoked_tokens(at(999)).await.unwrap();
     named.sort();
-    assert_eq!(named, [parent.jti, child.jti, grandchild.jti]);
+    assert_eq!(named, [(parent.jti, at(20)), (child.jti, at(10)), (grandchild.jti, at(10))]);
     assert_eq!(reader.revoked_tokens(at(1_000)).await.unwrap(), [], "expired tokens need no revocation");
     drop(reader);
 
@@ -84,4 +89,136 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
     let first = reader.tokens(None, 3).await.unwrap();
     let second = reader.tokens(first.last().map(|token| token.jti), 3).await.unwrap();
     assert_eq!((first.as_slice(), second.as_slice()), (&made[..3], &made[3..]));
+}
+
+async fn stored<B: Backend>(db: &Database<B>, token: &Token) -> Option<Token> {
+    db.store.read().await.unwrap().token(token.jti).await.unwrap()
+}
+
+fn named(name: &str, parent: Option<TokenId>) -> Token {
+    Token { name: name.to_owned(), ..token(TokenKind::Agent, parent) }
+}
+
+pub(crate) async fn a_replaced_token_ends_with_its_renewals_and_leaves_its_children_to_the_new_one<
+    B: Backend,
+>(
+    db: Database<B>,
+) {
+    let old = named("ann", None);
+    let renewal = named("ann", Some(old.jti));
+    let child = named("ann/a", Some(old.jti));
+    let grandchild = named("ann/b", Some(renewal.jti));
+    for token in [&old, &renewal, &child, &grandchild] {
+        insert(&db, token).await;
+    }
+    let new = named("ann", None);
+    let replace = |new: Token| {
+        let (store, old) = (db.store.clone(), old.clone());
+        async move {
+            let replaced = store.write(move |conn| {
+                Box::pin(async move {
+                    if !conn.end_token(&old, at(50), at(10)).await? {
+                        return Ok(false);
+                    }
+                    conn.insert_token(&new).await?;
+                    conn.adopt_tokens(&old, new.jti).await?;
+                    Ok(true)
+                })
+            });
+            replaced.await.unwrap()
+        }
+    };
+    let before = db.store.read().await.unwrap().revocation_epoch().await.unwrap();
+    assert!(replace(new.clone()).await);
+    assert!(!replace(named("ann", None)).await, "a token was replaced twice");
+
+    let mut found = Vec::new();
+    for token in [&old, &renewal, &child, &grandchild, &new] {
+        let token = stored(&db, token).await.unwrap();
+        found.push((token.parent, token.revoked_at));
+    }
+    let expected = [
+        (None, Some(at(50))),
+        (Some(old.jti), Some(at(50))),
+        (Some(new.jti), None),
+        (Some(new.jti), None),
+        (None, None),
+    ];
+    assert_eq!(found, expected);
+    assert!(db.store.read().await.unwrap().revocation_epoch().await.unwrap() > before);
+
+    // A renewal while it ends, ends with it, and what else it mints does not; after its end it mints nothing.
+    let other = Token { created_at: at(20), ..named("ann/c", Some(old.jti)) };
+    insert(&db, &other).await;
+    assert_eq!(stored(&db, &other).await.unwrap().revoked_at, None);
+    let late = Token { created_at: at(20), ..named("ann", Some(old.jti)) };
+    insert(&db, &late).await;
+    assert_eq!(stored(&db, &late).await.unwrap().revoked_at, Some(at(50)));
+    let too_late = Token { created_at: at(50), ..named("ann", Some(old.jti)) };
+    insert(&db, &too_late).await;
+    assert_eq!(stored(&db, &too_late).await, None);
+    // Revoking brings an end that is yet to come forward.
+    let jti = old.jti;
+    let revoked = db.store.write(move |conn| Box::pin(conn.revoke_token(jti, at(30)))).await.unwrap();
+    assert_eq!(revoked.unwrap().revoked_at, Some(at(30)));
+    assert_eq!(stored(&db, &late).await.unwrap().revoked_at, Some(at(30)));
+}
+
+pub(crate) async fn purged_tokens_leave_their_children_to_the_nearest_ancestor<B: Backend>(db: Database<B>) {
+    let expiring =
+        |expires: i64, parent: Option<TokenId>| Token { expires_at: at(expires), ..named("x", parent) };
+    let root = expiring(1_000, None);
+    let mut line = vec![expiring(10, Some(root.jti))];
+    for _ in 0..5 {
+        let parent = line.last().map(|token| token.jti);
+        line.push(expiring(10, parent));
+    }
+    let living = expiring(1_000, line.last().map(|token| token.jti));
+    let orphan = expiring(1_000, Some(TokenId::new()));
+    let on_the_edge = expiring(20, Some(line[0].jti));
+    for token in line.iter().chain([&root, &living, &orphan, &on_the_edge]) {
+        insert(&db, token).await;
+    }
+    let purge = || db.store.write(|conn| Box::pin(conn.purge_tokens(at(20))));
+    assert_eq!(purge().await.unwrap(), 6);
+    assert_eq!(purge().await.unwrap(), 0);
+    assert_eq!(stored(&db, &line[3]).await, None);
+    for (token, parent) in
+        [(&living, Some(root.jti)), (&on_the_edge, Some(root.jti)), (&orphan, orphan.parent)]
+    {
+        assert_eq!(stored(&db, token).await.unwrap().parent, parent);
+    }
+    let jti = root.jti;
+    db.store.write(move |conn| Box::pin(conn.revoke_token(jti, at(30)))).await.unwrap();
+    assert_eq!(stored(&db, &living).await.unwrap().revoked_at, Some(at(30)), "the family fell apart");
+}
+
+pub(crate) async fn ancestry_is_known_however_far_up<B: Backend>(db: Database<B>) {
+    let root = named("a", None);
+    let child = named("b", Some(root.jti));
+    let grandchild = named("c", Some(child.jti));
+    let sibling = named("d", Some(root.jti));
+    for token in [&root, &child, &grandchild, &sibling] {
+        insert(&db, token).await;
+    }
+    let mut reader = db.store.read().await.unwrap();
+    let mut descends = async |a: &Token, b: &Token| reader.token_descends_from(a.jti, b.jti).await.unwrap();
+    assert!(descends(&grandchild, &root).await && descends(&grandchild, &child).await);
+    assert!(!descends(&root, &grandchild).await && !descends(&grandchild, &sibling).await);
+    assert!(!descends(&child, &child).await);
+    assert_eq!(reader.token_children(root.jti).await.unwrap(), 2);
+    assert_eq!(reader.token_children(grandchild.jti).await.unwrap(), 0);
+}
+
+pub(crate) async fn the_last_use_of_a_token_never_goes_back<B: Backend>(db: Database<B>) {
+    let (first, second) = (named("a", None), named("b", None));
+    insert(&db, &first).await;
+    insert(&db, &second).await;
+    for used in
+        [vec![(first.jti, at(5)), (second.jti, at(6))], vec![(first.jti, at(4)), (TokenId::new(), at(9))]]
+    {
+        db.store.write(move |conn| Box::pin(async move { conn.touch_tokens(&used).await })).await.unwrap();
+    }
+    assert_eq!(stored(&db, &first).await.unwrap().last_used_at, Some(at(5)));
+    assert_eq!(stored(&db, &second).await.unwrap().last_used_at, Some(at(6)));
 }

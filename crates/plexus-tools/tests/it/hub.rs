@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use plexus_auth::{Authenticator, Principal, SigningKey};
+use plexus_auth::{Authenticator, KeyRing, Principal};
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
 use plexus_proto::{CallId, Event, SessionId, Timestamp};
@@ -66,10 +66,11 @@ impl Hub {
         };
         let store = Store::open(&options, &supervisor).await.unwrap();
         let clock = Clock::manual("2026-11-01T00:00:00Z".parse::<Timestamp>().unwrap());
-        let key = Arc::new(SigningKey::load_or_create(&dir.path().join("signing-key")).unwrap());
-        let authenticator = Authenticator::new(key, store.clone(), clock.clone()).await.unwrap();
+        let keys = Arc::new(KeyRing::open(dir.path(), clock.clone()).unwrap());
         let path = dir.path().join("admin-token");
-        authenticator.ensure_admin_token(&path).await.unwrap();
+        let authenticator =
+            Authenticator::new(keys, store.clone(), clock.clone(), path.clone()).await.unwrap();
+        authenticator.ensure_admin_token().await.unwrap();
         let admin = authenticator.authenticate(std::fs::read_to_string(path).unwrap().trim()).unwrap();
         let files_dir = dir.path().join("sessions");
         let options = DispatcherOptions { files_dir, calls_per_principal: calls, output_bytes: output };
@@ -112,6 +113,7 @@ impl Hub {
             profile: None,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
+            renew_seconds: None,
         };
         let created = self.authenticator.mint(&self.admin, params).await.unwrap();
         self.authenticator.authenticate(&created.token).unwrap()

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{key_value, merged, ttl};
+use super::{key_value, merged, span, ttl};
 
 #[test]
 fn a_ttl_is_a_number_and_a_unit() {
@@ -14,6 +14,12 @@ fn a_ttl_is_a_number_and_a_unit() {
     {
         assert!(ttl(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_span_may_be_nothing() {
+    assert_eq!([span("0"), span("0s"), span("10m")], [Ok(0), Ok(0), Ok(600)]);
+    assert!(span("10").is_err());
 }
 
 #[test]

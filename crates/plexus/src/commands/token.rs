@@ -1,17 +1,19 @@
-//! `plexus token`: create, list and revoke tokens.
+//! `plexus token`: create, list, replace and revoke tokens.
 //!
 //! A new token is shown once, alone on standard output, so that `TOKEN=$(plexus token create …)`
 //! captures exactly it; what there is to say about it goes to standard error.
+
+mod find;
 
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
-use plexus_proto::{Timestamp, TokenId};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind};
 use serde_json::value::RawValue;
 
 use super::Invocation;
+use crate::client::Answer;
 use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
 use crate::output::one_line;
@@ -39,11 +41,33 @@ enum TokenCommand {
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Revoke a token at once, on every hub
+    /// Show all there is to know about a token
+    #[command(after_help = "Example:\n  plexus token show codex")]
+    Show {
+        /// Id of the token, or its name where that is the only active one [default: the token presented]
+        token: Option<String>,
+    },
+    /// Print a new token in the place of an old one
+    #[command(
+        after_help = "The new token has the same kind, name, scopes, profile and lifetime. The old one ends, and its \
+renewals with it; other tokens that it made live on.\n\n\
+Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
+    )]
+    Rotate {
+        /// Id of the token, or its name where that is the only active one
+        token: String,
+        /// How long the old token goes on: 30s, 10m, 1d [default: it ends at once]
+        #[arg(long, value_name = "TIME", value_parser = arguments::span)]
+        grace: Option<u64>,
+    },
+    /// Print a new token like the one in PLEXUS_TOKEN, which goes on until it expires
+    #[command(after_help = "Example:\n  TOKEN=$(PLEXUS_TOKEN=$TOKEN plexus token renew)")]
+    Renew,
+    /// Revoke a token at once, on every hub, and what was made from it
     #[command(after_help = "Example:\n  plexus token revoke 01890a5d-ac96-774b-bcce-b302099a8057")]
     Revoke {
-        /// Id of the token, from `plexus token list`
-        jti: TokenId,
+        /// Id of the token, or its name where that is the only active one
+        token: String,
     },
 }
 
@@ -64,6 +88,9 @@ struct CreateArgs {
     /// How long it lives: 15m, 12h, 30d, 1y [default: that of the kind]
     #[arg(long, value_parser = arguments::ttl)]
     ttl: Option<u64>,
+    /// How long it may be renewed: 90d, 1y, or 0 for not at all [default: 90d for agent and node, else 0]
+    #[arg(long, value_name = "TIME", value_parser = arguments::span)]
+    renew_for: Option<u64>,
 }
 
 fn kinds() -> impl TypedValueParser<Value = TokenKind> {
@@ -74,22 +101,37 @@ pub(crate) async fn run(args: TokenArgs, invocation: &Invocation<'_>) -> anyhow:
     match args.command {
         TokenCommand::Create(args) => create(args, invocation).await,
         TokenCommand::List { all, list } => self::list(all, &list, invocation).await,
-        TokenCommand::Revoke { jti } => revoke(jti, invocation).await,
+        TokenCommand::Show { token } => show(token.as_deref(), invocation).await,
+        TokenCommand::Rotate { token, grace } => rotate(&token, grace, invocation).await,
+        TokenCommand::Renew => {
+            let answer = invocation.hub()?.post(&["tokens", "renew"], &(), &[]).await?;
+            print_new("Renewed", &answer, invocation)
+        }
+        TokenCommand::Revoke { token } => revoke(&token, invocation).await,
     }
 }
 
 async fn create(args: CreateArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let CreateArgs { kind, name, profile, scopes, ttl } = args;
-    let params = CreateTokenParams { kind, name, profile, scopes, ttl_seconds: ttl };
+    let CreateArgs { kind, name, profile, scopes, ttl, renew_for } = args;
+    let params =
+        CreateTokenParams { kind, name, profile, scopes, ttl_seconds: ttl, renew_seconds: renew_for };
     let answer = invocation.hub()?.post(&["tokens"], &params, &[]).await?;
+    print_new("Created", &answer, invocation)
+}
+
+/// The token alone on standard output, and beside it what there is to say.
+fn print_new(done: &str, answer: &Answer, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     if out.json() {
         out.json_line(answer.raw().get())?;
         return Ok(Exit::Ok.into());
     }
     let created: CreatedToken = answer.decode()?;
-    out.note(&format!("Created {} token {} ({}).", created.kind, created.name, created.jti));
+    out.note(&format!("{done} {} token {} ({}).", created.kind, created.name, created.jti));
     out.note(&format!("Scopes: {}. Expires {}.", scopes_text(&created.scopes), out.at(created.expires_at)));
+    if let Some(until) = created.renew_until {
+        out.note(&format!("Can be renewed until {}.", out.at(until)));
+    }
     out.note("Keep it now: it is not stored and cannot be shown again.");
     out.line(&created.token)?;
     Ok(Exit::Ok.into())
@@ -100,7 +142,7 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
     let now = out.now();
     // One that does not parse is shown and complained about, not hidden.
     let keep =
-        |raw: &RawValue| all || client::decode(raw).map_or(true, |token| state(&token, now) == "active");
+        |raw: &RawValue| all || client::decode(raw).map_or(true, |token: Token| token.state(now).is_alive());
     let page = listing::fetch(&invocation.hub()?, &["tokens"], &[], args, keep).await?;
     let row = |token: &Token| {
         vec![
@@ -111,10 +153,11 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
             scopes_text(&token.scopes),
             out.when(token.created_at),
             out.when(token.expires_at),
-            state(token, now).to_owned(),
+            token.last_used_at.map_or_else(|| "never".to_owned(), |at| out.when(at)),
+            token.state(now).as_str().to_owned(),
         ]
     };
-    let headers = ["JTI", "KIND", "NAME", "PROFILE", "SCOPES", "CREATED", "EXPIRES", "STATE"];
+    let headers = ["JTI", "KIND", "NAME", "PROFILE", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"];
     let empty = match all {
         true => "No tokens. Make one with `plexus token create --kind agent --name NAME`.",
         false => {
@@ -126,8 +169,49 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
     Ok(Exit::Ok.into())
 }
 
-async fn revoke(jti: TokenId, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let answer = invocation.hub()?.delete(&["tokens", &jti.to_string()]).await?;
+async fn show(token: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (hub, out) = (invocation.hub()?, &invocation.out);
+    let id = match token {
+        Some(token) => find::one(&hub, token, out).await?.to_string(),
+        None => "self".to_owned(),
+    };
+    let answer = hub.get(&["tokens", &id], &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let TokenDetail { token, state, children } = answer.decode()?;
+    let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
+    out.fields(&[
+        ("token", token.jti.to_string()),
+        ("kind", token.kind.to_string()),
+        ("name", token.name),
+        ("state", state.as_str().to_owned()),
+        ("scopes", scopes_text(&token.scopes)),
+        ("profile", or(token.profile, "-")),
+        ("parent", or(token.parent.map(|parent| parent.to_string()), "-")),
+        ("children", children.to_string()),
+        ("created", out.at(token.created_at)),
+        ("last used", or(token.last_used_at.map(|at| out.at(at)), "never")),
+        ("expires", out.at(token.expires_at)),
+        ("renewable until", or(token.renew_until.map(|at| out.at(at)), "-")),
+        ("revoked", or(token.revoked_at.map(|at| out.at(at)), "-")),
+    ])?;
+    Ok(Exit::Ok.into())
+}
+
+async fn rotate(token: &str, grace: Option<u64>, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let hub = invocation.hub()?;
+    let jti = find::one(&hub, token, &invocation.out).await?.to_string();
+    let params = RotateTokenParams { grace_seconds: grace };
+    let answer = hub.post(&["tokens", &jti, "rotate"], &params, &[]).await?;
+    print_new("Put in its place:", &answer, invocation)
+}
+
+async fn revoke(token: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let hub = invocation.hub()?;
+    let jti = find::one(&hub, token, &invocation.out).await?.to_string();
+    let answer = hub.delete(&["tokens", &jti]).await?;
     let out = &invocation.out;
     if out.json() {
         out.json_line(answer.raw().get())?;
@@ -136,14 +220,6 @@ async fn revoke(jti: TokenId, invocation: &Invocation<'_>) -> anyhow::Result<Exi
     let token: Token = answer.decode()?;
     out.line(&format!("Revoked {} token {} ({}).", token.kind, token.name, token.jti))?;
     Ok(Exit::Ok.into())
-}
-
-fn state(token: &Token, now: Timestamp) -> &'static str {
-    match token.revoked_at {
-        Some(_) => "revoked",
-        None if token.expires_at <= now => "expired",
-        None => "active",
-    }
 }
 
 fn scopes_text(scopes: &[String]) -> String {

@@ -50,7 +50,7 @@ async fn a_token_is_made_alone_on_standard_output() {
     // In a pipe: a line each, fields between tabs, no heading.
     let lines = plexus.run(&["token", "list"]).await;
     assert_eq!(lines.ok().lines().count(), 3, "{lines:?}");
-    assert!(lines.ok().lines().all(|line| line.split('\t').count() == 8), "{lines:?}");
+    assert!(lines.ok().lines().all(|line| line.split('\t').count() == 9), "{lines:?}");
 }
 
 #[tokio::test]

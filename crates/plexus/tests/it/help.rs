@@ -25,7 +25,12 @@ async fn help_of_up() {
 
 #[tokio::test]
 async fn help_of_token() {
-    insta::assert_snapshot!(help(&["token"], &["create", "list", "revoke"]).await);
+    insta::assert_snapshot!(help(&["token"], &["create", "list", "show", "rotate", "renew", "revoke"]).await);
+}
+
+#[tokio::test]
+async fn help_of_keys() {
+    insta::assert_snapshot!(help(&["keys"], &["list", "rotate", "retire"]).await);
 }
 
 #[tokio::test]

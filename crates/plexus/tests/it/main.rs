@@ -15,10 +15,12 @@ mod event_readers;
 mod help;
 mod interleaved;
 mod quiet;
+mod rotation;
 mod starting;
 mod stopping;
 mod tampered_head;
 mod tampering;
+mod tokens;
 
 use plexus_testkit::{Plexus, postgres};
 

@@ -1,0 +1,139 @@
+//! Counts failed authentications, so that guessing and broken clients are slowed down.
+//!
+//! Only failures are counted and only failures are refused: a valid token is let in before anyone
+//! looks here, so a bad client cannot lock out the others behind the same address.
+//!
+//! The table is bounded. When it is full of sources that failed within the last minute, all further
+//! ones are counted together, as one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use plexus_kit::Clock;
+
+use crate::authenticator::fingerprint;
+
+const WINDOW_MILLIS: i64 = 60_000;
+/// Addresses and tokens that are counted apart.
+const SOURCES: usize = 10_000;
+/// Between two looks for entries that are over.
+const SWEEP_MILLIS: i64 = 1_000;
+
+pub struct FailedAttempts {
+    /// Per minute and source; 0: no limit.
+    limit: u32,
+    clock: Clock,
+    table: Mutex<Table>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    Address(IpAddr),
+    /// Its hash: the token itself is not kept.
+    Token([u8; 32]),
+    /// Everyone who found the table full.
+    Others,
+}
+
+#[derive(Default)]
+struct Table {
+    windows: HashMap<Source, Window>,
+    swept_at: i64,
+}
+
+struct Window {
+    began_at: i64,
+    failures: u32,
+}
+
+impl FailedAttempts {
+    #[must_use]
+    pub fn new(per_minute: u32, clock: Clock) -> Self {
+        Self { limit: per_minute, clock, table: Mutex::default() }
+    }
+
+    /// Counts a failure of this address with this token, if there was one. `Err`: there were too many,
+    /// and how long the caller should wait.
+    pub fn note(&self, address: Option<IpAddr>, token: Option<&str>) -> Result<(), Duration> {
+        if self.limit == 0 {
+            return Ok(());
+        }
+        let now = self.clock.now().as_millisecond();
+        let sources = [
+            address.map(|address| Source::Address(network(address))),
+            token.map(|token| Source::Token(fingerprint(token))),
+        ];
+        let mut wait = 0;
+        for source in sources.into_iter().flatten() {
+            let (failures, left) =
+                self.table.lock().unwrap_or_else(PoisonError::into_inner).count(source, now);
+            if failures > self.limit {
+                wait = wait.max(left);
+            }
+            if failures == self.limit.saturating_add(1) {
+                let what = if matches!(source, Source::Token(_)) { "one token" } else { "one address" };
+                let address = address.map(|address| address.to_string()).unwrap_or_default();
+                tracing::warn!(
+                    address,
+                    failures,
+                    "too many failed authentications of {what} within a minute"
+                );
+            }
+        }
+        match u64::try_from(wait) {
+            Ok(wait @ 1..) => Err(Duration::from_millis(wait)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Table {
+    /// Failures of the source in its window, this one too, and milliseconds until the window ends.
+    fn count(&mut self, source: Source, now: i64) -> (u32, i64) {
+        if self.windows.len() >= SOURCES && !self.windows.contains_key(&source) {
+            self.sweep(now);
+        }
+        let full = self.windows.len() >= SOURCES && !self.windows.contains_key(&source);
+        let source = if full { Source::Others } else { source };
+        let window = self.windows.entry(source).or_insert(Window { began_at: now, failures: 0 });
+        if window.is_over(now) {
+            *window = Window { began_at: now, failures: 0 };
+        }
+        window.failures = window.failures.saturating_add(1);
+        (window.failures, window.began_at + WINDOW_MILLIS - now)
+    }
+
+    fn sweep(&mut self, now: i64) {
+        if now - self.swept_at >= SWEEP_MILLIS {
+            self.swept_at = now;
+            self.windows.retain(|_, window| !window.is_over(now));
+        }
+    }
+}
+
+impl Window {
+    fn is_over(&self, now: i64) -> bool {
+        // A clock that was set back must not keep anyone out for long.
+        !(0..WINDOW_MILLIS).contains(&(now - self.began_at))
+    }
+}
+
+/// What one holder has: an IPv4 address, or the 64 bits of an IPv6 network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+impl fmt::Debug for FailedAttempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FailedAttempts").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

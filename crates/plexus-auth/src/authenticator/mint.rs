@@ -1,0 +1,174 @@
+//! A token made by another one, which can do no more than its maker.
+
+use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
+use plexus_proto::{Timestamp, TokenId};
+use plexus_store::Records;
+use serde_json::json;
+
+use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES};
+use crate::policy::{check_name, check_seconds, default_renewal, default_ttl, plan_scopes};
+use crate::{AuthError, Principal};
+
+/// Name of this operation in the audit.
+const CREATE: &str = "token_create";
+
+/// A token that may be issued.
+pub(super) struct Plan {
+    pub(super) kind: TokenKind,
+    pub(super) name: String,
+    pub(super) scopes: Vec<String>,
+    pub(super) profile: Option<String>,
+    pub(super) expires_at: Timestamp,
+    pub(super) renew_until: Option<Timestamp>,
+}
+
+impl Authenticator {
+    /// Mints a token that can do no more than the one that asks. The record of it, also of a refusal,
+    /// is part of the audit.
+    pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
+        let asked = json!({ "kind": params.kind, "name": params.name, "scopes": params.scopes });
+        // How long what it mints may be renewed is the one thing that the token itself does not say.
+        let maker = match by.is_admin() {
+            true => None,
+            false => self.store.read().await?.token(by.token_id()).await?,
+        };
+        let renewable_until = maker.and_then(|maker| maker.renew_until);
+        let (created, row) = match self.plan(by, params, renewable_until) {
+            Ok(plan) => self.sign(plan, Some(by.token_id()))?,
+            Err(error) => return self.refused(by, CREATE, error, &asked).await,
+        };
+        let detail = json!({
+            "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
+        });
+        self.insert(row, self.records(by, CREATE, "ok", &detail)).await?;
+        Ok(created)
+    }
+
+    /// What a request for a token comes to, if it may be granted.
+    pub(super) fn plan(
+        &self,
+        by: &Principal,
+        params: CreateTokenParams,
+        renewable_until: Option<Timestamp>,
+    ) -> Result<Plan, AuthError> {
+        if !by.allows("token:create") {
+            return Err(AuthError::Forbidden(format!(
+                "{} may not create tokens: its token lacks the scope token:create",
+                by.subject()
+            )));
+        }
+        check_name("token name", &params.name)?;
+        if let Some(profile) = &params.profile {
+            check_name("profile name", profile)?;
+        }
+        if params.kind < by.kind() || (params.kind == TokenKind::Admin && !by.is_admin()) {
+            let message = format!("a token of kind {} cannot create one of kind {}", by.kind(), params.kind);
+            return Err(AuthError::Forbidden(message));
+        }
+        // Sessions and keys belong to kind and name: nobody but an admin may take another's.
+        let own = params.kind == by.kind() && params.name == by.name();
+        if !by.is_admin() && !own && !params.name.starts_with(&format!("{}/", by.name())) {
+            return Err(AuthError::Forbidden(format!(
+                "{} may only create tokens of its own kind and name, or named {}/…",
+                by.subject(),
+                by.name(),
+            )));
+        }
+        let scopes = plan_scopes(by, params.kind, params.scopes)?;
+        let profile = match (by.profile(), params.profile) {
+            (Some(own), Some(asked)) if own != asked => {
+                let message = format!("a token of profile {own} cannot create one of profile {asked}");
+                return Err(AuthError::Forbidden(message));
+            }
+            (own, asked) => asked.or_else(|| own.map(str::to_owned)),
+        };
+        let ttl = params.ttl_seconds.unwrap_or_else(|| default_ttl(params.kind));
+        let expires_at = self.in_seconds(check_seconds("lifetime", ttl, 1)?);
+        if expires_at > by.expires_at() && params.ttl_seconds.is_some() && !by.is_admin() {
+            let message = format!("a token cannot outlive the one that creates it ({})", by.expires_at());
+            return Err(AuthError::Forbidden(message));
+        }
+        let expires_at = if by.is_admin() { expires_at } else { expires_at.min(by.expires_at()) };
+        let renew_until = self.plan_renewal(by, params.kind, params.renew_seconds, renewable_until)?;
+        Ok(Plan { kind: params.kind, name: params.name, scopes, profile, expires_at, renew_until })
+    }
+
+    /// Until when the token may be renewed: not beyond the end of its maker and the renewals of that.
+    fn plan_renewal(
+        &self,
+        by: &Principal,
+        kind: TokenKind,
+        asked: Option<u64>,
+        renewable_until: Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, AuthError> {
+        let seconds = asked.unwrap_or_else(|| default_renewal(kind));
+        if check_seconds("time for renewals", seconds, 0)? == 0 {
+            return Ok(None);
+        }
+        let until = self.in_seconds(seconds);
+        if by.is_admin() {
+            return Ok(Some(until));
+        }
+        let end = renewable_until.map_or(by.expires_at(), |renewable| renewable.max(by.expires_at()));
+        if until > end && asked.is_some() {
+            let message = format!("a token cannot be renewed beyond the one that creates it ({end})");
+            return Err(AuthError::Forbidden(message));
+        }
+        Ok(Some(until.min(end)))
+    }
+
+    /// The token of a plan and the row that goes with it; nothing is stored yet.
+    pub(super) fn sign(
+        &self,
+        plan: Plan,
+        parent: Option<TokenId>,
+    ) -> Result<(CreatedToken, Token), AuthError> {
+        let Plan { kind, name, scopes, profile, expires_at, renew_until } = plan;
+        let (jti, created_at) = (TokenId::new(), self.clock.now());
+        let claims = Claims {
+            jti,
+            kind,
+            sub: format!("{kind}:{name}"),
+            scopes: scopes.clone(),
+            profile: profile.clone(),
+            aud: AUDIENCE.to_owned(),
+            iat: created_at.as_second(),
+            exp: expires_at.as_second(),
+        };
+        let key = self.keys.current();
+        let token = jsonwebtoken::encode(&key.header(), &claims, &key.encoding)
+            .map_err(|e| AuthError::DamagedKey(e.to_string()))?;
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(AuthError::Invalid("the scopes are too many for one token; use globs".to_owned()));
+        }
+        let row = Token {
+            jti,
+            kind,
+            name: name.clone(),
+            scopes: scopes.clone(),
+            profile: profile.clone(),
+            parent,
+            created_at,
+            expires_at,
+            revoked_at: None,
+            renew_until,
+            last_used_at: None,
+        };
+        Ok((CreatedToken { token, jti, expires_at, renew_until, kind, name, scopes, profile }, row))
+    }
+
+    /// Stores a token with the record of it. One whose maker was revoked while it asked must leave
+    /// nothing behind.
+    pub(super) async fn insert(&self, row: Token, records: Records) -> Result<(), AuthError> {
+        self.store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        if conn.insert_token(&row).await? { Ok(()) } else { Err(AuthError::Revoked) }
+                    })
+                },
+                move |outcome| if outcome.is_ok() { records } else { Records::default() },
+            )
+            .await?
+    }
+}

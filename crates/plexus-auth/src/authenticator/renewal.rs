@@ -1,0 +1,63 @@
+//! A token that asks for another of its kind, as programs do before theirs expires.
+//!
+//! The new token is a child of the one that was presented: revoking that one, or whatever it came
+//! from, takes the renewals along.
+
+use plexus_proto::api::{CreatedToken, Token};
+use serde_json::json;
+
+use super::Authenticator;
+use super::mint::Plan;
+use crate::{AuthError, Principal};
+
+/// Name of this operation in the audit.
+const RENEW: &str = "token_renew";
+/// Renewals of one token; whoever needs more should renew the newest.
+const RENEWALS: i64 = 100;
+
+impl Authenticator {
+    /// A fresh token of the same kind, name, scopes, profile and lifetime; the presented one goes on
+    /// until its own end.
+    pub async fn renew(&self, by: &Principal) -> Result<CreatedToken, AuthError> {
+        let asked = json!({ "jti": by.token_id(), "kind": by.kind(), "name": by.name() });
+        let mut reader = self.store.read().await?;
+        let token = reader.token(by.token_id()).await?.ok_or(AuthError::InvalidToken)?;
+        let children = reader.token_children(by.token_id()).await?;
+        drop(reader);
+        let plan = match self.plan_renewed(token, children) {
+            Ok(plan) => plan,
+            Err(error) => return self.refused(by, RENEW, error, &asked).await,
+        };
+        let (created, row) = self.sign(plan, Some(by.token_id()))?;
+        let detail = json!({ "jti": created.jti, "kind": created.kind, "name": created.name });
+        self.insert(row, self.records(by, RENEW, "ok", &detail)).await?;
+        Ok(created)
+    }
+
+    fn plan_renewed(&self, token: Token, children: i64) -> Result<Plan, AuthError> {
+        let now = self.clock.now();
+        let Some(renew_until) = token.renew_until else {
+            return Err(AuthError::NotRenewable("this token cannot be renewed".to_owned()));
+        };
+        if renew_until <= now {
+            let message = format!("this token could be renewed until {renew_until}, which is over");
+            return Err(AuthError::NotRenewable(message));
+        }
+        if children >= RENEWALS {
+            return Err(AuthError::Conflict {
+                message: format!("this token already has {children} tokens made from it, the most allowed"),
+                hint: "Renew the newest of them instead.",
+            });
+        }
+        let lifetime = token.expires_at.as_second() - token.created_at.as_second();
+        let expires_at = self.in_seconds(u64::try_from(lifetime).unwrap_or(0)).min(renew_until);
+        Ok(Plan {
+            kind: token.kind,
+            name: token.name,
+            scopes: token.scopes,
+            profile: token.profile,
+            expires_at,
+            renew_until: Some(renew_until),
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! One token in the place of another, and the admin token for commands on this machine.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::private_file;
+use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
+use plexus_proto::{Timestamp, TokenId};
+use plexus_store::Records;
+use serde_json::json;
+
+use super::Authenticator;
+use super::mint::Plan;
+use crate::policy::{DAY, check_seconds, default_ttl};
+use crate::{AuthError, Principal, Scope};
+
+/// Name of this operation in the audit.
+const ROTATE: &str = "token_rotate";
+
+impl Authenticator {
+    /// A new token in the place of an old one, which ends after the grace, and its renewals with it.
+    /// What the old one minted lives on as the new one's. None: there is no such token, or it is none
+    /// of the asker's.
+    pub async fn rotate(
+        &self,
+        by: &Principal,
+        jti: TokenId,
+        grace: Duration,
+    ) -> Result<Option<CreatedToken>, AuthError> {
+        let _one = self.changing.acquire().await;
+        let mut reader = self.store.read().await?;
+        let Some(old) = reader.token(jti).await? else { return Ok(None) };
+        // Not the asker itself: what it was replaced by would survive its own revocation.
+        if !by.is_admin() && !reader.token_descends_from(jti, by.token_id()).await? {
+            return Ok(None);
+        }
+        drop(reader);
+        let asked =
+            json!({ "jti": jti, "kind": old.kind, "name": old.name, "grace_seconds": grace.as_secs() });
+        let plan = match self.plan_replacement(by, &old, grace) {
+            Ok(plan) => plan,
+            Err(error) => return self.refused(by, ROTATE, error, &asked).await,
+        };
+        let is_local = self.local_admin().is_some_and(|local| local.token_id() == jti);
+        let (created, row) = self.sign(plan, old.parent)?;
+        let detail = json!({ "jti": created.jti, "replaces": asked });
+        let records = self.records(by, ROTATE, "ok", &detail);
+        self.replace(old, row, self.after(grace), records).await?;
+        if is_local {
+            self.write_admin_token(&created)?;
+        }
+        Ok(Some(created))
+    }
+
+    fn plan_replacement(&self, by: &Principal, old: &Token, grace: Duration) -> Result<Plan, AuthError> {
+        check_seconds("grace", grace.as_secs(), 0)?;
+        if !old.state(self.clock.now()).is_alive() {
+            return Err(already_over(old));
+        }
+        let params = CreateTokenParams {
+            kind: old.kind,
+            name: old.name.clone(),
+            profile: old.profile.clone(),
+            scopes: old.scopes.clone(),
+            ttl_seconds: None,
+            renew_seconds: Some(0),
+        };
+        let plan = self.plan(by, params, None)?;
+        let lifetime = old.expires_at.as_second() - old.created_at.as_second();
+        let expires_at = self.in_seconds(u64::try_from(lifetime).unwrap_or(0));
+        let expires_at = if by.is_admin() { expires_at } else { expires_at.min(by.expires_at()) };
+        Ok(Plan { expires_at, renew_until: old.renew_until, ..plan })
+    }
+
+    /// All or nothing, and only once: a token that is over, or being replaced, is not replaced again.
+    async fn replace(
+        &self,
+        old: Token,
+        new: Token,
+        ends_at: Timestamp,
+        records: Records,
+    ) -> Result<(), AuthError> {
+        let now = self.clock.now();
+        self.store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        if !conn.end_token(&old, ends_at, now).await? {
+                            return Err(already_over(&old));
+                        }
+                        if !conn.insert_token(&new).await? {
+                            return Err(AuthError::Revoked);
+                        }
+                        conn.adopt_tokens(&old, new.jti).await?;
+                        Ok(())
+                    })
+                },
+                move |outcome| if outcome.is_ok() { records } else { Records::default() },
+            )
+            .await??;
+        self.refresh_revocations().await
+    }
+
+    /// Makes sure that the file holds an admin token of the current key that is good for a while yet.
+    pub async fn ensure_admin_token(&self) -> Result<(), AuthError> {
+        // A file that others may read is for a person to look at.
+        private_file::read(&self.admin_token).map_err(unusable)?;
+        let local = self.local_admin();
+        let good = local.as_ref().is_some_and(|local| {
+            local.expires_at() > self.in_seconds(30 * DAY) && local.key().until().is_none()
+        });
+        if good { Ok(()) } else { self.renew_admin_token(local.as_deref()).await }
+    }
+
+    /// The holder of the token in the file, as long as it is good.
+    pub(super) fn local_admin(&self) -> Option<Arc<Principal>> {
+        let token = private_file::read(&self.admin_token).ok()??;
+        let verified = self.verified(std::str::from_utf8(&token).ok()?.trim()).ok()?;
+        let principal = verified.principal.clone();
+        (principal.is_admin() && self.check(&principal, self.clock.now()).is_ok()).then_some(principal)
+    }
+
+    /// Puts a new token into the file. The one that was there goes on for as long as its key does.
+    pub(super) async fn renew_admin_token(&self, old: Option<&Principal>) -> Result<(), AuthError> {
+        let plan = Plan {
+            kind: TokenKind::Admin,
+            name: "local".to_owned(),
+            scopes: vec![Scope::ADMIN.to_owned()],
+            profile: None,
+            expires_at: self.in_seconds(default_ttl(TokenKind::Admin)),
+            renew_until: None,
+        };
+        let (created, row) = self.sign(plan, None)?;
+        let ending = old.and_then(|old| Some((old.token_id(), old.key().until()?)));
+        let row_of_old = match ending {
+            Some((jti, _)) => {
+                self.store.read().await?.token(jti).await?.filter(|old| old.revoked_at.is_none())
+            }
+            None => None,
+        };
+        match (row_of_old, ending) {
+            (Some(old), Some((_, ends_at))) => self.replace(old, row, ends_at, Records::default()).await?,
+            _ => self.insert(row, Records::default()).await?,
+        }
+        self.write_admin_token(&created)
+    }
+
+    fn write_admin_token(&self, created: &CreatedToken) -> Result<(), AuthError> {
+        private_file::write(&self.admin_token, format!("{}\n", created.token).as_bytes()).map_err(unusable)
+    }
+}
+
+fn unusable(source: io::Error) -> AuthError {
+    AuthError::Key { what: "cannot use the admin token", source }
+}
+
+fn already_over(old: &Token) -> AuthError {
+    AuthError::Conflict {
+        message: format!("the {} token {} has ended or was replaced already", old.kind, old.name),
+        hint: "Make a new one with `plexus token create`.",
+    }
+}

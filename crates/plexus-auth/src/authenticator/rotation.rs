@@ -1,0 +1,100 @@
+//! Another signing key in the place of the one there is.
+
+use std::time::Duration;
+
+use plexus_proto::CallId;
+use plexus_proto::api::{AuditPhase, Key, RotatedKey};
+use plexus_store::Records;
+use serde_json::{Value, json};
+
+use super::Authenticator;
+use crate::policy::check_seconds;
+use crate::{AuthError, Principal};
+
+/// Names of these operations in the audit.
+const ROTATE: &str = "key_rotate";
+const RETIRE: &str = "key_retire";
+
+impl Authenticator {
+    /// From now on a new key signs; what the old one signed is accepted for the overlap. The admin
+    /// token of this machine is made anew, so that commands here go on working. Whoever calls this
+    /// sees it through to its end: half of it leaves that token to die with its key.
+    pub async fn rotate_keys(&self, by: &Principal, overlap: Duration) -> Result<RotatedKey, AuthError> {
+        let _one = self.changing.acquire().await;
+        let asked = json!({ "overlap_seconds": overlap.as_secs() });
+        let allowed = check_admin(by).and(check_seconds("overlap", overlap.as_secs(), 0));
+        if let Err(error) = allowed {
+            return self.refused(by, ROTATE, error, &asked).await;
+        }
+        self.recorded(by, ROTATE, asked, async {
+            let local = self.local_admin();
+            let rotated = self.keys.rotate(self.after(overlap))?;
+            self.tell_streams();
+            self.renew_admin_token(local.as_deref()).await?;
+            Ok((json!({ "kid": rotated.key.kid, "replaces": rotated.replaces.kid }), rotated))
+        })
+        .await
+    }
+
+    /// Ends the overlap of a former key now: nothing that it signed is accepted any more. None: there
+    /// is no such key.
+    pub async fn retire_key(&self, by: &Principal, kid: &str) -> Result<Option<Key>, AuthError> {
+        let _one = self.changing.acquire().await;
+        if self.keys.find(kid).is_none() {
+            return Ok(None);
+        }
+        let asked = json!({ "kid": kid });
+        if let Err(error) = check_admin(by) {
+            return self.refused(by, RETIRE, error, &asked).await;
+        }
+        self.recorded(by, RETIRE, asked, async {
+            let key = self.keys.retire(kid)?;
+            self.tell_streams();
+            Ok((json!({ "kid": kid }), key))
+        })
+        .await
+    }
+
+    /// Streams of tokens whose key was given an end look at the time they have left.
+    fn tell_streams(&self) {
+        self.epoch.send_modify(|_| ());
+    }
+
+    /// What changes files cannot share a transaction with its record: one half of that is committed
+    /// before, the other after, and a crash in between shows as a call that never finished.
+    async fn recorded<T>(
+        &self,
+        by: &Principal,
+        what: &'static str,
+        asked: Value,
+        change: impl Future<Output = Result<(Value, T), AuthError>>,
+    ) -> Result<T, AuthError> {
+        let call_id = CallId::new();
+        let append = |phase, outcome, detail: &Value| {
+            let entry = self.entry(by, what, call_id, phase, outcome, detail);
+            self.store.append(Records { audit: vec![entry], events: vec![] })
+        };
+        append(AuditPhase::Started, "", &asked).await?;
+        match change.await {
+            Ok((detail, value)) => {
+                tracing::info!(by = by.subject(), %detail, "{what}");
+                append(AuditPhase::Finished, "ok", &detail).await?;
+                Ok(value)
+            }
+            Err(error) => {
+                append(AuditPhase::Finished, error.outcome(), &asked).await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn check_admin(by: &Principal) -> Result<(), AuthError> {
+    if by.is_admin() {
+        return Ok(());
+    }
+    Err(AuthError::Forbidden(format!(
+        "{} may not change keys: its token lacks the scope admin",
+        by.subject()
+    )))
+}

@@ -1,0 +1,53 @@
+//! `/api/v1/keys`: the keys that sign tokens. Their names and times, never the keys.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// Signs; there is exactly one.
+    Current,
+    /// Signs no more; what it signed is accepted until `verifies_until`.
+    Retiring,
+    /// Nothing that it signed is accepted any more.
+    Retired,
+}
+
+impl KeyState {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Retiring => "retiring",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Stands in the header of every token that the key signed.
+    pub kid: String,
+    pub state: KeyState,
+    pub created_at: Timestamp,
+    /// None for the current key.
+    pub verifies_until: Option<Timestamp>,
+}
+
+/// The key that signs from now on, and the one it replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RotatedKey {
+    #[serde(flatten)]
+    pub key: Key,
+    pub replaces: Key,
+}
+
+/// Body of `POST /api/v1/keys/rotate`; it may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotateKeysParams {
+    /// How long tokens of the old key are still accepted, in seconds; absent: the hub's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_seconds: Option<u64>,
+}
