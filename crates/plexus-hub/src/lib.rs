@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use plexus_kit::{Clock, Config, Drained, Stage, Supervisor};
+use plexus_kit::config::Reloaded;
+use plexus_kit::{Clock, Config, Drained, LiveConfig, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
@@ -56,7 +57,7 @@ pub struct Hub {
 /// What every request can reach; the services come when they are ready.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
-    config: Arc<Config>,
+    config: LiveConfig,
     address: SocketAddr,
     ready: Arc<OnceLock<Arc<Services>>>,
 }
@@ -64,7 +65,7 @@ pub(crate) struct App {
 impl App {
     /// Where clients reach the hub, as far as it knows.
     pub(crate) fn public_url(&self) -> String {
-        self.config.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
+        self.config.load().public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
     }
 }
 
@@ -76,9 +77,10 @@ impl Hub {
             TcpListener::bind(listen).await.map_err(|source| HubError::Listen { address: listen, source })?;
         let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
         let supervisor = Supervisor::new();
-        let app = App { config: Arc::new(options.config.clone()), address, ready: Arc::default() };
+        let config = LiveConfig::new(options.config.clone());
+        let app = App { config: config.clone(), address, ready: Arc::default() };
         serve::start(listener, routes::router(app.clone()), &supervisor);
-        match Services::open(options, address, &supervisor).await {
+        match Services::open(options, config, address, &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
                 background::start(&services, &supervisor);
@@ -106,6 +108,16 @@ impl Hub {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.services.dispatcher.registry()
+    }
+
+    /// Takes from a configuration that was read anew what can change while the hub runs; it holds for
+    /// every request from now on.
+    pub fn reload(&self, read: Config) -> Reloaded {
+        let reloaded = self.services.config.reload(read);
+        let limits = self.services.config.load().limits;
+        self.services.dispatcher.set_limits(limits.calls_per_principal, limits.output_bytes);
+        self.services.mcp.set_json_depth(limits.json_depth);
+        reloaded
     }
 
     /// Stops taking requests, finishes those that run, writes what is left to write.

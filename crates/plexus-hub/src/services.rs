@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, SigningKey};
-use plexus_kit::{Clock, Config, Supervisor, private_file};
+use plexus_kit::config::FILE_NAME;
+use plexus_kit::{Clock, LiveConfig, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -20,7 +21,7 @@ const INSTANCE: &str = "main";
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    pub(crate) config: Config,
+    pub(crate) config: LiveConfig,
     pub(crate) clock: Clock,
     pub(crate) started_at: Timestamp,
     pub(crate) store: Store,
@@ -40,6 +41,7 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) async fn open(
         options: HubOptions,
+        live: LiveConfig,
         address: SocketAddr,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
@@ -90,7 +92,7 @@ impl Services {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
             draining: CancellationToken::new(),
-            config,
+            config: live,
             clock,
             store,
             authenticator,
@@ -113,11 +115,13 @@ impl Services {
 /// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
 /// change, nor is another's the place for keys.
 fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
-    let foreign = path.is_dir()
-        && !["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists())
-        && fs_err::read_dir(path).map_err(HubError::DataDir)?.next().is_some();
-    if foreign {
-        return Err(HubError::ForeignDataDir(path.to_owned()));
+    let ours = ["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists());
+    if path.is_dir() && !ours {
+        // Who configures a hub before its first start has put the file there.
+        let entries = fs_err::read_dir(path).map_err(HubError::DataDir)?;
+        if entries.into_iter().any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME)) {
+            return Err(HubError::ForeignDataDir(path.to_owned()));
+        }
     }
     private_file::create_dir(path).map_err(HubError::DataDir)
 }

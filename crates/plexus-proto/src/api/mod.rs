@@ -1,6 +1,7 @@
 //! REST types of `/api/v1`, one file per resource.
 
 mod audit;
+mod config;
 mod session;
 mod status;
 mod token;
@@ -9,6 +10,7 @@ mod tool;
 use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
+pub use config::ConfigSetting;
 pub use session::{Session, SessionDetail};
 pub use status::{AuditStatus, Status};
 pub use token::{CreateTokenParams, CreatedToken, Token, TokenKind};
