@@ -23,10 +23,8 @@ impl SigningKey {
     /// Reads the key, or makes one where there is none.
     pub fn load_or_create(path: &Path) -> Result<Self, AuthError> {
         let failed = |source: io::Error| AuthError::Key { what: "cannot use the signing key", source };
-        if let Some(pkcs8) = private_file::read(path).map_err(failed)? {
-            return Self::from_pkcs8(&pkcs8).map_err(|_| {
-                AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display()))
-            });
+        if let Some(key) = Self::load(path)? {
+            return Ok(key);
         }
         let generated = || -> Result<Vec<u8>, aws_lc_rs::error::Unspecified> {
             Ok(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref().to_vec())
@@ -34,6 +32,14 @@ impl SigningKey {
         let pkcs8 = generated().map_err(|_| AuthError::DamagedKey("no randomness to make one".to_owned()))?;
         private_file::write(path, &pkcs8).map_err(failed)?;
         Self::from_pkcs8(&pkcs8).map_err(|_| AuthError::DamagedKey("a fresh key does not parse".to_owned()))
+    }
+
+    /// Reads the key; none where there is no such file.
+    pub fn load(path: &Path) -> Result<Option<Self>, AuthError> {
+        let failed = |source: io::Error| AuthError::Key { what: "cannot use the signing key", source };
+        let Some(pkcs8) = private_file::read(path).map_err(failed)? else { return Ok(None) };
+        let damaged = |_| AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display()));
+        Self::from_pkcs8(&pkcs8).map(Some).map_err(damaged)
     }
 
     fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, aws_lc_rs::error::KeyRejected> {

@@ -110,6 +110,12 @@ impl Hub {
         self.services.dispatcher.registry()
     }
 
+    /// What the hub runs with now.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.services.config.snapshot()
+    }
+
     /// Takes from a configuration that was read anew what can change while the hub runs; it holds for
     /// every request from now on.
     pub fn reload(&self, read: Config) -> Reloaded {

@@ -76,7 +76,7 @@ impl LogFormat {
 }
 
 /// What the command line said, as written. The configuration file is named beside it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RawConfig {
     pub data_dir: Option<PathBuf>,
     pub listen: Option<String>,

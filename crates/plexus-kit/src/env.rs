@@ -86,6 +86,14 @@ impl Environment {
         ours.filter(|name| !is_known(name)).map(|name| (name, meant(name))).collect()
     }
 
+    /// The same without what configures the hub, for whoever must go on although that is wrong.
+    #[must_use]
+    pub fn without_settings(&self) -> Self {
+        let setting = |name: &str| SETTINGS.iter().any(|setting| setting.variable == name);
+        let kept = self.0.iter().filter(|(name, _)| !setting(name) || *name == DATA_DIR.name);
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     /// Whether a stream may carry colours: a terminal that has them, and a person who wants them.
     #[must_use]
     pub fn wants_colours(&self, is_terminal: bool) -> bool {

@@ -52,7 +52,10 @@ pub fn init_from_environment(filter: &str, environment: &Environment) {
     let given = environment.get(env::LOG).filter(|text| {
         let parses = EnvFilter::try_new(text).is_ok();
         if !parses {
-            complaints.push(format!("{}: {text:?} is not a log filter, such as info or plexus_mcp=debug", env::LOG.name));
+            complaints.push(format!(
+                "{}: {text:?} is not a log filter, such as info or plexus_mcp=debug",
+                env::LOG.name
+            ));
         }
         parses
     });

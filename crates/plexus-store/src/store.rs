@@ -26,7 +26,7 @@ pub struct StoreOptions {
 
 impl StoreOptions {
     /// The SQLite file.
-    fn path(&self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn path(&self) -> Result<PathBuf, StoreError> {
         let Some(url) = &self.database_url else { return Ok(self.data_dir.join("plexus.db")) };
         let url = url.expose_secret();
         match url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")) {

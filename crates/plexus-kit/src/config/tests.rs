@@ -103,7 +103,8 @@ fn variables_are_named_after_their_key() {
 
 #[test]
 fn a_misspelt_key_is_named_with_its_place_and_the_nearest_one() {
-    let text = "lisen = \"127.0.0.1:1\"\nbody_bytes = 5\n\n[limit]\n[limits]\njson_deph = 3\n[zebra]\nx = 1\n";
+    let text =
+        "lisen = \"127.0.0.1:1\"\nbody_bytes = 5\n\n[limit]\n[limits]\njson_deph = 3\n[zebra]\nx = 1\n";
     let found = problems(text, &[]);
     for (line, words) in [
         (1, "unknown key `lisen`, did you mean `listen`?"),

@@ -134,6 +134,11 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
     });
 }
 
+/// The newest schema this program can use.
+pub(crate) fn known_schema() -> i64 {
+    MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or_default()
+}
+
 fn migrator() -> Migrator {
     let migrations = MIGRATIONS.iter().map(|(version, description, sql)| {
         Migration::new(

@@ -311,7 +311,7 @@ impl Inner {
         // First in the queue of the writer, so committed before or with whatever the tool does.
         let started = self.store.append_soon(record.started()).await?;
         let record = record.after(started);
-        let limit = self.output_bytes;
+        let limit = self.output_bytes.load(Ordering::Relaxed);
         let outcome = run_handler(prepared, context).await;
         let work: Transaction = match outcome {
             Ok(Outcome::Transact(work)) => work,

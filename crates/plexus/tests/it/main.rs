@@ -9,10 +9,15 @@
 )]
 
 mod cli;
+mod colours;
+mod config;
 mod crash;
+mod doctor;
 mod help;
 mod interleaved;
+mod manual;
 mod quiet;
+mod reload;
 mod starting;
 mod stopping;
 mod tampered_head;
