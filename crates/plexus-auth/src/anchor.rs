@@ -93,12 +93,16 @@ impl AuditAnchor {
         }
     }
 
-    /// Signs a head now.
-    pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
+    /// The content of the file for this head.
+    pub fn signed(&self, head: &AuditHead) -> std::io::Result<Vec<u8>> {
         let key = self.keys.current();
         let signature = hex::encode(&key.sign(&message(head)));
-        let signed = SignedHead { head: head.clone(), kid: key.kid().to_owned(), signature };
-        let bytes = serde_json::to_vec(&signed)?;
+        Ok(serde_json::to_vec(&SignedHead { head: head.clone(), kid: key.kid().to_owned(), signature })?)
+    }
+
+    /// Signs a head now.
+    pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
+        let bytes = self.signed(head)?;
         match self.durability {
             Durability::Power => private_file::write(&self.path, &bytes),
             Durability::Process => private_file::write_unsynced(&self.path, &bytes),

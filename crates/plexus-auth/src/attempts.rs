@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const SWEEP_MILLIS: i64 = 1_000;
 
 pub struct FailedAttempts {
     /// Per minute and source; 0: no limit.
-    limit: u32,
+    limit: AtomicU32,
     clock: Clock,
     table: Mutex<Table>,
 }
@@ -52,13 +53,19 @@ struct Window {
 impl FailedAttempts {
     #[must_use]
     pub fn new(per_minute: u32, clock: Clock) -> Self {
-        Self { limit: per_minute, clock, table: Mutex::default() }
+        Self { limit: AtomicU32::new(per_minute), clock, table: Mutex::default() }
+    }
+
+    /// Another limit from now on.
+    pub fn set_limit(&self, per_minute: u32) {
+        self.limit.store(per_minute, Ordering::Relaxed);
     }
 
     /// Counts a failure of this address with this token, if there was one. `Err`: there were too many,
     /// and how long the caller should wait.
     pub fn note(&self, address: Option<IpAddr>, token: Option<&str>) -> Result<(), Duration> {
-        if self.limit == 0 {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 {
             return Ok(());
         }
         let now = self.clock.now().as_millisecond();
@@ -70,10 +77,10 @@ impl FailedAttempts {
         for source in sources.into_iter().flatten() {
             let (failures, left) =
                 self.table.lock().unwrap_or_else(PoisonError::into_inner).count(source, now);
-            if failures > self.limit {
+            if failures > limit {
                 wait = wait.max(left);
             }
-            if failures == self.limit.saturating_add(1) {
+            if failures == limit.saturating_add(1) {
                 let what = if matches!(source, Source::Token(_)) { "one token" } else { "one address" };
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
                 tracing::warn!(

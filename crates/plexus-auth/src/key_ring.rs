@@ -57,25 +57,33 @@ struct RetiredKey {
 impl KeyRing {
     /// Reads the keys of a data folder, or makes the first one.
     pub fn open(folder: &Path, clock: Clock) -> Result<Self, AuthError> {
-        let path = folder.join(SIGNING_KEY);
-        let current = match private_file::read(&path).map_err(unusable)? {
-            Some(pkcs8) => {
-                let written_at = modified_at(&path).map_err(unusable)?;
-                SigningKey::from_pkcs8(&pkcs8, written_at).map_err(|_| {
-                    AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display()))
-                })?
-            }
-            None => {
-                let (key, pkcs8) = SigningKey::generate(clock.now())?;
-                private_file::write(&path, &pkcs8).map_err(unusable)?;
-                key
-            }
-        };
-        let mut by_kid = read_retired(&folder.join(RETIRED_KEYS))?;
-        if by_kid.insert(current.kid().to_owned(), current.verifying.clone()).is_some() {
-            // A crash came between the note and the new key.
-            std::fs::remove_file(folder.join(RETIRED_KEYS).join(current.kid())).map_err(unusable)?;
+        if let Some(ring) = Self::load(folder, clock.clone())? {
+            let note = folder.join(RETIRED_KEYS).join(ring.current().kid());
+            return match std::fs::remove_file(note) {
+                // A crash came between the note and the new key.
+                Ok(()) => Ok(ring),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ring),
+                Err(error) => Err(unusable(error)),
+            };
         }
+        let (key, pkcs8) = SigningKey::generate(clock.now())?;
+        private_file::write(&folder.join(SIGNING_KEY), &pkcs8).map_err(unusable)?;
+        Self::new(folder, clock, key)
+    }
+
+    /// Reads the keys and changes nothing; none where there is no key that signs.
+    pub fn load(folder: &Path, clock: Clock) -> Result<Option<Self>, AuthError> {
+        let path = folder.join(SIGNING_KEY);
+        let Some(pkcs8) = private_file::read(&path).map_err(unusable)? else { return Ok(None) };
+        let written_at = modified_at(&path).map_err(unusable)?;
+        let current = SigningKey::from_pkcs8(&pkcs8, written_at)
+            .map_err(|_| AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display())))?;
+        Self::new(folder, clock, current).map(Some)
+    }
+
+    fn new(folder: &Path, clock: Clock, current: SigningKey) -> Result<Self, AuthError> {
+        let mut by_kid = read_retired(&folder.join(RETIRED_KEYS))?;
+        by_kid.insert(current.kid().to_owned(), current.verifying.clone());
         let keys = ArcSwap::from_pointee(Keys { current: Arc::new(current), by_kid });
         Ok(Self { folder: folder.to_owned(), clock, keys, changing: Mutex::default() })
     }

@@ -16,7 +16,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use plexus_kit::{Clock, Config, Drained, Stage, Supervisor};
+use plexus_kit::config::Reloaded;
+use plexus_kit::{Clock, Config, Drained, LiveConfig, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
@@ -27,10 +28,6 @@ use services::Services;
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);
-/// Long enough for a program that renews its token once a day.
-const KEY_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
-/// More than a person mistypes, and far less than it takes to guess.
-const FAILED_PER_MINUTE: u32 = 30;
 
 #[derive(Debug)]
 pub struct HubOptions {
@@ -38,22 +35,6 @@ pub struct HubOptions {
     pub clock: Clock,
     pub mcp: McpOptions,
     pub events: EventOptions,
-    pub auth: AuthOptions,
-}
-
-/// How the hub deals with keys and with those who have none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuthOptions {
-    /// How long tokens of a key that was rotated are still accepted, unless a request says otherwise.
-    pub key_overlap: Duration,
-    /// Failed authentications of one address or with one token; further ones are answered 429. 0: no limit.
-    pub failed_per_minute: u32,
-}
-
-impl Default for AuthOptions {
-    fn default() -> Self {
-        Self { key_overlap: KEY_OVERLAP, failed_per_minute: FAILED_PER_MINUTE }
-    }
 }
 
 impl HubOptions {
@@ -65,8 +46,7 @@ impl HubOptions {
             sessions: config.limits.mcp_sessions,
             ..McpOptions::default()
         };
-        let (events, auth) = (EventOptions::default(), AuthOptions::default());
-        Self { config, clock: Clock::system(), mcp, events, auth }
+        Self { config, clock: Clock::system(), mcp, events: EventOptions::default() }
     }
 }
 
@@ -81,7 +61,7 @@ pub struct Hub {
 /// What every request can reach; the services come when they are ready.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
-    config: Arc<Config>,
+    config: LiveConfig,
     address: SocketAddr,
     ready: Arc<OnceLock<Arc<Services>>>,
 }
@@ -89,7 +69,7 @@ pub(crate) struct App {
 impl App {
     /// Where clients reach the hub, as far as it knows.
     pub(crate) fn public_url(&self) -> String {
-        self.config.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
+        self.config.load().public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
     }
 }
 
@@ -101,9 +81,10 @@ impl Hub {
             TcpListener::bind(listen).await.map_err(|source| HubError::Listen { address: listen, source })?;
         let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
         let supervisor = Supervisor::new();
-        let app = App { config: Arc::new(options.config.clone()), address, ready: Arc::default() };
+        let config = LiveConfig::new(options.config.clone());
+        let app = App { config: config.clone(), address, ready: Arc::default() };
         serve::start(listener, routes::router(app.clone()), options.events.stalled(), &supervisor);
-        match Services::open(options, address, &supervisor).await {
+        match Services::open(options, config, address, &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
                 background::start(&services, &supervisor);
@@ -137,6 +118,24 @@ impl Hub {
     #[must_use]
     pub fn event_stats(&self) -> EventStats {
         self.services.events.stats()
+    }
+
+    /// What the hub runs with now.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.services.config.snapshot()
+    }
+
+    /// Takes from a configuration that was read anew what can change while the hub runs; it holds for
+    /// every request from now on.
+    pub fn reload(&self, read: Config) -> Reloaded {
+        let reloaded = self.services.config.reload(read);
+        let config = self.services.config.load();
+        let limits = config.limits;
+        self.services.failed_attempts.set_limit(config.auth.failed_per_minute);
+        self.services.dispatcher.set_limits(limits.calls_per_principal, limits.output_bytes);
+        self.services.mcp.set_json_depth(limits.json_depth);
+        reloaded
     }
 
     /// Stops taking requests, finishes those that run, writes what is left to write.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
-use plexus_kit::{Clock, Config, Stage, Supervisor, private_file};
+use plexus_kit::config::FILE_NAME;
+use plexus_kit::{Clock, LiveConfig, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -15,20 +16,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::http::ApiError;
-use crate::{AuthOptions, HubError, HubOptions};
+use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
 const INSTANCE: &str = "main";
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    pub(crate) config: Config,
+    pub(crate) config: LiveConfig,
     pub(crate) clock: Clock,
     pub(crate) started_at: Timestamp,
     pub(crate) store: Store,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) failed_attempts: FailedAttempts,
-    pub(crate) auth: AuthOptions,
     pub(crate) anchor: Arc<AuditAnchor>,
     /// Whether the audit matched its signed head when the hub started.
     pub(crate) audit_intact_at_start: bool,
@@ -46,10 +46,11 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) async fn open(
         options: HubOptions,
+        live: LiveConfig,
         address: SocketAddr,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, clock, mcp, events, auth } = options;
+        let HubOptions { config, clock, mcp, events } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -98,11 +99,10 @@ impl Services {
         Ok(Self {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
-            failed_attempts: FailedAttempts::new(auth.failed_per_minute, clock.clone()),
-            auth,
+            failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),
             draining: CancellationToken::new(),
-            config,
+            config: live,
             clock,
             store,
             authenticator,
@@ -140,11 +140,13 @@ impl Services {
 /// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
 /// change, nor is another's the place for keys.
 fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
-    let foreign = path.is_dir()
-        && !["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists())
-        && fs_err::read_dir(path).map_err(HubError::DataDir)?.next().is_some();
-    if foreign {
-        return Err(HubError::ForeignDataDir(path.to_owned()));
+    let ours = ["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists());
+    if path.is_dir() && !ours {
+        // Who configures a hub before its first start has put the file there.
+        let entries = fs_err::read_dir(path).map_err(HubError::DataDir)?;
+        if entries.into_iter().any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME)) {
+            return Err(HubError::ForeignDataDir(path.to_owned()));
+        }
     }
     private_file::create_dir(path).map_err(HubError::DataDir)
 }

@@ -1,19 +1,41 @@
-//! Configuration of the hub: what a file, the environment and flags said, merged and checked.
+//! Configuration of the hub: what defaults, a file, the environment and flags said, merged and
+//! checked.
 //!
-//! `RawConfig` is one layer as written, every field optional; `Config` is the result, valid as a
-//! whole. Layers: defaults < file < environment < flags.
+//! [`SETTINGS`] lists every setting once: its key, its variable, its default, what it takes and
+//! where it goes in [`Config`]. Merging, errors, `plexus config`, the documented default file and
+//! the reference in `docs/` all come from that list. Layers: defaults < file < environment < flags.
 
-use std::net::SocketAddr;
+mod document;
+mod file;
+mod live;
+mod nearest;
+mod problem;
+mod registry;
+mod secret_url;
+mod settings;
+mod value;
+
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
 
 use crate::Secret;
 use crate::env::{self, Environment};
 
+pub use document::{default_file, reference};
+pub use live::{Change, LiveConfig, Reloaded};
+pub use nearest::nearest;
+pub use problem::{ConfigError, Origin, Problem};
+pub use registry::{SETTINGS, Setting};
+pub use settings::{Effective, Settings};
+pub use value::{Kind, Value};
+
+/// Where the hub listens when nobody says otherwise: this machine only.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
+/// Read from the data folder where no other file is named.
+pub const FILE_NAME: &str = "plexus.toml";
+
 /// What a power cut may take. `kill -9` takes nothing in either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// WAL with `synchronous=NORMAL`: survives the death of the process; a power cut may lose the
     /// newest transactions, never the database.
@@ -33,52 +55,32 @@ impl Durability {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    #[error("cannot read the configuration file: {0}")]
-    Read(std::io::Error),
-    #[error("{}: {message}", path.display())]
-    Parse { path: PathBuf, message: String },
-    #[error("{source_name}: {value:?} is not {expected}")]
-    Value { source_name: String, value: String, expected: &'static str },
-    #[error("no data folder: set --data-dir or {}, or HOME", env::DATA_DIR.name)]
-    NoDataDir,
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    #[default]
+    Human,
+    /// One object a line.
+    Json,
 }
 
-/// One layer, as written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+impl LogFormat {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "human" => Some(Self::Human),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// What the command line said, as written. The configuration file is named beside it.
+#[derive(Debug, Clone, Default)]
 pub struct RawConfig {
     pub data_dir: Option<PathBuf>,
     pub listen: Option<String>,
     pub database_url: Option<Secret>,
-    pub durability: Option<Durability>,
-    /// Where clients reach the hub, when that is not the address it listens on.
-    pub public_url: Option<String>,
-    /// `Host` names the hub answers to besides loopback and its own address.
-    pub allowed_hosts: Option<Vec<String>>,
-    /// Browser origins that may call the hub, such as `https://hub.example.net`.
-    pub allowed_origins: Option<Vec<String>>,
-    pub auth: Option<RawAuth>,
-    pub limits: Option<RawLimits>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawAuth {
-    /// OAuth servers to name in RFC 9728 metadata.
-    pub authorization_servers: Option<Vec<String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawLimits {
-    pub body_bytes: Option<usize>,
-    pub json_depth: Option<usize>,
-    pub request_seconds: Option<u64>,
-    pub calls_per_principal: Option<usize>,
-    pub output_bytes: Option<usize>,
-    pub mcp_sessions: Option<u64>,
 }
 
 /// The configuration a hub runs with.
@@ -89,15 +91,33 @@ pub struct Config {
     /// None: SQLite in the data folder.
     pub database_url: Option<Secret>,
     pub durability: Durability,
+    /// Where clients reach the hub, when that is not the address it listens on.
     pub public_url: Option<String>,
+    /// `Host` names the hub answers to besides loopback and its own address.
     pub allowed_hosts: Vec<String>,
+    /// Browser origins that may call the hub, such as `https://hub.example.net`.
     pub allowed_origins: Vec<String>,
+    /// OAuth servers to name in RFC 9728 metadata.
     pub authorization_servers: Vec<String>,
+    pub auth: AuthConfig,
     pub limits: Limits,
+    pub retention: Retention,
+    pub telemetry: TelemetryConfig,
+    /// The same as written, with where each value came from.
+    pub settings: Settings,
+}
+
+/// How strict the hub is with those who present tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AuthConfig {
+    /// Failed authentications per address and per presented token in a minute.
+    pub failed_per_minute: u32,
+    /// How long a signing key that was replaced still verifies.
+    pub key_overlap_hours: u32,
 }
 
 /// Bounds that hold for every request; what is over them is refused with the number in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Request body.
     pub body_bytes: usize,
@@ -113,146 +133,142 @@ pub struct Limits {
     pub mcp_sessions: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            body_bytes: 4 << 20,
-            json_depth: 64,
-            request_seconds: 60,
-            calls_per_principal: 64,
-            output_bytes: 2 << 20,
-            mcp_sessions: 10_000,
-        }
-    }
+/// How long records are kept; none: for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retention {
+    pub events_days: Option<u32>,
+    pub audit_days: Option<u32>,
 }
 
-/// Where the hub listens when nobody says otherwise: this machine only.
-pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
+/// What the hub tells about itself, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TelemetryConfig {
+    /// Where traces are sent; none: nowhere.
+    pub otlp_endpoint: Option<String>,
+    /// Whether `/metrics` is served.
+    pub metrics: bool,
+    /// Log filter.
+    pub log: String,
+    pub log_format: LogFormat,
+}
 
 impl Config {
-    /// Merges the layers. `flags` names the configuration file through its own field in the command
-    /// line, so the file is given separately.
+    /// Merges the layers. `file` is the one that was named on the command line.
     pub fn load(
         file: Option<&Path>,
         environment: &Environment,
         flags: RawConfig,
     ) -> Result<Self, ConfigError> {
-        let file = match file.map(PathBuf::from).or_else(|| environment.get(env::CONFIG).map(PathBuf::from)) {
-            None => RawConfig::default(),
-            Some(path) => {
-                let text = fs_err::read_to_string(&path).map_err(ConfigError::Read)?;
-                toml::from_str(&text)
-                    .map_err(|e| ConfigError::Parse { path, message: e.to_string().trim_end().to_owned() })?
+        let mut problems = Vec::new();
+        let read = match file_path(file, environment, &flags) {
+            Some(path) => file::read(&path, environment, &mut problems),
+            None => file::Layer::default(),
+        };
+        let mut config = Self::blank();
+        let mut effective = Vec::with_capacity(SETTINGS.len());
+        for setting in SETTINGS {
+            let given = [
+                Some((setting.default_value(), Origin::Default)),
+                read.get(setting.key),
+                from_environment(setting, environment, &mut problems),
+                flags.get(setting),
+            ];
+            // Each is tried, the strongest last: what is wrong in a layer that another one covers
+            // is wrong all the same.
+            let mut strongest = (setting.default_value(), Origin::Default);
+            for (value, origin) in given.into_iter().flatten() {
+                match setting.apply(&mut config, &value) {
+                    Some(()) => strongest = (value, origin),
+                    None => problems.push(setting.refuse(origin, value.shown())),
+                }
             }
-        };
-        let from_env = RawConfig {
-            data_dir: environment.get(env::DATA_DIR).map(PathBuf::from),
-            listen: environment.get(env::LISTEN).map(str::to_owned),
-            database_url: environment.get(env::DATABASE_URL).map(Secret::from),
-            ..RawConfig::default()
-        };
-        Self::merge([flags, from_env, file], environment)
+            effective.push(Effective { setting, value: strongest.0, origin: strongest.1 });
+        }
+        match data_dir(&config.data_dir, environment) {
+            Ok(path) => config.data_dir = path,
+            Err(problem) => problems.push(problem),
+        }
+        if !problems.is_empty() {
+            return Err(ConfigError { problems });
+        }
+        config.settings = Settings::new(effective);
+        config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
+        Ok(config)
     }
 
-    /// `layers` from strongest to weakest.
-    fn merge(layers: [RawConfig; 3], environment: &Environment) -> Result<Self, ConfigError> {
-        let mut merged = RawConfig::default();
-        for layer in layers {
-            merged.data_dir = merged.data_dir.or(layer.data_dir);
-            merged.listen = merged.listen.or(layer.listen);
-            merged.database_url = merged.database_url.or(layer.database_url);
-            merged.durability = merged.durability.or(layer.durability);
-            merged.public_url = merged.public_url.or(layer.public_url);
-            merged.allowed_hosts = merged.allowed_hosts.or(layer.allowed_hosts);
-            merged.allowed_origins = merged.allowed_origins.or(layer.allowed_origins);
-            merged.auth = merged.auth.or(layer.auth);
-            merged.limits = merged.limits.or(layer.limits);
+    /// Before the first setting was applied.
+    fn blank() -> Self {
+        Self {
+            data_dir: PathBuf::new(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            database_url: None,
+            durability: Durability::default(),
+            public_url: None,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            authorization_servers: Vec::new(),
+            auth: AuthConfig::default(),
+            limits: Limits::default(),
+            retention: Retention::default(),
+            telemetry: TelemetryConfig::default(),
+            settings: Settings::default(),
         }
-        let listen = merged.listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned());
-        let limits = merged.limits.unwrap_or_default();
-        let defaults = Limits::default();
-        Ok(Self {
-            data_dir: data_dir(merged.data_dir, environment)?,
-            listen: listen.parse().map_err(|_| ConfigError::Value {
-                source_name: "listen".to_owned(),
-                value: listen,
-                expected: "an address with a port, such as 127.0.0.1:7420 or [::1]:7420",
-            })?,
-            database_url: merged.database_url,
-            durability: merged.durability.unwrap_or_default(),
-            public_url: merged.public_url.map(public_url).transpose()?,
-            allowed_hosts: each(
-                "allowed_hosts",
-                merged.allowed_hosts,
-                is_host,
-                "a host name, such as hub.example.net or hub.example.net:7420",
-            )?,
-            allowed_origins: each(
-                "allowed_origins",
-                merged.allowed_origins,
-                is_origin,
-                "an origin, such as https://app.example.net",
-            )?,
-            authorization_servers: merged.auth.unwrap_or_default().authorization_servers.unwrap_or_default(),
-            limits: Limits {
-                body_bytes: limits.body_bytes.unwrap_or(defaults.body_bytes),
-                json_depth: limits.json_depth.unwrap_or(defaults.json_depth),
-                request_seconds: limits.request_seconds.unwrap_or(defaults.request_seconds),
-                calls_per_principal: limits.calls_per_principal.unwrap_or(defaults.calls_per_principal),
-                output_bytes: limits.output_bytes.unwrap_or(defaults.output_bytes),
-                mcp_sessions: limits.mcp_sessions.unwrap_or(defaults.mcp_sessions),
-            },
-        })
+    }
+}
+
+/// The file that is read: the one that was named, else the one in the data folder if it is there.
+#[must_use]
+pub fn file_path(named: Option<&Path>, environment: &Environment, flags: &RawConfig) -> Option<PathBuf> {
+    let named = named.map(PathBuf::from).or_else(|| environment.get(env::CONFIG).map(PathBuf::from));
+    named.or_else(|| {
+        let given = flags.data_dir.clone().or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from));
+        let implied = data_dir(&given.unwrap_or_default(), environment).ok()?.join(FILE_NAME);
+        implied.exists().then_some(implied)
+    })
+}
+
+/// What a variable says; nothing where it is not set, or where it is of the wrong form.
+fn from_environment(
+    setting: &'static Setting,
+    environment: &Environment,
+    problems: &mut Vec<Problem>,
+) -> Option<(Value, Origin)> {
+    let names = [Some(setting.variable), setting.fallback];
+    let (name, text) = names.into_iter().flatten().find_map(|name| Some((name, environment.value(name)?)))?;
+    let origin = Origin::Variable(name);
+    match Value::parse(setting.kind, text) {
+        Some(value) => Some((value, origin)),
+        None => {
+            problems.push(setting.refuse(origin, format!("{text:?}")));
+            None
+        }
+    }
+}
+
+impl RawConfig {
+    fn get(&self, setting: &Setting) -> Option<(Value, Origin)> {
+        let value = match setting.key {
+            "data_dir" => Value::Text(self.data_dir.as_ref()?.to_str()?.to_owned()),
+            "listen" => Value::Text(self.listen.clone()?),
+            "database_url" => Value::Secret(self.database_url.clone()?),
+            _ => return None,
+        };
+        Some((value, Origin::Flag(setting.flag?)))
     }
 }
 
 /// The data folder as an absolute path; `~/` stands for the home folder here too.
-fn data_dir(given: Option<PathBuf>, environment: &Environment) -> Result<PathBuf, ConfigError> {
-    let path = given.or_else(|| default_data_dir(environment)).ok_or(ConfigError::NoDataDir)?;
+fn data_dir(given: &Path, environment: &Environment) -> Result<PathBuf, Problem> {
+    let path = match given.as_os_str().is_empty() {
+        true => default_data_dir(environment).ok_or(Problem::NoDataDir)?,
+        false => given.to_owned(),
+    };
     let path = match (path.strip_prefix("~"), environment.get(env::HOME)) {
         (Ok(rest), Some(home)) => Path::new(home).join(rest),
-        (Ok(_), None) => return Err(ConfigError::NoDataDir),
+        (Ok(_), None) => return Err(Problem::NoDataDir),
         (Err(_), _) => path,
     };
-    std::path::absolute(path).map_err(ConfigError::Read)
-}
-
-/// Entries of a list, each of the form that can ever match.
-fn each(
-    name: &str,
-    list: Option<Vec<String>>,
-    fits: fn(&str) -> bool,
-    expected: &'static str,
-) -> Result<Vec<String>, ConfigError> {
-    let list = list.unwrap_or_default();
-    match list.iter().find(|entry| !fits(entry)) {
-        None => Ok(list),
-        Some(wrong) => {
-            Err(ConfigError::Value { source_name: name.to_owned(), value: wrong.clone(), expected })
-        }
-    }
-}
-
-fn is_host(text: &str) -> bool {
-    !text.is_empty() && !text.contains("//") && !text.contains(['/', '@', ' '])
-}
-
-fn is_origin(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(is_host)
-}
-
-/// An address for people and programs, without a slash at its end.
-fn public_url(text: String) -> Result<String, ConfigError> {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    match rest.filter(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace)) {
-        Some(_) => Ok(text.trim_end_matches('/').to_owned()),
-        None => Err(ConfigError::Value {
-            source_name: "public_url".to_owned(),
-            value: text,
-            expected: "a URL such as https://hub.example.net",
-        }),
-    }
+    std::path::absolute(&path).map_err(|source| Problem::Read { path, source })
 }
 
 /// `$XDG_DATA_HOME/plexus`, else `~/.local/share/plexus`.

@@ -5,6 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::config::{SETTINGS, nearest};
+
+/// What the names of our own variables begin with.
+const PREFIX: &str = "PLEXUS_";
+
 /// A variable: its name and what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable {
@@ -16,9 +21,6 @@ pub const HUB: Variable = Variable { name: "PLEXUS_HUB", about: "URL of the hub 
 pub const TOKEN: Variable =
     Variable { name: "PLEXUS_TOKEN", about: "token that commands present; else the local admin token" };
 pub const DATA_DIR: Variable = Variable { name: "PLEXUS_DATA_DIR", about: "data folder of the hub" };
-pub const LISTEN: Variable = Variable { name: "PLEXUS_LISTEN", about: "address the hub listens on" };
-pub const DATABASE_URL: Variable =
-    Variable { name: "PLEXUS_DATABASE_URL", about: "database of the hub; else SQLite in the data folder" };
 pub const CONFIG: Variable = Variable { name: "PLEXUS_CONFIG", about: "configuration file of the hub" };
 pub const LOG: Variable =
     Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
@@ -27,10 +29,30 @@ pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "where the default data folder is made" };
 pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XDG_DATA_HOME is not set" };
 pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
+pub const OTLP_ENDPOINT: Variable =
+    Variable { name: "OTEL_EXPORTER_OTLP_ENDPOINT", about: "where traces are sent, when Plexus is not told" };
+pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
+pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
-/// All of them, for documentation and for finding misspelt ones.
-pub const ALL: &[Variable] =
-    &[HUB, TOKEN, DATA_DIR, LISTEN, DATABASE_URL, CONFIG, LOG, LOG_FORMAT, XDG_DATA_HOME, HOME, PATH];
+/// Those that are not a setting of the hub; [`SETTINGS`] has the others.
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG];
+
+/// Whether something reads a variable of this name.
+fn is_known(name: &str) -> bool {
+    known().any(|known| known == name)
+}
+
+/// Names of the variables that are ours.
+fn known() -> impl Iterator<Item = &'static str> {
+    OWN.iter().map(|own| own.name).chain(SETTINGS.iter().map(|setting| setting.variable))
+}
+
+/// What all have in front is no likeness.
+fn meant(name: &str) -> Option<&'static str> {
+    let own = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    let near = nearest(name.strip_prefix(PREFIX)?, known().map(own))?;
+    known().find(|known| own(known) == near)
+}
 
 /// The variables a process was given.
 #[derive(Clone, Default)]
@@ -48,17 +70,34 @@ impl Environment {
     /// A variable that is set and not empty.
     #[must_use]
     pub fn get(&self, variable: Variable) -> Option<&str> {
-        self.0.get(variable.name).map(String::as_str).filter(|value| !value.is_empty())
+        self.value(variable.name)
     }
 
-    /// Names that start with `PLEXUS_` and that nothing reads: most likely misspelt.
+    /// The same by name, for the variables of settings.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Names that start with `PLEXUS_` and that nothing reads, each with the one that was most likely
+    /// meant.
     #[must_use]
-    pub fn unknown(&self) -> Vec<&str> {
-        self.0
-            .keys()
-            .map(String::as_str)
-            .filter(|name| name.starts_with("PLEXUS_") && !ALL.iter().any(|known| known.name == *name))
-            .collect()
+    pub fn unknown(&self) -> Vec<(&str, Option<&'static str>)> {
+        let ours = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
+        ours.filter(|name| !is_known(name)).map(|name| (name, meant(name))).collect()
+    }
+
+    /// The same without what configures the hub, for whoever must go on although that is wrong.
+    #[must_use]
+    pub fn without_settings(&self) -> Self {
+        let setting = |name: &str| SETTINGS.iter().any(|setting| setting.variable == name);
+        let kept = self.0.iter().filter(|(name, _)| !setting(name) || *name == DATA_DIR.name);
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Whether a stream may carry colours: a terminal that has them, and a person who wants them.
+    #[must_use]
+    pub fn wants_colours(&self, is_terminal: bool) -> bool {
+        is_terminal && self.get(NO_COLOR).is_none() && self.get(TERM) != Some("dumb")
     }
 }
 
@@ -71,6 +110,6 @@ impl FromIterator<(String, String)> for Environment {
 /// Names only: values can be secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys().filter(|name| name.starts_with("PLEXUS_"))).finish()
+        f.debug_set().entries(self.0.keys().filter(|name| name.starts_with(PREFIX))).finish()
     }
 }

@@ -13,7 +13,7 @@ mod supervisor;
 pub mod telemetry;
 
 pub use clock::Clock;
-pub use config::{Config, ConfigError, Durability};
+pub use config::{Config, ConfigError, Durability, LiveConfig};
 pub use env::Environment;
 pub use quota::{Place, Quota};
 pub use secrecy::{ExposeSecret, SecretString as Secret};

@@ -1,6 +1,7 @@
 //! So many of something at a time for each name.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Counts = Arc<Mutex<HashMap<String, usize>>>;
@@ -17,19 +18,24 @@ type Counts = Arc<Mutex<HashMap<String, usize>>>;
 /// ```
 #[derive(Debug)]
 pub struct Quota {
-    limit: usize,
+    limit: AtomicUsize,
     counts: Counts,
 }
 
 impl Quota {
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, counts: Counts::default() }
+        Self { limit: AtomicUsize::new(limit), counts: Counts::default() }
     }
 
     #[must_use]
     pub fn limit(&self) -> usize {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Holds for what is taken from now on; what is taken already stays.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Taken by all names together.
@@ -43,7 +49,7 @@ impl Quota {
     pub fn enter(&self, name: &str) -> Option<Place> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(name.to_owned()).or_default();
-        if *count >= self.limit {
+        if *count >= self.limit() {
             return None;
         }
         *count += 1;

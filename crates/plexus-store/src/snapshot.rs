@@ -18,8 +18,8 @@ pub struct Snapshot {
 /// What there is to know about a database from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatabaseInfo {
-    /// `sqlite` or `postgresql`.
-    pub database: &'static str,
+    /// Kind and version.
+    pub database: String,
     /// File or server, without user and password.
     pub location: String,
     pub schema: i64,
@@ -52,6 +52,22 @@ impl Snapshot {
 
     pub(crate) fn conn(&mut self) -> &mut Conn {
         &mut self.conn
+    }
+
+    /// The schema that this version works with.
+    pub const NEEDED_SCHEMA: i64 = dialect::SCHEMA;
+
+    /// File or server, without user and password.
+    #[must_use]
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// Kind and version of the database, for people.
+    pub async fn version(&mut self) -> Result<String, StoreError> {
+        let sql = self.conn.0.version_sql();
+        let row = self.conn.row("asking for the version of the database", sql, vec![]).await?;
+        row.map_or_else(|| Ok(String::new()), |row| row.text(0))
     }
 
     #[must_use]
@@ -89,7 +105,7 @@ impl Snapshot {
         let size = self.conn.0.size_sql();
         let bytes = self.conn.row("measuring the database", size, vec![]).await?;
         Ok(DatabaseInfo {
-            database: self.database(),
+            database: self.version().await?,
             location: self.location.clone(),
             schema,
             needed: dialect::SCHEMA,

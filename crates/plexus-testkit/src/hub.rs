@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_hub::{AuthOptions, EventOptions, EventStats, Hub, HubOptions};
+use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
 use plexus_kit::{Clock, Config, Environment, Secret};
 use plexus_mcp::server::McpOptions;
@@ -191,12 +191,12 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock)
         ..RawConfig::default()
     };
     let mut config = Config::load(None, &Environment::default(), flags).expect("a configuration");
+    // Tests that are turned away on purpose are turned away often.
+    config.auth.failed_per_minute = 0;
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
-    // Tests that are turned away on purpose are turned away often.
-    let auth = AuthOptions { failed_per_minute: 0, ..AuthOptions::default() };
-    Hub::start(HubOptions { config, clock, mcp, events: events.clone(), auth })
+    Hub::start(HubOptions { config, clock, mcp, events: events.clone() })
         .await
         .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
 }

@@ -300,6 +300,11 @@ impl HubProcess {
         self.child.kill().await.expect("the hub can be killed");
     }
 
+    /// Sends a signal and goes on.
+    pub fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
+    }
+
     /// `SIGTERM`, and how the hub ended.
     pub async fn terminate(self) -> ExitStatus {
         self.stop(Signal::TERM).await

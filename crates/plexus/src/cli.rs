@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{audit, events, keys, sessions, token, tools, up};
+use crate::commands::{audit, completions, config, doctor, events, keys, man, sessions, token, tools, up};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  the operation failed
-  2  the command line is wrong
+  1  the operation failed, or doctor found a problem
+  2  the command line or the configuration is wrong
   3  a verification found problems
   4  the hub cannot be reached
   5  not authenticated, or not allowed
@@ -24,13 +24,16 @@ Environment:
                    use <data-dir>/admin-token
   PLEXUS_DATA_DIR  data folder, where --data-dir is not given (default: ~/.local/share/plexus)
   PLEXUS_LOG       log filter, such as debug
+  NO_COLOR         set to anything: no colours
 
 On a terminal, lists are tables. In a pipe they are lines of tab-separated fields without a
-heading, and times are in UTC; --json prints what the hub's API answers.
+heading, and times are in UTC; --json prints what the hub's API answers, and an error as an
+object with code, message and hint on standard error.
 
 Example:
   plexus up                                  # start the hub
-  plexus status                              # from another terminal";
+  plexus status                              # from another terminal
+  plexus doctor                              # when something does not work";
 
 /// One set of tools, memory and sessions for all your agents
 #[derive(Debug, Parser)]
@@ -76,6 +79,14 @@ pub(crate) enum Command {
     /// Show how the hub is doing
     #[command(after_help = "Example:\n  plexus status --hub http://nas.local:7420")]
     Status,
+    /// Find out what is wrong with this machine's hub, and how to put it right
+    Doctor(doctor::DoctorArgs),
+    /// Show and check the configuration of the hub
+    Config(config::ConfigArgs),
+    /// Print a script that lets a shell complete commands and flags
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page
+    Man(man::ManArgs),
 }
 
 impl Command {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use plexus_kit::ExposeSecret;
 use plexus_proto::{ErrorCode, ErrorEnvelope};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +52,15 @@ impl Answer {
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         decode(&self.0)
     }
+}
+
+/// An answer to somebody who only looks in.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) ok: bool,
+    /// The hub's clock, as HTTP writes it.
+    pub(crate) date: Option<String>,
+    pub(crate) body: String,
 }
 
 /// A typed reading of JSON from the hub.
@@ -133,6 +142,18 @@ impl Hub {
     pub(crate) async fn stream(&self, path: &[&str], query: &[Param<'_>]) -> anyhow::Result<Response> {
         let request = self.request(Method::GET, path)?.query(&given(query)).timeout(STREAM_TIMEOUT);
         self.accepted(request).await
+    }
+
+    /// What the hub answers to anybody at a path outside its API; nothing is presented but the request.
+    pub(crate) async fn probe(&self, path: &str) -> anyhow::Result<Probe> {
+        let mut url = self.url.clone();
+        url.set_path(path);
+        let request = self.http.get(url).timeout(CONNECT_TIMEOUT);
+        let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        let header = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+        let (ok, date) = (response.status().is_success(), header.map(str::to_owned));
+        let body = String::from_utf8_lossy(&self.body(response).await?).into_owned();
+        Ok(Probe { ok, date, body })
     }
 
     /// A request below `/api/v1`; each part is one segment, whatever characters it has.
@@ -231,6 +252,7 @@ impl Hub {
             let hint = "this was asked with the token in PLEXUS_TOKEN; unset it to use the admin token of this machine's hub";
             failure.hint = Some(hint.to_owned());
         }
+        failure.code = Some(envelope.code);
         failure.retryable = envelope.code.is_retryable();
         if envelope.code == ErrorCode::Internal || status.is_server_error() {
             failure.request_id = Some(envelope.request_id);

@@ -1,13 +1,19 @@
 //! The commands, one file each, and what all clients of the hub share.
 
 pub(crate) mod audit;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod keys;
+pub(crate) mod man;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
+
+use std::path::Path;
 
 use plexus_kit::{Clock, Environment};
 
@@ -29,8 +35,29 @@ impl<'a> Invocation<'a> {
         Self { out: Output::new(global.json, Clock::system()), global, environment }
     }
 
+    pub(crate) fn environment(&self) -> &Environment {
+        self.environment
+    }
+
+    /// The data folder that was named on the command line.
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        self.global.data_dir.as_deref()
+    }
+
     /// The hub of the global flags, ready to be asked; nothing is sent yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
         Hub::new(Target::resolve(self.global, self.environment)?)
+    }
+}
+
+/// A variable with our name on it that nothing reads is most likely misspelt.
+pub(crate) fn warn_about_variables(environment: &Environment) {
+    for (name, nearest) in environment.unknown() {
+        match nearest {
+            Some(nearest) => {
+                tracing::warn!("the variable {name} is set, but nothing reads it; did you mean {nearest}?");
+            }
+            None => tracing::warn!("the variable {name} is set, but nothing reads it; is it misspelt?"),
+        }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use plexus_proto::ErrorCode;
+
 /// Exit codes of every command; part of the contract with scripts, listed in `plexus --help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -19,6 +21,21 @@ pub(crate) enum Exit {
     OutputClosed = 141,
 }
 
+impl Exit {
+    /// For programs that read why a command failed.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Problems => "problems",
+            Self::Unreachable => "unreachable",
+            Self::Denied => "denied",
+            Self::OutputClosed => "output_closed",
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -29,6 +46,8 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
+    /// The hub's own word for it, where the hub refused.
+    pub(crate) code: Option<ErrorCode>,
     /// What happened, to what.
     pub(crate) message: String,
     /// What to do next.
@@ -45,6 +64,7 @@ impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
+            code: None,
             message: message.into(),
             hint: None,
             request_id: None,

@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 mod listing;
 mod output;
+mod shell;
 mod stream;
 mod target;
 
@@ -23,13 +24,21 @@ use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let environment = Environment::of_process();
-    let cli = Cli::parse();
-    telemetry::init(&environment, if cli.command.is_hub() { "info" } else { "warn" });
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error, std::env::args_os().any(|arg| arg == "--json")),
+    };
+    // The hub's log is part of its configuration, which is read later.
+    if !cli.command.is_hub() {
+        telemetry::init_from_environment("warn", &environment);
+        commands::warn_about_variables(&environment);
+    }
+    let json = cli.global.json;
     // Fails only where a provider is installed already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match start(cli, &environment) {
         Ok(code) => code,
-        Err(error) => output::report(&error),
+        Err(error) => output::report(&error, json),
     }
 }
 
@@ -54,5 +63,9 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,
         Command::Status => commands::status::run(&invocation).await,
+        Command::Doctor(args) => commands::doctor::run(args, &invocation).await,
+        Command::Config(args) => commands::config::run(args, &invocation),
+        Command::Completions(args) => commands::completions::run(args),
+        Command::Man(args) => commands::man::run(args),
     }
 }

@@ -6,6 +6,7 @@
 //! through `Write`, because `println!` panics when the reader is gone.
 
 mod event;
+mod progress;
 mod table;
 mod text;
 mod time;
@@ -15,10 +16,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use plexus_kit::Clock;
-use plexus_proto::{Event, Timestamp};
+use plexus_proto::{ErrorCode, Event, Timestamp};
+use serde_json::json;
 
 use crate::failure::{Exit, Failure, OutputClosed};
 
+pub(crate) use progress::Progress;
 pub(crate) use text::{one_line, shorten};
 
 /// Where a command's answer goes, and in which form.
@@ -112,6 +115,11 @@ impl Output {
         time::lasting(milliseconds)
     }
 
+    /// Shows that something is under way.
+    pub(crate) fn progress(&self, doing: &str) -> Progress {
+        Progress::start(doing, self.json)
+    }
+
     /// A remark beside the answer.
     pub(crate) fn note(&self, note: &str) {
         remark(&one_line(note));
@@ -119,9 +127,12 @@ impl Output {
 }
 
 /// Tells a person why the command ended, and says with which code it should.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     if error.is::<OutputClosed>() {
         return Exit::OutputClosed.into();
+    }
+    if json {
+        return report_json(error);
     }
     let Some(failure) = error.downcast_ref::<Failure>() else {
         remark(&format!("error: {}", text::lines(&chain(error))));
@@ -137,6 +148,36 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     failure.exit.into()
 }
 
+/// The same for a program.
+fn report_json(error: &anyhow::Error) -> ExitCode {
+    let failure = error.downcast_ref::<Failure>();
+    let exit = failure.map_or(Exit::Failed, |failure| failure.exit);
+    let code = failure.and_then(|failure| failure.code).map_or(exit.code(), ErrorCode::as_str);
+    let mut told = json!({
+        "code": code,
+        "message": failure.map_or_else(|| chain(error), ToString::to_string),
+        "hint": failure.and_then(|failure| failure.hint.as_deref()),
+    });
+    if let Some(id) = failure.and_then(|failure| failure.request_id.as_deref()) {
+        told["request_id"] = json!(id);
+    }
+    remark(&text::json_on_one_line(&told.to_string()));
+    exit.into()
+}
+
+/// Tells why a command line cannot be used, or shows the help that it asked for.
+pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !json || !error.use_stderr() {
+        // Where the stream is gone, there is nobody left to tell.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
+    }
+    let rendered = error.render().to_string();
+    let message = rendered.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    let failure = Failure::new(Exit::Usage, message).hint("see `plexus --help`");
+    report_json(&failure.into())
+}
+
 /// An error and its causes; a cause that was quoted by the one above it is not said twice.
 fn chain(error: &anyhow::Error) -> String {
     let mut told = String::new();
@@ -149,14 +190,23 @@ fn chain(error: &anyhow::Error) -> String {
     told
 }
 
+/// A file that this program makes, byte by byte as it is.
+pub(crate) fn file(content: &[u8]) -> anyhow::Result<()> {
+    write_bytes(content)
+}
+
 /// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.
 pub(crate) fn announce(text: &str) {
     let _ = write(text);
 }
 
 fn write(text: &str) -> anyhow::Result<()> {
+    write_bytes(text.as_bytes())
+}
+
+fn write_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         result => result.context("cannot write to standard output"),
     }

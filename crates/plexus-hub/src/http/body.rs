@@ -16,10 +16,11 @@ use super::{ApiError, Caller};
 impl Caller {
     /// The whole body within the limits, if the caller is still welcome when it has arrived.
     pub(crate) async fn read_body(&self, body: Body) -> Result<Bytes, ApiError> {
+        let limits = self.services.config.load().limits;
         let body = tokio::select! {
             // A body that is there is taken, also by a hub that is stopping.
             biased;
-            body = read(body, &self.services.config.limits) => body?,
+            body = read(body, limits) => body?,
             () = self.services.draining.cancelled() => {
                 let message = "the hub is stopping";
                 return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message));
@@ -46,7 +47,7 @@ impl Caller {
     }
 }
 
-async fn read(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {
     let limit = limits.body_bytes;
     let time = Duration::from_secs(limits.request_seconds);
     let collected = tokio::time::timeout(time, Limited::new(body, limit).collect()).await;

@@ -93,7 +93,7 @@ fn unauthenticated(app: &App, message: String, had_token: bool) -> ApiError {
         challenge.push_str(" error=\"invalid_token\"");
         separator = ", ";
     }
-    if !app.config.authorization_servers.is_empty() {
+    if !app.config.load().authorization_servers.is_empty() {
         let url = format!("{}/.well-known/oauth-protected-resource/mcp", app.public_url());
         challenge.push_str(&format!("{separator}resource_metadata=\"{url}\""));
     }

@@ -25,6 +25,7 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
         ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, format!("this {what} may not use the hub"))
             .hint(format!("If it should, add it to `{fix}` in the hub's configuration."))
     };
+    let config = app.config.load();
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
     // A name that resolves here only by DNS is what rebinding looks like; an address cannot be rebound.
@@ -32,8 +33,8 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
         let name = host_name(host);
         is_address(name)
             || is_localhost(name)
-            || listed(&app.config.allowed_hosts, &[host, name])
-            || app.config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
+            || listed(&config.allowed_hosts, &[host, name])
+            || config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
     });
     if !host_ok || hosts.next().is_some() {
         return Err(refused("Host", "allowed_hosts"));
@@ -41,7 +42,7 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     let mut origins = request.headers().get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
-    let origin_ok = listed(&app.config.allowed_origins, &[origin])
+    let origin_ok = listed(&config.allowed_origins, &[origin])
         || origin.parse::<Uri>().ok().is_some_and(|uri| {
             let authority = uri.authority().map_or("", http::uri::Authority::as_str);
             let name = host_name(authority);

@@ -18,7 +18,8 @@ pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
 pub(super) async fn rotate(caller: Caller, body: Body) -> Result<Json<RotatedKey>, ApiError> {
     let params: RotateKeysParams = caller.read_params(body, "a rotation of keys").await?;
     let Caller { services, principal } = caller;
-    let overlap = params.overlap_seconds.map_or(services.auth.key_overlap, Duration::from_secs);
+    let usual = u64::from(services.config.load().auth.key_overlap_hours) * 3600;
+    let overlap = Duration::from_secs(params.overlap_seconds.unwrap_or(usual));
     let authenticator = services.authenticator.clone();
     let rotated = services
         .see_through("rotating keys", async move { authenticator.rotate_keys(&principal, overlap).await })

@@ -16,7 +16,7 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
         started_at: services.started_at,
         uptime_seconds: u64::try_from(uptime).unwrap_or(0),
         database: services.store.database().to_owned(),
-        durability: services.config.durability.as_str().to_owned(),
+        durability: services.config.load().durability.as_str().to_owned(),
         tools: services.dispatcher.registry().len(),
         mcp_sessions: services.mcp.session_count(),
         calls_in_flight: services.dispatcher.in_flight(),

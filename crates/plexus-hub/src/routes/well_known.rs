@@ -20,13 +20,14 @@ pub(super) async fn resource(
 }
 
 fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
-    if app.config.authorization_servers.is_empty() {
+    let config = app.config.load();
+    if config.authorization_servers.is_empty() {
         return Err(nothing());
     }
     let path = if path.is_empty() { "mcp" } else { path };
     Ok(Json(json!({
         "resource": format!("{}/{path}", app.public_url()),
-        "authorization_servers": app.config.authorization_servers,
+        "authorization_servers": config.authorization_servers,
         "bearer_methods_supported": ["header"],
         "resource_name": "Plexus",
     })))

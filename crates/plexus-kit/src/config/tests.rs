@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use super::{Config, ConfigError, Durability, RawConfig};
-use crate::Environment;
+use super::{Config, Durability, LiveConfig, Origin, RawConfig, SETTINGS, Value};
+use crate::{Environment, Secret};
 
 fn environment(vars: &[(&str, &str)]) -> Environment {
     vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -11,6 +11,19 @@ fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     file
+}
+
+/// With a file, in the home `/h`, with these variables besides.
+fn load(text: &str, vars: &[(&str, &str)]) -> Result<Config, super::ConfigError> {
+    let file = file(text);
+    let vars = [vars, &[("HOME", "/h")]].concat();
+    Config::load(Some(file.path()), &environment(&vars), RawConfig::default())
+}
+
+/// What is wrong with a file, one text for each problem, without the folder of the file.
+fn problems(text: &str, vars: &[(&str, &str)]) -> Vec<String> {
+    let problems = load(text, vars).unwrap_err().problems;
+    problems.iter().map(|problem| problem.to_string().rsplit('/').next().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -25,23 +38,157 @@ fn flags_win_over_environment_over_file_over_defaults() {
     assert_eq!(config.listen.port(), 2);
     assert_eq!(config.durability, Durability::Power);
     assert_eq!(config.limits.json_depth, 64);
+    let origin = |key| config.settings.get(key).unwrap().origin.to_string();
+    assert_eq!(origin("data_dir"), "--data-dir");
+    assert_eq!(origin("listen"), "PLEXUS_LISTEN");
+    assert_eq!(origin("durability"), format!("{}:3", file.path().display()));
+    assert_eq!(origin("limits.json_depth"), "default");
 }
 
 #[test]
-fn a_misspelt_key_is_named_with_its_place() {
-    let file = file("lisen = \"127.0.0.1:1\"\n");
-    let error =
-        Config::load(Some(file.path()), &environment(&[("HOME", "/h")]), RawConfig::default()).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("lisen") && text.contains("line 1") && text.contains("listen"), "{text}");
+fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
+    // For each setting a value that is not its default.
+    let other = |setting: &super::Setting| match setting.key {
+        "data_dir" => "/elsewhere",
+        "listen" => "127.0.0.1:9",
+        "database_url" => "sqlite:/elsewhere.db",
+        "durability" => "power",
+        "allowed_hosts" => "one.example, two.example",
+        "public_url" | "allowed_origins" | "auth.authorization_servers" | "telemetry.otlp_endpoint" => {
+            "https://one.example"
+        }
+        "telemetry.log" => "debug",
+        "telemetry.log_format" => "json",
+        "telemetry.metrics" => "false",
+        _ => "7",
+    };
+    for setting in SETTINGS {
+        let text = other(setting);
+        let wanted = Value::parse(setting.kind, text).unwrap();
+        let written = match &wanted {
+            Value::Secret(_) => format!("{text:?}"),
+            value => value.shown(),
+        };
+        for config in
+            [load("", &[(setting.variable, text)]), load(&format!("{} = {written}", setting.key), &[])]
+        {
+            let config = config.unwrap();
+            let effective = config.settings.get(setting.key).unwrap();
+            assert_eq!(effective.value, wanted, "{}", setting.key);
+            assert_ne!(effective.origin, Origin::Default, "{}", setting.key);
+            let defaults = load("", &[]).unwrap();
+            let fields = |config: &Config| {
+                format!("{:?}", Config { settings: super::Settings::default(), ..config.clone() })
+            };
+            // A secret is not in what is printed.
+            if !setting.is_secret() {
+                assert_ne!(fields(&config), fields(&defaults), "{} goes nowhere", setting.key);
+            }
+        }
+    }
 }
 
 #[test]
-fn a_listen_address_without_a_port_says_what_is_expected() {
-    let flags = RawConfig { listen: Some("localhost".to_owned()), ..RawConfig::default() };
-    let error = Config::load(None, &environment(&[("HOME", "/h")]), flags).unwrap_err();
-    assert!(matches!(error, ConfigError::Value { .. }));
-    assert!(error.to_string().contains("127.0.0.1:7420"), "{error}");
+fn variables_are_named_after_their_key() {
+    for setting in SETTINGS {
+        let derived = format!("PLEXUS_{}", setting.key.to_uppercase().replace('.', "_"));
+        // These two were there before they had a key.
+        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT"].contains(&setting.variable);
+        assert!(short || setting.variable == derived, "{}", setting.key);
+        assert!(Value::parse(setting.kind, setting.default).is_some(), "{}", setting.key);
+        assert!(!setting.about.is_empty() && !setting.expected.is_empty(), "{}", setting.key);
+        assert!(!setting.default.is_empty() || !setting.unset.is_empty(), "{}", setting.key);
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_named_with_its_place_and_the_nearest_one() {
+    let text =
+        "lisen = \"127.0.0.1:1\"\nbody_bytes = 5\n\n[limit]\n[limits]\njson_deph = 3\n[zebra]\nx = 1\n";
+    let found = problems(text, &[]);
+    for (line, words) in [
+        (1, "unknown key `lisen`, did you mean `listen`?"),
+        (2, "unknown key `body_bytes`, did you mean `limits.body_bytes`?"),
+        (4, "unknown key `limit`, did you mean `limits`?"),
+        (6, "unknown key `limits.json_deph`, did you mean `limits.json_depth`?"),
+        (7, "unknown key `zebra`; `plexus config default` lists them all"),
+    ] {
+        let wanted = format!(":{line}: {words}");
+        assert!(found.iter().any(|problem| problem.ends_with(&wanted)), "{wanted} not in {found:#?}");
+    }
+    assert_eq!(found.len(), 5, "{found:#?}");
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_origin_and_what_is_expected() {
+    let found = problems(
+        "listen = \"127.0.0.1\"\nallowed_hosts = \"one\"\n[limits]\nbody_bytes = \"x\"\njson_depth = 0\n",
+        &[
+            ("PLEXUS_LIMITS_OUTPUT_BYTES", "many"),
+            ("PLEXUS_LOG_FORMAT", "yaml"),
+            ("PLEXUS_TELEMETRY_METRICS", "perhaps"),
+            // Wrong in the file all the same.
+            ("PLEXUS_LISTEN", "127.0.0.1:1"),
+        ],
+    );
+    for wanted in [
+        ":1: `listen`: \"127.0.0.1\" is not an address with a port",
+        ":2: `allowed_hosts`: \"one\" is not a list of host names",
+        ":4: `limits.body_bytes`: \"x\" is not a whole number from 1",
+        ":5: `limits.json_depth`: 0 is not a whole number from 1",
+        "PLEXUS_LIMITS_OUTPUT_BYTES: \"many\" is not a whole number",
+        "PLEXUS_LOG_FORMAT: \"yaml\" is not `human` or `json`",
+        "PLEXUS_TELEMETRY_METRICS: \"perhaps\" is not `true` or `false`",
+    ] {
+        assert!(found.iter().any(|problem| problem.contains(wanted)), "{wanted} not in {found:#?}");
+    }
+    assert_eq!(found.len(), 7, "{found:#?}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_named_with_the_line() {
+    let found = problems("listen = \"127.0.0.1:1\"\nnonsense\n", &[]);
+    assert!(found[0].contains(":2: "), "{found:?}");
+}
+
+#[test]
+fn a_secret_is_in_no_error_and_in_no_report() {
+    let secret = "hunter2";
+    let wrong = load(&format!("database_url = [\"{secret}\"]"), &[]).unwrap_err();
+    assert!(!format!("{wrong} {wrong:?}").contains(secret), "{wrong:?}");
+    let url = format!("postgres://ann:{secret}@db.example/plexus");
+    let config = load(&format!("database_url = \"{url}\""), &[]).unwrap();
+    assert!(!format!("{config:?}").contains(secret));
+    let report = config.settings.report();
+    let shown = &report.iter().find(|setting| setting.key == "database_url").unwrap().value;
+    assert_eq!(shown, "postgres://ann:***@db.example/plexus");
+    // It works, but should not stay there.
+    let warnings = config.warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("PLEXUS_DATABASE_URL"), "{warnings:?}");
+    assert!(!warnings[0].contains(secret), "{warnings:?}");
+    assert!(load("", &[("PLEXUS_DATABASE_URL", &url)]).unwrap().warnings().is_empty());
+}
+
+#[test]
+fn a_secret_may_name_a_variable() {
+    use crate::ExposeSecret;
+    let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
+    let url = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap().database_url.unwrap();
+    assert_eq!(url.expose_secret(), "postgres://ann:hunter2@db/plexus");
+    let missing = load(text, &[]).unwrap_err().to_string();
+    assert!(missing.contains("`${env:NAME}` is set"), "{missing}");
+}
+
+#[test]
+fn a_listen_address_needs_a_port_and_may_be_localhost() {
+    let listen = |text: &str| {
+        let flags = RawConfig { listen: Some(text.to_owned()), ..RawConfig::default() };
+        Config::load(None, &environment(&[("HOME", "/h")]), flags).map(|config| config.listen.to_string())
+    };
+    let error = listen("localhost").unwrap_err().to_string();
+    assert!(error.contains("--listen: \"localhost\"") && error.contains("127.0.0.1:7420"), "{error}");
+    assert_eq!(listen("localhost:7").unwrap(), "127.0.0.1:7");
+    assert_eq!(listen("[::1]:7").unwrap(), "[::1]:7");
 }
 
 #[test]
@@ -49,7 +196,7 @@ fn the_data_folder_follows_xdg() {
     let load = |vars: &[(&str, &str)]| Config::load(None, &environment(vars), RawConfig::default());
     assert_eq!(load(&[("HOME", "/h")]).unwrap().data_dir, Path::new("/h/.local/share/plexus"));
     assert_eq!(load(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]).unwrap().data_dir, Path::new("/x/plexus"));
-    assert!(matches!(load(&[]).unwrap_err(), ConfigError::NoDataDir));
+    assert!(load(&[]).unwrap_err().to_string().contains("no data folder"));
 }
 
 #[test]
@@ -64,14 +211,73 @@ fn a_tilde_is_the_home_folder_and_a_path_is_made_absolute() {
 }
 
 #[test]
+fn the_file_in_the_data_folder_is_read_when_no_other_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("plexus.toml"), "limits.json_depth = 5\n").unwrap();
+    let depth = |named: Option<&Path>| {
+        let flags = RawConfig { data_dir: Some(folder.path().to_owned()), ..RawConfig::default() };
+        Config::load(named, &Environment::default(), flags).unwrap().limits.json_depth
+    };
+    assert_eq!(depth(None), 5);
+    assert_eq!(depth(Some(file("").path())), 64);
+}
+
+#[test]
 fn what_can_never_match_is_refused() {
     for (text, words) in [
-        ("allowed_hosts = [\"https://foo.example\"]", "a host name"),
-        ("allowed_origins = [\"foo.example\"]", "an origin"),
+        ("allowed_hosts = [\"https://foo.example\"]", "a list of host names"),
+        ("allowed_origins = [\"foo.example\"]", "an origin in each entry"),
         ("public_url = \"hub.example.net\"", "a URL such as"),
+        ("telemetry.log = \"no=such=level\"", "a log filter"),
     ] {
-        let file = file(text);
-        let loaded = Config::load(Some(file.path()), &environment(&[("HOME", "/h")]), RawConfig::default());
-        assert!(loaded.unwrap_err().to_string().contains(words), "{text}");
+        let error = load(text, &[]).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
     }
+}
+
+#[test]
+fn the_standard_variable_for_traces_is_used_where_ours_is_not_set() {
+    let theirs = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4318/");
+    let endpoint = |vars: &[(&str, &str)]| load("", vars).unwrap().telemetry.otlp_endpoint;
+    assert_eq!(endpoint(&[theirs]).as_deref(), Some("http://theirs:4318"));
+    let ours = ("PLEXUS_TELEMETRY_OTLP_ENDPOINT", "http://ours:4318");
+    assert_eq!(endpoint(&[theirs, ours]).as_deref(), Some("http://ours:4318"));
+    assert_eq!(endpoint(&[]), None);
+}
+
+#[test]
+fn a_reload_takes_what_it_can_and_keeps_the_rest() {
+    let live = LiveConfig::new(load("listen = \"127.0.0.1:1\"\n", &[]).unwrap());
+    let mut read = load("listen = \"127.0.0.1:2\"\n[limits]\nbody_bytes = 9\n", &[]).unwrap();
+    read.database_url = Some(Secret::from("sqlite:/not/from/settings"));
+
+    let reloaded = live.reload(read);
+
+    let keys = |changes: &[super::Change]| changes.iter().map(|change| change.key).collect::<Vec<_>>();
+    assert_eq!(keys(&reloaded.changed), ["limits.body_bytes"]);
+    assert_eq!(keys(&reloaded.needs_restart), ["listen"]);
+    assert_eq!(reloaded.needs_restart[0].old, "\"127.0.0.1:1\"");
+    assert_eq!(reloaded.needs_restart[0].new, "\"127.0.0.1:2\"");
+    let now = live.snapshot();
+    assert_eq!((now.limits.body_bytes, now.listen.port()), (9, 1));
+    assert_eq!(now.settings.get("listen").unwrap().value, Value::Text("127.0.0.1:1".to_owned()));
+    // Going back is a change too.
+    assert_eq!(
+        keys(&live.reload(load("listen = \"127.0.0.1:1\"\n", &[]).unwrap()).changed),
+        ["limits.body_bytes"]
+    );
+}
+
+#[test]
+fn an_unknown_variable_is_told_with_the_nearest_one() {
+    let environment = environment(&[("PLEXUS_LITSEN", "x"), ("PLEXUS_LISTEN", "x"), ("PLEXUS_ZEBRA", "x")]);
+    assert_eq!(environment.unknown(), [("PLEXUS_LITSEN", Some("PLEXUS_LISTEN")), ("PLEXUS_ZEBRA", None)]);
+}
+
+#[test]
+fn colours_are_for_terminals_of_people_who_want_them() {
+    assert!(environment(&[("TERM", "xterm-256color")]).wants_colours(true));
+    assert!(!environment(&[("TERM", "xterm-256color")]).wants_colours(false));
+    assert!(!environment(&[("NO_COLOR", "1")]).wants_colours(true));
+    assert!(!environment(&[("TERM", "dumb")]).wants_colours(true));
 }

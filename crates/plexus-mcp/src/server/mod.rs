@@ -16,6 +16,7 @@ mod version;
 mod welcome;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -68,6 +69,7 @@ struct State {
     lists: ListCache,
     streams: Streams,
     options: McpOptions,
+    json_depth: AtomicUsize,
 }
 
 impl McpServer {
@@ -88,8 +90,14 @@ impl McpServer {
             dispatcher,
             authenticator,
             supervisor,
+            json_depth: AtomicUsize::new(options.json_depth),
             options,
         }))
+    }
+
+    /// Holds for requests from now on.
+    pub fn set_json_depth(&self, depth: usize) {
+        self.0.json_depth.store(depth, Ordering::Relaxed);
     }
 
     /// Session-era sessions in memory.
@@ -110,7 +118,7 @@ impl McpServer {
         principal: Arc<Principal>,
     ) -> Result<Response, RpcError> {
         headers::check_media_types(headers)?;
-        rpc::check_depth(body, self.0.options.json_depth)?;
+        rpc::check_depth(body, self.0.json_depth.load(Ordering::Relaxed))?;
         let version = headers::protocol_version(headers);
         if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return match version? {

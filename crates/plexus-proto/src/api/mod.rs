@@ -1,6 +1,7 @@
 //! REST types of `/api/v1`, one file per resource.
 
 mod audit;
+mod config;
 mod key;
 mod session;
 mod status;
@@ -10,6 +11,7 @@ mod tool;
 use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
+pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use session::{Session, SessionDetail};
 pub use status::{AuditStatus, Status};

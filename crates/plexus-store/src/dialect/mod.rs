@@ -59,6 +59,14 @@ impl Connection {
         }
     }
 
+    /// Kind and version of the database.
+    pub(crate) fn version_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SELECT 'SQLite ' || sqlite_version()",
+            Self::Postgres(_) => "SELECT 'PostgreSQL ' || current_setting('server_version')",
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "sqlite",

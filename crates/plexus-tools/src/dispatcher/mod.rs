@@ -8,6 +8,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use plexus_auth::Principal;
@@ -104,7 +105,7 @@ struct Inner {
     sessions: Arc<SessionDirectory>,
     running: Quota,
     keys: Keys,
-    output_bytes: usize,
+    output_bytes: AtomicUsize,
 }
 
 impl Dispatcher {
@@ -125,8 +126,14 @@ impl Dispatcher {
             sessions,
             running: Quota::new(options.calls_per_principal),
             keys: Keys::default(),
-            output_bytes: options.output_bytes,
+            output_bytes: AtomicUsize::new(options.output_bytes),
         }))
+    }
+
+    /// Holds for calls from now on.
+    pub fn set_limits(&self, calls_per_principal: usize, output_bytes: usize) {
+        self.0.running.set_limit(calls_per_principal);
+        self.0.output_bytes.store(output_bytes, Ordering::Relaxed);
     }
 
     #[must_use]
@@ -304,7 +311,7 @@ impl Inner {
         // First in the queue of the writer, so committed before or with whatever the tool does.
         let started = self.store.append_soon(record.started()).await?;
         let record = record.after(started);
-        let limit = self.output_bytes;
+        let limit = self.output_bytes.load(Ordering::Relaxed);
         let outcome = run_handler(prepared, context).await;
         let work: Transaction = match outcome {
             Ok(Outcome::Transact(work)) => work,

@@ -126,7 +126,10 @@ fn readable(value: &Value) -> String {
 
 async fn verify(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
-    let answer = invocation.hub()?.get(&["audit", "verify"], &[]).await?;
+    let hub = invocation.hub()?;
+    let progress = out.progress("Verifying the audit");
+    let answer = hub.get(&["audit", "verify"], &[]).await?;
+    progress.finish("Verified the audit");
     if out.json() {
         out.json_line(answer.raw().get())?;
     }

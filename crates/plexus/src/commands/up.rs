@@ -6,17 +6,22 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use plexus_hub::{Hub, HubOptions};
-use plexus_kit::config::{RawConfig, default_data_dir};
-use plexus_kit::{Config, Environment, Secret, env};
+use plexus_kit::config::{Change, RawConfig, default_data_dir};
+use plexus_kit::telemetry::{self, Logs};
+use plexus_kit::{Config, ConfigError, Environment, Secret, env};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::shell;
 
 /// Start the hub on this machine and run it until it is told to stop
 #[derive(Debug, Args)]
-#[command(after_help = "Flags win over the environment, which wins over the configuration file.\n\n\
-Example:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420")]
+#[command(
+    after_help = "Flags win over the environment, which wins over the configuration file: see `plexus config`.\n\
+SIGHUP reads the configuration again; SIGTERM and SIGINT finish what runs and stop.\n\n\
+Example:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420"
+)]
 pub(crate) struct UpArgs {
     /// Data folder: database, keys, admin token [env: PLEXUS_DATA_DIR] [default:
     /// ~/.local/share/plexus]
@@ -29,23 +34,31 @@ pub(crate) struct UpArgs {
     /// see it [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<Secret>,
-    /// Configuration file [env: PLEXUS_CONFIG]
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
+    /// there]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    for name in environment.unknown() {
-        tracing::warn!("the variable {name} is set, but nothing reads it; is it misspelt?");
+impl UpArgs {
+    /// What the flags, the environment and the file say now.
+    fn load(&self, environment: &Environment) -> Result<Config, ConfigError> {
+        let flags = RawConfig {
+            data_dir: self.data_dir.clone(),
+            listen: self.listen.clone(),
+            database_url: self.database_url.clone(),
+        };
+        Config::load(self.config.as_deref(), environment, flags)
     }
-    let flags = RawConfig {
-        data_dir: args.data_dir,
-        listen: args.listen,
-        database_url: args.database_url,
-        ..RawConfig::default()
-    };
-    let config = Config::load(args.config.as_deref(), environment, flags)
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+}
+
+pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let config = args.load(environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let logs = telemetry::init(&config.telemetry.log, config.telemetry.log_format, environment);
+    super::warn_about_variables(environment);
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let data_dir = config.data_dir.clone();
     if !config.listen.ip().is_loopback() {
         tracing::warn!(
@@ -57,15 +70,19 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     // Before anything is started, so that a signal during start-up is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let hub = tokio::select! {
         started = Hub::start(HubOptions::new(config)) => started?,
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };
     output::announce(&welcome(&hub.url(), &data_dir, environment));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(&hub, &logs, args.load(environment)),
+        }
     }
     let drained = hub.shutdown().await;
     match drained.aborted.as_slice() {
@@ -76,11 +93,34 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     }
 }
 
-/// The path as a shell takes it, from whatever folder it is used.
-fn shell_word(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&b);
-    if path.bytes().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+/// Gives a running hub what was read anew; what is wrong changes nothing.
+fn reload(hub: &Hub, logs: &Logs, read: Result<Config, ConfigError>) {
+    let read = match read {
+        Ok(read) => read,
+        Err(error) => {
+            for problem in error.problems {
+                tracing::error!("{problem}");
+            }
+            tracing::error!("the configuration was not reloaded; the hub goes on with the one it has");
+            return;
+        }
+    };
+    for warning in read.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let reloaded = hub.reload(read);
+    logs.set_filter(&hub.config().telemetry.log);
+    for Change { key, old, new } in &reloaded.changed {
+        tracing::info!(key, old, new, "setting changed");
+    }
+    for Change { key, old, new } in &reloaded.needs_restart {
+        tracing::warn!(key, old, new, "this setting needs a restart to change; the old value stays");
+    }
+    tracing::info!(
+        changed = reloaded.changed.len(),
+        needs_restart = reloaded.needs_restart.len(),
+        "configuration reloaded"
+    );
 }
 
 /// What a person needs to know now; nothing secret, for it may end up in a log.
@@ -88,8 +128,8 @@ fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
     // Commands find the default folder by themselves; another one has to be named.
     let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
-    let flag = if other { format!(" --data-dir {}", shell_word(data_dir)) } else { String::new() };
-    let plexus = command(environment);
+    let flag = if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() };
+    let plexus = shell::plexus(environment);
     let next = [
         ("status", "how the hub is doing"),
         ("token create --kind agent --name codex", "a token for an agent"),
@@ -110,14 +150,4 @@ fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
         data_dir.display(),
         next.concat(),
     )
-}
-
-/// How this program is called: by its name where the shell finds it, else by its path.
-fn command(environment: &Environment) -> String {
-    let path = environment.get(env::PATH).unwrap_or_default();
-    let found = std::env::split_paths(path).any(|folder| folder.join("plexus").is_file());
-    match std::env::current_exe() {
-        Ok(program) if !found => shell_word(&program),
-        _ => "plexus".to_owned(),
-    }
 }

@@ -58,6 +58,21 @@ async fn help_of_status() {
     insta::assert_snapshot!(help(&["status"], &[]).await);
 }
 
+#[tokio::test]
+async fn help_of_doctor() {
+    insta::assert_snapshot!(help(&["doctor"], &[]).await);
+}
+
+#[tokio::test]
+async fn help_of_config() {
+    insta::assert_snapshot!(help(&["config"], &["show", "check", "default"]).await);
+}
+
+#[tokio::test]
+async fn help_of_completions_and_man() {
+    insta::assert_snapshot!(help(&[], &["completions", "man"]).await);
+}
+
 /// The examples of `tools call` need nothing but a hub, so they can be tried.
 #[tokio::test]
 async fn the_examples_of_tools_call_work() {

@@ -9,12 +9,17 @@
 )]
 
 mod cli;
+mod colours;
+mod config;
 mod crash;
 mod database_restart;
+mod doctor;
 mod event_readers;
 mod help;
 mod interleaved;
+mod manual;
 mod quiet;
+mod reload;
 mod rotation;
 mod starting;
 mod stopping;

@@ -1,0 +1,91 @@
+//! The settings as documentation: the default file and the reference in `docs/`.
+
+use std::fmt::Write as _;
+
+use super::{SETTINGS, Setting};
+
+/// Longest line of a comment.
+const WIDTH: usize = 100;
+
+const HEAD: &str = "\
+# Configuration of a Plexus hub. Every key is here, commented out, with its default.
+#
+# Save it as plexus.toml in the data folder, or name it with --config or PLEXUS_CONFIG. What a
+# variable says wins over this file, and a flag wins over both. `plexus config check` finds mistakes,
+# `plexus config show --origin` tells what is in effect and why. After a change, send the hub SIGHUP;
+# keys marked [restart] take effect when it is started again.
+";
+
+/// A file that changes nothing: every key with what it is for and its default, commented out.
+#[must_use]
+pub fn default_file() -> String {
+    let mut text = HEAD.to_owned();
+    let mut section = "";
+    for setting in SETTINGS {
+        if setting.section() != section {
+            section = setting.section();
+            let _ = write!(text, "\n[{section}]\n");
+        }
+        let mark = if setting.reload { "" } else { " [restart]" };
+        let unset = match setting.unset {
+            "" => String::new(),
+            unset => format!(" Default: {unset}."),
+        };
+        text.push('\n');
+        for line in wrapped(&format!("{}{unset}{mark}", setting.about)) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let name = setting.key.rsplit('.').next().unwrap_or(setting.key);
+        let _ = writeln!(text, "#{name} = {}", setting.default_value().shown());
+    }
+    text
+}
+
+/// The table of `docs/configuration.md`.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::from("| key | default | reload | what it is |\n|---|---|---|---|\n");
+    for setting in SETTINGS {
+        let reload = if setting.reload { "yes" } else { "no" };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {reload} | {} |",
+            names(setting),
+            shown_default(setting),
+            setting.about
+        );
+    }
+    text
+}
+
+/// Everything the setting is called by.
+fn names(setting: &Setting) -> String {
+    let names = [Some(setting.key), Some(setting.variable), setting.fallback, setting.flag];
+    let names: Vec<_> = names.into_iter().flatten().map(|name| format!("`{name}`")).collect();
+    names.join("<br>")
+}
+
+fn shown_default(setting: &Setting) -> String {
+    match setting.unset {
+        "" => format!("`{}`", setting.default),
+        unset => unset.to_owned(),
+    }
+}
+
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + word.len() < WIDTH - 2 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The configuration file: TOML, in which every key must be known and every value of the right form.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::nearest::nearest;
+use super::{Kind, Origin, Problem, SETTINGS, Setting, Value};
+use crate::env::Environment;
+
+/// What a file says, by key.
+#[derive(Debug, Default)]
+pub(super) struct Layer(Vec<(&'static str, Value, Origin)>);
+
+impl Layer {
+    pub(super) fn get(&self, key: &str) -> Option<(Value, Origin)> {
+        let (_, value, origin) = self.0.iter().find(|(known, ..)| *known == key)?;
+        Some((value.clone(), origin.clone()))
+    }
+}
+
+/// Reads the file; what cannot be used is added to `problems` and left out.
+pub(super) fn read(path: &Path, environment: &Environment, problems: &mut Vec<Problem>) -> Layer {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(source) => {
+            problems.push(Problem::Read { path: path.to_owned(), source });
+            return Layer::default();
+        }
+    };
+    let mut reading = Reading { path, text: &text, environment, problems, layer: Layer::default() };
+    let (table, errors) = DeTable::parse_recoverable(&text);
+    for error in errors {
+        let line = reading.line(error.span().map_or(0, |span| span.start));
+        let message = error.message().trim().to_owned();
+        reading.problems.push(Problem::Syntax { path: path.to_owned(), line, message });
+    }
+    reading.table("", table.get_ref());
+    reading.layer
+}
+
+struct Reading<'a> {
+    path: &'a Path,
+    text: &'a str,
+    environment: &'a Environment,
+    problems: &'a mut Vec<Problem>,
+    layer: Layer,
+}
+
+impl Reading<'_> {
+    fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let key = match prefix {
+                "" => name.get_ref().to_string(),
+                prefix => format!("{prefix}.{}", name.get_ref()),
+            };
+            let line = self.line(name.span().start);
+            if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) {
+                self.value(setting, value, line);
+            } else if let (true, Some(inner)) = (is_section(&key), value.get_ref().as_table()) {
+                self.table(&key, inner);
+            } else {
+                let nearest = meant(&key);
+                self.problems.push(Problem::UnknownKey { path: self.path.to_owned(), line, key, nearest });
+            }
+        }
+    }
+
+    fn value(&mut self, setting: &'static Setting, value: &Spanned<DeValue<'_>>, line: usize) {
+        let origin = Origin::File { path: self.path.to_owned(), line };
+        let read = Value::from_toml(setting.kind, value.get_ref());
+        match read.and_then(|read| self.resolved(read)) {
+            Some(read) => self.layer.0.push((setting.key, read, origin)),
+            None => {
+                let written = self.text.get(value.span()).unwrap_or_default();
+                self.problems.push(setting.refuse(origin, written.to_owned()));
+            }
+        }
+    }
+
+    /// A secret may name the variable that holds a part of it, as `${env:NAME}`; none where that is
+    /// not set.
+    fn resolved(&self, value: Value) -> Option<Value> {
+        use secrecy::ExposeSecret;
+        let Some(secret) = value.secret() else { return Some(value) };
+        let mut resolved = String::new();
+        let mut rest = secret.expose_secret();
+        while let Some((before, after)) = rest.split_once("${env:") {
+            let (name, after) = after.split_once('}')?;
+            resolved.push_str(before);
+            resolved.push_str(self.environment.value(name)?);
+            rest = after;
+        }
+        resolved.push_str(rest);
+        Value::parse(Kind::Secret, &resolved)
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.get(..offset).unwrap_or_default();
+        1 + before.bytes().filter(|byte| *byte == b'\n').count()
+    }
+}
+
+fn is_section(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.section() == key)
+}
+
+/// The key of the same name in another section, else the one that is spelt most alike.
+fn meant(key: &str) -> Option<&'static str> {
+    let name = |key: &'static str| key.rsplit('.').next().unwrap_or(key);
+    let last = key.rsplit('.').next().unwrap_or(key);
+    let moved = SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == last);
+    let known = || SETTINGS.iter().flat_map(|setting| [setting.key, setting.section()]);
+    moved.or_else(|| nearest(key, known().filter(|known| !known.is_empty()))).or_else(|| {
+        // In no section, or in the wrong one, and misspelt.
+        let alike = nearest(last, SETTINGS.iter().map(|setting| name(setting.key)))?;
+        SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == alike)
+    })
+}

@@ -1,0 +1,81 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::env;
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+    Variable(&'static str),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}:{line}: {message}", path.display())]
+    Syntax { path: PathBuf, line: usize, message: String },
+    #[error("{}:{line}: unknown key `{key}`{}", path.display(), did_you_mean(*nearest))]
+    UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<&'static str> },
+    #[error("{}", wrong_value(origin, key, shown.as_deref(), expected))]
+    Value {
+        origin: Origin,
+        key: &'static str,
+        /// None where it is secret.
+        shown: Option<String>,
+        expected: &'static str,
+    },
+    #[error("no data folder: set --data-dir or {}, or HOME", env::DATA_DIR.name)]
+    NoDataDir,
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "; `plexus config default` lists them all".to_owned(),
+        |name| format!(", did you mean `{name}`?"),
+    )
+}
+
+fn wrong_value(origin: &Origin, key: &str, shown: Option<&str>, expected: &str) -> String {
+    // A variable and a flag say by their name which setting they are.
+    let place = match origin {
+        Origin::File { .. } | Origin::Default => format!("{origin}: `{key}`"),
+        Origin::Variable(_) | Origin::Flag(_) => origin.to_string(),
+    };
+    let shown = shown.unwrap_or("what it holds");
+    format!("{place}: {shown} is not {expected}")
+}
+
+/// Everything that is wrong, not only the first.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", told(problems))]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+fn told(problems: &[Problem]) -> String {
+    match problems {
+        [only] => only.to_string(),
+        _ => {
+            let lines: Vec<_> = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
+            format!("the configuration has {} problems:{}", problems.len(), lines.concat())
+        }
+    }
+}

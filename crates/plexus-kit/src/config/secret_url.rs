@@ -1,0 +1,65 @@
+//! URLs that may carry a password: shown without it.
+
+const HIDDEN: &str = "***";
+
+/// The URL with its password, and every parameter that may be one, replaced.
+pub(super) fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // A file, or not a URL at all: then it is not known which part of it is secret.
+        let known = url.is_empty() || url.starts_with("sqlite:");
+        return if known { url } else { HIDDEN }.to_owned();
+    };
+    let (login, rest) = match login(rest) {
+        Some((user, _, rest)) => (format!("{user}:{HIDDEN}@"), rest),
+        None => (String::new(), rest),
+    };
+    let Some((place, query)) = rest.split_once('?') else { return format!("{scheme}://{login}{rest}") };
+    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) if names_a_secret(name) => format!("{name}={HIDDEN}"),
+        _ => parameter.to_owned(),
+    });
+    format!("{scheme}://{login}{place}?{}", parameters.collect::<Vec<_>>().join("&"))
+}
+
+/// Whether a password stands in the URL itself.
+pub(super) fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let (_, query) = rest.split_once('?').unwrap_or_default();
+    let in_query = query.split('&').any(|parameter| {
+        parameter.split_once('=').is_some_and(|(name, value)| names_a_secret(name) && !value.is_empty())
+    });
+    in_query || login(rest).is_some_and(|(_, password, _)| !password.is_empty())
+}
+
+/// User, password and what comes after them. A password may hold any character, so its end is the
+/// last `@`.
+fn login(rest: &str) -> Option<(&str, &str, &str)> {
+    let (login, host) = rest.rsplit_once('@')?;
+    let (user, password) = login.split_once(':')?;
+    Some((user, password, host))
+}
+
+fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["pass", "secret", "token", "key"].iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_password, redacted};
+
+    #[test]
+    fn a_password_is_replaced_wherever_it_stands() {
+        for (url, shown, has) in [
+            ("postgres://ann:p@s/s:w@db:5432/plexus", "postgres://ann:***@db:5432/plexus", true),
+            ("postgres://ann@db/plexus", "postgres://ann@db/plexus", false),
+            ("postgres://db/x?user=ann&password=p", "postgres://db/x?user=ann&password=***", true),
+            ("postgres://ann:p?q@db/x", "postgres://ann:***@db/x", true),
+            ("sqlite:/var/lib/plexus.db", "sqlite:/var/lib/plexus.db", false),
+            ("hunter2", "***", false),
+            ("", "", false),
+        ] {
+            assert_eq!((redacted(url).as_str(), has_password(url)), (shown, has), "{url}");
+        }
+    }
+}

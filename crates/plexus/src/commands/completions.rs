@@ -1,0 +1,26 @@
+//! `plexus completions`: commands and flags for a shell to complete.
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::failure::Exit;
+use crate::output;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+plexus completions bash > ~/.local/share/bash-completion/completions/plexus\n  \
+plexus completions fish > ~/.config/fish/completions/plexus.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell that reads the script
+    shell: Shell,
+}
+
+pub(crate) fn run(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "plexus", &mut script);
+    output::file(&script)?;
+    Ok(Exit::Ok.into())
+}

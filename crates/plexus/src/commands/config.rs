@@ -1,0 +1,110 @@
+//! `plexus config`: what a hub started here would run with, and where each value came from.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use plexus_kit::config::{self, RawConfig};
+use plexus_kit::{Config, ConfigError};
+use plexus_proto::api::{ConfigSetting, Page};
+use serde_json::json;
+
+use super::Invocation;
+use crate::failure::{Exit, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Show the configuration in effect, without secrets
+    #[command(
+        after_help = "This is what `plexus up` would take now from the file and the environment; a hub that \
+runs has its own,\nwhich it read when it started or was sent SIGHUP.\n\n\
+Example:\n  plexus config show --origin"
+    )]
+    Show {
+        /// Say where each value came from
+        #[arg(long)]
+        origin: bool,
+        #[command(flatten)]
+        file: FileArgs,
+    },
+    /// Find everything that is wrong with the configuration
+    #[command(after_help = "The exit code is 0 when the configuration can be used and 2 when it cannot.\n\n\
+Example:\n  plexus config check --config ./plexus.toml")]
+    Check {
+        #[command(flatten)]
+        file: FileArgs,
+    },
+    /// Print a configuration file with every setting, explained and commented out
+    #[command(after_help = "Example:\n  plexus config default > plexus.toml")]
+    Default,
+}
+
+#[derive(Debug, Args)]
+struct FileArgs {
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
+    /// there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: ConfigArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    match args.command {
+        ConfigCommand::Show { origin, file } => show(origin, &file, invocation)?,
+        ConfigCommand::Check { file } => check(&file, invocation)?,
+        ConfigCommand::Default => invocation.out.block(&config::default_file())?,
+    }
+    Ok(Exit::Ok.into())
+}
+
+fn show(origin: bool, file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let out = &invocation.out;
+    let config = load(file.config.as_deref(), invocation).map_err(unusable)?;
+    if out.json() {
+        let page: Page<ConfigSetting> = Page { items: config.settings.report(), next: None };
+        return out.json_line(&serde_json::to_string(&page)?);
+    }
+    let rows = config.settings.iter().map(|effective| {
+        let mut row = vec![effective.setting.key.to_owned(), effective.value.to_string()];
+        row.extend(origin.then(|| effective.origin.to_string()));
+        row
+    });
+    let headers = ["KEY", "VALUE", "ORIGIN"];
+    out.table(&headers[..if origin { 3 } else { 2 }], rows.collect())
+}
+
+fn check(file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let out = &invocation.out;
+    let config = load(file.config.as_deref(), invocation).map_err(unusable)?;
+    let warnings = config.warnings();
+    if out.json() {
+        return out.json_line(&json!({ "ok": true, "warnings": warnings }).to_string());
+    }
+    for warning in &warnings {
+        out.note(&format!("warning: {warning}"));
+    }
+    let path = config::file_path(file.config.as_deref(), invocation.environment(), &flags(invocation));
+    out.line(&match path {
+        Some(path) => format!("The configuration can be used: {}", path.display()),
+        None => "The configuration can be used: no file, only defaults and variables".to_owned(),
+    })
+}
+
+/// What `plexus up` would take here and now.
+pub(super) fn load(file: Option<&Path>, invocation: &Invocation<'_>) -> Result<Config, ConfigError> {
+    Config::load(file, invocation.environment(), flags(invocation))
+}
+
+fn flags(invocation: &Invocation<'_>) -> RawConfig {
+    RawConfig { data_dir: invocation.data_dir().map(Path::to_owned), ..RawConfig::default() }
+}
+
+fn unusable(error: ConfigError) -> Failure {
+    Failure::new(Exit::Usage, error.to_string())
+        .hint("`plexus config default` prints every setting with what it takes")
+}

@@ -1,0 +1,60 @@
+//! Whether the clock can be believed: tokens are refused by one that is wrong.
+
+use jiff::fmt::rfc2822;
+use plexus_proto::Timestamp;
+
+use super::Finding;
+use super::hub::Seen;
+
+const CHECK: &str = "clock";
+/// Seconds that two clocks may differ.
+const DRIFT: i64 = 30;
+const FIX: &str = "sudo timedatectl set-ntp true";
+
+pub(super) fn check(now: Timestamp, hub: Option<&Seen>) -> Finding {
+    judge(now, hub.and_then(|hub| hub.date.as_deref()))
+}
+
+fn judge(now: Timestamp, hub: Option<&str>) -> Finding {
+    let year: i32 = now.strftime("%Y").to_string().parse().unwrap_or_default();
+    if !(2025..2100).contains(&year) {
+        return Finding::problem(CHECK, format!("it is the year {year} on this machine"), FIX);
+    }
+    let shown = now.strftime("%Y-%m-%d %H:%M:%SZ");
+    let Some(date) = hub else { return Finding::ok(CHECK, format!("{shown}; no hub to compare with")) };
+    match rfc2822::parse(date) {
+        Ok(theirs) => match (theirs.timestamp().as_second() - now.as_second()).abs() {
+            apart if apart > DRIFT => {
+                Finding::problem(CHECK, format!("this machine and the hub are {apart} s apart"), FIX)
+            }
+            apart => Finding::ok(CHECK, format!("{shown}, {apart} s from the hub's")),
+        },
+        Err(_) => Finding::warning(
+            CHECK,
+            "the hub's answer has no date that can be read",
+            "is a proxy in front of it?",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::judge;
+
+    #[test]
+    fn a_wrong_clock_is_found() {
+        let at = |text: &str| text.parse().unwrap();
+        let hub = Some("Sun, 01 Mar 2026 12:00:00 GMT");
+        for (now, hub, level) in [
+            ("2026-03-01T12:00:29Z", hub, Level::Ok),
+            ("2026-03-01T12:00:31Z", hub, Level::Problem),
+            ("2026-03-01T11:59:00Z", hub, Level::Problem),
+            ("2026-03-01T11:59:00Z", None, Level::Ok),
+            ("1970-01-01T00:00:00Z", None, Level::Problem),
+            ("2026-03-01T12:00:00Z", Some("yesterday"), Level::Warning),
+        ] {
+            assert_eq!(judge(at(now), hub).level, level, "{now} {hub:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether the database can be read and has a schema that this program knows. A hub that runs is
+//! not disturbed: nothing is locked and nothing is written.
+
+use plexus_store::{Snapshot, StoreError, StoreOptions};
+
+use super::{Finding, Subject};
+
+const CHECK: &str = "database";
+
+pub(super) async fn check(subject: &Subject) -> Finding {
+    let config = &subject.config;
+    let options = StoreOptions {
+        data_dir: config.data_dir.clone(),
+        database_url: config.database_url.clone(),
+        durability: config.durability,
+        instance_id: String::new(),
+    };
+    let looked = async {
+        let Some(mut snapshot) = Snapshot::open(&options).await? else { return Ok(None) };
+        let (schema, version) = (snapshot.schema_version().await?, snapshot.version().await?);
+        Ok(Some(Found { place: snapshot.location().to_owned(), version, schema }))
+    };
+    match looked.await {
+        Ok(Some(found)) => judge(&found, subject),
+        Ok(None) => {
+            let message = "there is none yet; the hub makes it when it first starts";
+            Finding::warning(CHECK, message, format!("{} up", subject.plexus))
+        }
+        Err(error) => unusable(&error),
+    }
+}
+
+struct Found {
+    place: String,
+    version: String,
+    schema: i64,
+}
+
+fn judge(found: &Found, subject: &Subject) -> Finding {
+    let Found { place, version, schema } = found;
+    let known_schema = &Snapshot::NEEDED_SCHEMA;
+    if schema > known_schema {
+        let message =
+            format!("{place} has schema {schema}, newer than the {known_schema} this program knows");
+        return Finding::problem(
+            CHECK,
+            message,
+            "install the version of plexus that wrote it, or a newer one",
+        );
+    }
+    if schema < known_schema {
+        let message =
+            format!("{place} has schema {schema}; the hub brings it to {known_schema} when it starts");
+        return Finding::warning(CHECK, message, format!("{} up", subject.plexus));
+    }
+    Finding::ok(CHECK, format!("{version}, schema {schema}, {place}"))
+}
+
+fn unusable(error: &StoreError) -> Finding {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        message.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    let fix = match error {
+        StoreError::UnsupportedUrl(_) | StoreError::Url { .. } => {
+            "correct database_url, see `plexus config show --origin`"
+        }
+        StoreError::Open { what, .. } if what.starts_with("postgres:") => {
+            "start the server, or correct database_url, see `plexus config show --origin`"
+        }
+        _ => "stop the hub, keep a copy of the file, and put the newest backup in its place",
+    };
+    Finding::problem(CHECK, message, fix)
+}

@@ -1,0 +1,23 @@
+//! Whether each variable with our name on it is one that something reads.
+
+use plexus_kit::Environment;
+
+use super::Finding;
+
+const CHECK: &str = "environment";
+
+pub(super) fn check(environment: &Environment) -> Vec<Finding> {
+    let unknown = environment.unknown();
+    if unknown.is_empty() {
+        return vec![Finding::ok(CHECK, "every PLEXUS_ variable that is set is read")];
+    }
+    let found = unknown.into_iter().map(|(name, nearest)| {
+        let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
+        Finding::warning(
+            CHECK,
+            format!("{name} is set, but nothing reads it{meant}"),
+            format!("unset {name}"),
+        )
+    });
+    found.collect()
+}

@@ -1,0 +1,22 @@
+//! Commands as a person can copy them into a shell.
+
+use std::path::Path;
+
+use plexus_kit::{Environment, env};
+
+/// The path as a shell takes it, from whatever folder it is used.
+pub(crate) fn word(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&b);
+    if path.bytes().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+/// How this program is called: by its name where the shell finds it, else by its path.
+pub(crate) fn plexus(environment: &Environment) -> String {
+    let path = environment.get(env::PATH).unwrap_or_default();
+    let found = std::env::split_paths(path).any(|folder| folder.join("plexus").is_file());
+    match std::env::current_exe() {
+        Ok(program) if !found => word(&program),
+        _ => "plexus".to_owned(),
+    }
+}

@@ -1,0 +1,119 @@
+//! `plexus config`: what is in effect, where it came from, and what is wrong with it.
+
+use plexus_testkit::Plexus;
+use serde_json::Value;
+
+fn write(plexus: &Plexus, text: &str) -> String {
+    let path = plexus.home().join("plexus.toml");
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// A line of `config show --origin`, as its cells.
+fn setting<'a>(shown: &'a str, key: &str) -> Vec<&'a str> {
+    let line = shown.lines().find(|line| line.split('\t').next() == Some(key));
+    line.unwrap_or_else(|| panic!("no {key} in {shown}")).split('\t').collect()
+}
+
+#[tokio::test]
+async fn every_value_is_shown_with_where_it_came_from() {
+    let plexus = crate::plexus();
+    let file = write(&plexus, "listen = \"localhost:7\"\n\n[limits]\njson_depth = 9\noutput_bytes = 5\n");
+    let args = ["config", "show", "--origin", "--config", &file, "--data-dir", "/d"];
+    let variables = [("PLEXUS_LIMITS_OUTPUT_BYTES", "6")];
+    let ran = plexus.run_with(&args, &variables).await;
+    let shown = ran.ok();
+    assert_eq!(setting(shown, "data_dir"), ["data_dir", "/d", "--data-dir"]);
+    assert_eq!(setting(shown, "listen")[2], format!("{file}:1"));
+    assert_eq!(setting(shown, "limits.json_depth"), ["limits.json_depth", "9", &format!("{file}:4")]);
+    assert_eq!(setting(shown, "limits.output_bytes")[1..], ["6", "PLEXUS_LIMITS_OUTPUT_BYTES"]);
+    assert_eq!(setting(shown, "limits.body_bytes")[1..], ["4194304", "default"]);
+
+    let json = plexus.run_with(&[&args[..], &["--json"]].concat(), &variables).await.json(0);
+    let items = json["items"].as_array().expect("items");
+    assert_eq!(items.len(), shown.lines().count());
+    let depth: &Value = items.iter().find(|item| item["key"] == "limits.json_depth").expect("the setting");
+    assert_eq!(depth["value"], 9, "{depth}");
+    assert_eq!((&depth["origin"], &depth["reloadable"]), (&format!("{file}:4").into(), &true.into()));
+}
+
+#[tokio::test]
+async fn a_password_is_warned_about_and_never_shown() {
+    let plexus = crate::plexus();
+    let secret = "hunter2";
+    let file = write(&plexus, &format!("database_url = \"postgres://ann:{secret}@db.example/plexus\"\n"));
+    let mut said = String::new();
+    for args in [
+        &["config", "show", "--origin"][..],
+        &["config", "show", "--json"],
+        &["config", "check"],
+        &["config", "check", "--json"],
+    ] {
+        let ran = plexus.run(&[args, &["--config", &file]].concat()).await;
+        said.push_str(ran.ok());
+        said.push_str(&ran.stderr);
+    }
+    assert!(!said.contains(secret), "{said}");
+    assert!(said.contains("postgres://ann:***@db.example/plexus"), "{said}");
+    assert!(said.contains("warning: ") && said.contains("PLEXUS_DATABASE_URL"), "{said}");
+}
+
+#[tokio::test]
+async fn check_lists_all_problems() {
+    let plexus = crate::plexus();
+    let file = write(&plexus, "lisen = \"127.0.0.1:1\"\n[limits]\nbody_bytes = \"much\"\n");
+    let args = ["config", "check", "--config", &file];
+    let ran = plexus.run_with(&args, &[("PLEXUS_DURABILITY", "always")]).await;
+    let said = ran.failed(2);
+    for words in [
+        format!("{file}:1: unknown key `lisen`, did you mean `listen`?"),
+        format!("{file}:3: `limits.body_bytes`: \"much\" is not a whole number"),
+        "PLEXUS_DURABILITY: \"always\" is not `process` or `power`".to_owned(),
+    ] {
+        assert!(said.contains(&words), "{words} not in {said}");
+    }
+    let json = plexus.run(&[&args[..], &["--json"]].concat()).await;
+    let error: Value = serde_json::from_str(json.failed(2)).expect("one object");
+    assert_eq!(error["code"], "usage");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("lisen")), "{error}");
+    assert!(error["hint"].is_string(), "{error}");
+}
+
+#[tokio::test]
+async fn the_default_file_can_be_used_as_it_is_printed() {
+    let plexus = crate::plexus();
+    plexus.shell("plexus config default > mine.toml && plexus config check --config mine.toml").await.ok();
+}
+
+#[tokio::test]
+async fn a_hub_starts_with_the_file_that_was_put_into_its_empty_folder() {
+    let plexus = crate::plexus();
+    std::fs::create_dir_all(plexus.data_dir()).expect("a folder");
+    std::fs::write(plexus.data_dir().join("plexus.toml"), "durability = \"power\"\n").expect("a file");
+    let hub = plexus.up().await;
+    assert_eq!(hub.api("/api/v1/status").await["durability"], "power");
+}
+
+#[tokio::test]
+async fn a_misspelt_variable_is_told_to_everyone() {
+    let plexus = crate::plexus();
+    let ran = plexus.run_with(&["config", "check"], &[("PLEXUS_LITSEN", "x")]).await;
+    ran.ok();
+    assert!(ran.stderr.contains("PLEXUS_LITSEN") && ran.stderr.contains("PLEXUS_LISTEN"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn an_error_is_an_object_for_a_program() {
+    let plexus = crate::plexus();
+    let unreachable = plexus.run(&["status", "--json", "--hub", "http://127.0.0.1:1"]).await;
+    let error: Value = serde_json::from_str(unreachable.failed(4)).expect("one object");
+    assert_eq!(error["code"], "unreachable");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("plexus up")), "{error}");
+    let usage = plexus.run(&["status", "--json", "--no-such-flag"]).await;
+    let error: Value = serde_json::from_str(usage.failed(2)).expect("one object");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("--no-such-flag")), "{error}");
+    let _hub = plexus.up().await;
+    let refused = plexus.run(&["tools", "show", "nothing", "--json"]).await;
+    let error: Value = serde_json::from_str(refused.failed(1)).expect("one object");
+    assert_eq!(error["code"], "unknown_tool", "{error}");
+}

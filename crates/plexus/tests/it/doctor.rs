@@ -1,0 +1,184 @@
+//! `plexus doctor`: a healthy home is found healthy, each breakage is found, and its fix repairs it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use plexus_testkit::Plexus;
+use serde_json::Value;
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode that can be set");
+}
+
+fn findings(report: &Value) -> &Vec<Value> {
+    report["findings"].as_array().expect("findings")
+}
+
+/// What is not in order, as check and level.
+fn complaints(report: &Value) -> Vec<(String, String)> {
+    let text = |finding: &Value, key: &str| finding[key].as_str().expect("text").to_owned();
+    let wrong = findings(report).iter().filter(|finding| finding["level"] != "ok");
+    wrong.map(|finding| (text(finding, "check"), text(finding, "level"))).collect()
+}
+
+/// A home whose hub has run and stopped, and an address that nobody else holds.
+async fn stopped() -> (Plexus, String) {
+    let plexus = crate::plexus();
+    assert!(plexus.up().await.terminate().await.success());
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("its address").to_string();
+    (plexus, address)
+}
+
+async fn doctor(plexus: &Plexus, code: i32, variables: &[(&str, &str)]) -> Value {
+    plexus.run_with(&["doctor", "--json"], variables).await.json(code)
+}
+
+/// The one problem there is, and the command that is said to repair it.
+async fn problem(plexus: &Plexus, check: &str, variables: &[(&str, &str)]) -> (String, String) {
+    let report = doctor(plexus, 1, variables).await;
+    assert_eq!(report["ok"], false);
+    let found: Vec<_> = findings(&report).iter().filter(|finding| finding["level"] == "problem").collect();
+    let found = found.iter().find(|finding| finding["check"] == check);
+    let found = found.unwrap_or_else(|| panic!("no problem with the {check}: {report:#}"));
+    let text = |key: &str| found[key].as_str().expect("text").to_owned();
+    (text("message"), text("fix"))
+}
+
+#[tokio::test]
+async fn a_healthy_home_is_found_healthy() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let report = doctor(&plexus, 0, &[]).await;
+    assert_eq!(complaints(&report), [], "{report:#}");
+    assert_eq!(report["ok"], true);
+    let checks: Vec<_> = findings(&report).iter().map(|finding| finding["check"].as_str()).collect();
+    for check in [
+        "configuration",
+        "environment",
+        "data folder",
+        "database",
+        "signing key",
+        "admin token",
+        "hub",
+        "version",
+        "port",
+        "clock",
+        "disk",
+        "open files",
+    ] {
+        assert!(checks.contains(&Some(check)), "{check} not in {checks:?}");
+    }
+    let person = plexus.run(&["doctor"]).await;
+    assert!(person.ok().ends_with("Everything is in order.\n"), "{person:?}");
+}
+
+#[tokio::test]
+async fn a_home_without_a_hub_is_told_how_to_start_one() {
+    let plexus = crate::plexus();
+    let report = doctor(&plexus, 0, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
+    let wrong = complaints(&report);
+    assert!(wrong.iter().all(|(_, level)| level == "warning"), "{report:#}");
+    assert!(wrong.iter().any(|(check, _)| check == "data folder"), "{report:#}");
+    assert!(!plexus.data_dir().exists(), "a check made something");
+}
+
+#[tokio::test]
+async fn open_files_and_folders_are_found_and_closed_by_the_fix() {
+    let (plexus, address) = stopped().await;
+    let listen = [("PLEXUS_LISTEN", address.as_str())];
+    let folder = plexus.data_dir();
+    for (path, mode, check) in [
+        (folder.clone(), 0o755, "data folder"),
+        (folder.join("plexus.db"), 0o644, "data folder"),
+        (folder.join("signing-key"), 0o640, "signing key"),
+        (folder.join("admin-token"), 0o604, "admin token"),
+    ] {
+        set_mode(&path, mode);
+        let (message, fix) = problem(&plexus, check, &listen).await;
+        assert!(fix.starts_with("chmod "), "{message}: {fix}");
+        plexus.shell(&fix).await.ok();
+        let report = doctor(&plexus, 0, &listen).await;
+        assert!(complaints(&report).iter().all(|(_, level)| level == "warning"), "{report:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
+    let (plexus, address) = stopped().await;
+    let listen = [("PLEXUS_LISTEN", address.as_str())];
+    for text in ["lisen = 1\n", "[limits]\nbody_bytes = \"much\"\n"] {
+        std::fs::write(plexus.data_dir().join("plexus.toml"), text).expect("a file");
+        let (message, fix) = problem(&plexus, "configuration", &listen).await;
+        assert!(message.contains("plexus.toml:"), "{message}");
+        let (_, command) = fix.split_once("take it out: ").expect("a command");
+        plexus.shell(command).await.ok();
+        doctor(&plexus, 0, &listen).await;
+    }
+    let (_, fix) = problem(&plexus, "configuration", &[("PLEXUS_DURABILITY", "always")]).await;
+    assert_eq!(fix, "unset PLEXUS_DURABILITY");
+    let report = doctor(&plexus, 0, &[listen[0], ("PLEXUS_LITSEN", "x")]).await;
+    assert!(complaints(&report).contains(&("environment".to_owned(), "warning".to_owned())), "{report:#}");
+}
+
+#[tokio::test]
+async fn a_damaged_key_or_token_is_found() {
+    let (plexus, address) = stopped().await;
+    let listen = [("PLEXUS_LISTEN", address.as_str())];
+    let folder = plexus.data_dir();
+    let whole = std::fs::read(folder.join("signing-key")).expect("the key");
+    std::fs::write(folder.join("signing-key"), "not a key").expect("it can be written");
+    let (message, _) = problem(&plexus, "signing key", &listen).await;
+    assert!(message.contains("Ed25519"), "{message}");
+    std::fs::write(folder.join("signing-key"), whole).expect("it can be written");
+
+    std::fs::write(folder.join("admin-token"), "not a token\n").expect("it can be written");
+    let (_, fix) = problem(&plexus, "admin token", &listen).await;
+    assert!(fix.contains("plexus up"), "{fix}");
+    // What it says: the next start makes a new one.
+    let _hub = plexus.up().await;
+    assert_eq!(complaints(&doctor(&plexus, 0, &[]).await), []);
+}
+
+#[tokio::test]
+async fn a_damaged_or_newer_database_is_found_and_not_touched() {
+    let (plexus, address) = stopped().await;
+    let listen = [("PLEXUS_LISTEN", address.as_str())];
+    let database = plexus.data_dir().join("plexus.db");
+    let entries = || std::fs::read_dir(plexus.data_dir()).expect("the folder").count();
+    let before = (std::fs::read(&database).expect("the database"), entries());
+    doctor(&plexus, 0, &listen).await;
+    assert!(
+        (std::fs::read(&database).expect("the database"), entries()) == before,
+        "a check changed something"
+    );
+
+    use sqlx::ConnectOptions;
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&database);
+    let mut connection = options.connect().await.expect("the database");
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                 VALUES (999, 'later', TRUE, x'00', 0)";
+    sqlx::query(newer).execute(&mut connection).await.expect("a row");
+    sqlx::Connection::close(connection).await.expect("it closes");
+    let (message, _) = problem(&plexus, "database", &listen).await;
+    assert!(message.contains("schema 999, newer"), "{message}");
+
+    for name in ["plexus.db-wal", "plexus.db-shm"] {
+        let _ = std::fs::remove_file(plexus.data_dir().join(name));
+    }
+    std::fs::write(&database, [7; 5000]).expect("it can be written");
+    let (message, _) = problem(&plexus, "database", &listen).await;
+    assert!(message.contains("file is not a database"), "{message}");
+}
+
+#[tokio::test]
+async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
+    let (plexus, _) = stopped().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let (message, fix) = problem(&plexus, "port", &[("PLEXUS_LISTEN", &address)]).await;
+    assert!(message.contains(&address), "{message}");
+    let args: Vec<_> = fix.split_whitespace().skip(2).collect();
+    let _hub = plexus.up_with(&args).await;
+    assert_eq!(complaints(&doctor(&plexus, 0, &[("PLEXUS_LISTEN", &address)]).await), []);
+}

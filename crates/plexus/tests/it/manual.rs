@@ -1,0 +1,53 @@
+//! What is made from the command line's own texts: completions for shells and manual pages.
+
+/// The commands that the help of the program lists.
+async fn commands() -> Vec<String> {
+    let plexus = crate::plexus();
+    let help = plexus.run(&["--help"]).await;
+    let (_, list) = help.ok().split_once("Commands:\n").expect("commands");
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    names
+}
+
+#[tokio::test]
+async fn completions_of_every_shell_name_every_command() {
+    let (plexus, commands) = (crate::plexus(), commands().await);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = plexus.run(&["completions", shell]).await;
+        for command in &commands {
+            assert!(ran.ok().contains(command.as_str()), "{shell} does not know {command}");
+        }
+    }
+    let script = plexus.home().join("completion.bash");
+    std::fs::write(&script, plexus.run(&["completions", "bash"]).await.ok()).expect("a file");
+    let line = format!(
+        "bash -c 'source {} && COMP_WORDS=(plexus do) COMP_CWORD=1 && _plexus plexus do plexus && echo $COMPREPLY'",
+        script.display()
+    );
+    assert_eq!(plexus.shell(&line).await.ok(), "doctor\n");
+}
+
+#[tokio::test]
+async fn the_manual_has_a_page_for_every_command() {
+    let (plexus, commands) = (crate::plexus(), commands().await);
+    let main = plexus.run(&["man"]).await;
+    assert!(main.ok().contains(".TH plexus 1"), "{main:?}");
+    for command in &commands {
+        assert!(main.ok().contains(&format!("plexus\\-{command}")), "{command} is not in the page");
+    }
+    let folder = plexus.home().join("man/man1");
+    plexus.run(&["man", "--dir", folder.to_str().expect("UTF-8")]).await.ok();
+    let page =
+        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!(page("plexus.1"), main.stdout);
+    for command in &commands {
+        assert!(
+            page(&format!("plexus-{command}.1")).contains(&format!(".TH plexus-{command} 1")),
+            "{command}"
+        );
+    }
+    assert!(page("plexus-token-create.1").contains("\\-\\-kind"));
+}
