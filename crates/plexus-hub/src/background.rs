@@ -67,7 +67,11 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         let services = sweep.clone();
         async move {
             loop {
-                if let Err(error) = sweep_once(&services).await {
+                let swept = async {
+                    sweep_once(&services).await?;
+                    retain(&services).await
+                };
+                if let Err(error) = swept.await {
                     tracing::warn!(%error, "cannot sweep old rows");
                     return;
                 }
@@ -91,6 +95,31 @@ async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError>
             })
         })
         .await?;
+    Ok(())
+}
+
+/// Removes what is older than the configuration says.
+async fn retain(services: &Services) -> Result<(), plexus_store::StoreError> {
+    let retention = services.config.load().retention;
+    let now = services.clock.now();
+    let days = |count: u32| before(now, Duration::from_secs(u64::from(count) * 24 * 3600));
+    let (mut events, mut entries) = (0, 0);
+    if let Some(keep) = retention.events_days {
+        while let removed @ 1.. = services.store.prune_events(days(keep)).await? {
+            events += removed;
+        }
+    }
+    if let Some(keep) = retention.audit_days {
+        // Without a head that was signed nobody could tell what is removed from what was taken away.
+        if let Ok(Some(signed)) = services.anchor.read() {
+            while let removed @ 1.. = services.store.prune_audit(days(keep), signed.n, now).await? {
+                entries += removed;
+            }
+        }
+    }
+    if events > 0 || entries > 0 {
+        tracing::info!(events, audit_entries = entries, "removed what is older than its policy");
+    }
     Ok(())
 }
 

@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 use services::Services;
+pub use services::{INSTANCE, prepare_data_dir};
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use crate::http::ApiError;
 use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
-const INSTANCE: &str = "main";
+pub const INSTANCE: &str = "main";
 
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -139,8 +139,8 @@ impl Services {
 
 /// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
 /// change, nor is another's the place for keys.
-fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
-    let ours = ["plexus.db", "signing-key"].iter().any(|name| path.join(name).exists());
+pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
+    let ours = ["plexus.db", "plexus.lock", "signing-key"].iter().any(|name| path.join(name).exists());
     if path.is_dir() && !ours {
         // Who configures a hub before its first start has put the file there.
         let entries = fs_err::read_dir(path).map_err(HubError::DataDir)?;

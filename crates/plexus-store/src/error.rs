@@ -74,12 +74,12 @@ impl StoreError {
 fn is_our_fault(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => true,
+        // PostgreSQL's classes of bad data and of statements that make no sense. A constraint is another
+        // matter: somebody else may have been faster, and the next attempt finds what they wrote.
         sqlx::Error::Database(error) => {
-            // PostgreSQL's classes of bad data and of statements that make no sense.
             let class = error.code().map(|code| code.chars().take(2).collect::<String>());
-            !matches!(error.kind(), sqlx::error::ErrorKind::Other)
-                || (error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()
-                    && matches!(class.as_deref(), Some("22" | "42")))
+            error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()
+                && matches!(class.as_deref(), Some("22" | "42"))
         }
         _ => false,
     }

@@ -38,11 +38,21 @@ const COUNTED: &[&str] = &["sessions", "session_events", "audit", "tokens", "ide
 impl Snapshot {
     /// None: there is no database yet.
     pub async fn open(options: &StoreOptions) -> Result<Option<Self>, StoreError> {
+        Self::take(options, false).await
+    }
+
+    /// The same for a short look that leaves no trace: of a file that no hub has open, not even the
+    /// files for its log are made. A hub that starts meanwhile may be seen halfway.
+    pub async fn glance(options: &StoreOptions) -> Result<Option<Self>, StoreError> {
+        Self::take(options, true).await
+    }
+
+    async fn take(options: &StoreOptions, traceless: bool) -> Result<Option<Self>, StoreError> {
         let location = Location::new(&options.data_dir, options.database_url.as_ref())?;
         let shown = location.to_string();
         let mut conn = match location {
             Location::Sqlite(path) if !path.exists() => return Ok(None),
-            Location::Sqlite(path) => sqlite::reader(&path).await?,
+            Location::Sqlite(path) => sqlite::reader(&path, traceless).await?,
             Location::Postgres(server) => server.reader().await?,
         };
         let begin = conn.0.snapshot_sql();

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{audit, completions, config, doctor, events, keys, man, sessions, token, tools, up};
+use crate::commands::{
+    audit, completions, config, db, doctor, events, keys, man, sessions, token, tools, up,
+};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -83,6 +85,8 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Show and check the configuration of the hub
     Config(config::ConfigArgs),
+    /// Back up, restore, move and migrate the database
+    Db(db::DbArgs),
     /// Print a script that lets a shell complete commands and flags
     Completions(completions::CompletionsArgs),
     /// Print the manual page

@@ -65,6 +65,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Status => commands::status::run(&invocation).await,
         Command::Doctor(args) => commands::doctor::run(args, &invocation).await,
         Command::Config(args) => commands::config::run(args, &invocation),
+        Command::Db(args) => commands::db::run(args, &invocation).await,
         Command::Completions(args) => commands::completions::run(args),
         Command::Man(args) => commands::man::run(args),
     }

@@ -224,7 +224,8 @@ impl Restoring<'_> {
         }
         for AuditState { head, ok } in &manifest.audit {
             let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone()))).await?;
-            if report.ok != *ok || report.head.as_ref() != Some(head) {
+            // One that was broken is restored as it was; one that was whole must be whole.
+            if (*ok && !report.ok) || report.head.as_ref() != Some(head) {
                 return Err(wrong(format!("the audit of {} is not the one that was archived", head.hub)));
             }
         }

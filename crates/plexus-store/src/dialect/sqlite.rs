@@ -104,11 +104,13 @@ pub(crate) async fn open(
 }
 
 /// A connection of one's own that only reads; a hub may use the file meanwhile.
-pub(crate) async fn reader(path: &Path) -> Result<Conn, StoreError> {
+/// Without a trace: where there is no log, none is made.
+pub(crate) async fn reader(path: &Path, traceless: bool) -> Result<Conn, StoreError> {
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     let options = SqliteConnectOptions::new()
         .filename(path)
         .read_only(true)
+        .immutable(traceless && !log_of(path).exists())
         .busy_timeout(Duration::from_secs(5))
         .disable_statement_logging();
     let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.map_err(failed)?;
@@ -117,9 +119,7 @@ pub(crate) async fn reader(path: &Path) -> Result<Conn, StoreError> {
 
 /// Folds the log into the file now and then, without holding up those who read and write.
 fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Supervisor) {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let log = PathBuf::from(log);
+    let log = log_of(path);
     // Before the stage of the writer: at the end, the writer's connection must be the last.
     supervisor.spawn_restarting(Stage::Work, "checkpoint", move || {
         let (log, options) = (log.clone(), options.clone());
@@ -141,4 +141,11 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
             }
         }
     });
+}
+
+/// What was written and is not in the file yet.
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
 }

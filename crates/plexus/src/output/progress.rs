@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(150);
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Work of unknown length, until [`Self::of`] tells more.
+    /// Work of unknown length.
     pub(super) fn start(doing: &str, quiet: bool) -> Self {
         if quiet || !io::stderr().is_terminal() {
             return Self(None);
@@ -31,17 +31,11 @@ impl Progress {
         Self(Some(bar))
     }
 
-    /// So much of it is done.
-    #[expect(dead_code, reason = "for commands that know how far they are")]
-    pub(crate) fn of(&self, done: u64, total: u64) {
-        let Some(bar) = &self.0 else { return };
-        if bar.length() != Some(total) {
-            bar.set_length(total);
-            if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {eta}") {
-                bar.set_style(style.progress_chars("=> "));
-            }
+    /// What is being done now.
+    pub(crate) fn tell(&self, doing: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(one_line(doing));
         }
-        bar.set_position(done);
     }
 
     /// It is done; the line stays where the bar was.

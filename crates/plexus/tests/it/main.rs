@@ -13,6 +13,7 @@ mod colours;
 mod config;
 mod crash;
 mod database_restart;
+mod db;
 mod doctor;
 mod event_readers;
 mod help;

@@ -16,7 +16,7 @@ pub(super) async fn check(subject: &Subject) -> Finding {
         instance_id: String::new(),
     };
     let looked = async {
-        let Some(mut snapshot) = Snapshot::open(&options).await? else { return Ok(None) };
+        let Some(mut snapshot) = Snapshot::glance(&options).await? else { return Ok(None) };
         let (schema, version) = (snapshot.schema_version().await?, snapshot.version().await?);
         Ok(Some(Found { place: snapshot.location().to_owned(), version, schema }))
     };

@@ -1,0 +1,217 @@
+//! `plexus db`: copies of a hub that works, restored elsewhere and on another kind of database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plexus_testkit::crash::Write;
+use plexus_testkit::{Door, HubProcess, Lane, Plexus, postgres};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// A to-do list holds 300, and every other write goes there.
+const WRITES: usize = 550;
+
+fn text(path: &std::path::Path) -> &str {
+    path.to_str().expect("text")
+}
+
+async fn lanes(hub: &HubProcess, count: usize) -> Vec<Lane> {
+    let mut lanes = Vec::new();
+    for place in 0..count {
+        let door = match place % 3 {
+            0 => Door::Session { version: "2025-06-18", id: None },
+            1 => Door::Stateless { thread: format!("thread-{place}") },
+            _ => Door::Rest { session: format!("session-{place}") },
+        };
+        lanes.push(Lane::new(hub.url(""), hub.token(&format!("agent-{place}")).await, door));
+    }
+    lanes
+}
+
+async fn write_one(lane: &mut Lane, place: usize, number: usize) -> String {
+    let marker = format!("w0.{place}.{number};");
+    let write = Write { number, key: format!("key-{marker}"), marker };
+    let (tool, arguments) = Lane::arguments(&write);
+    lane.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
+    write.marker
+}
+
+async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
+    let hub = plexus.up().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    let mut acknowledged = Vec::new();
+    for (place, mut lane) in lanes(&hub, 4).await.into_iter().enumerate() {
+        let (over, (seen, count)) = (over.clone(), watch::channel(0));
+        acknowledged.push(count);
+        clients.spawn(async move {
+            let mut markers = Vec::new();
+            while !over.load(Ordering::Relaxed) && markers.len() < WRITES {
+                markers.push(write_one(&mut lane, place, markers.len()).await);
+                seen.send_replace(markers.len());
+            }
+            (place, lane, markers)
+        });
+    }
+    let file = plexus.home().join("backup.tar.gz");
+    let mut before = Vec::new();
+    for round in 1..=3 {
+        for count in &mut acknowledged {
+            count.wait_for(|count| *count >= round * 20).await.expect("writers write");
+        }
+        before = acknowledged.iter().map(|count| *count.borrow()).collect();
+        let made = plexus.run(&["db", "backup", "--force", "--json", text(&file)]).await.json(0);
+        assert_eq!(made["audit_intact"], true, "{made}");
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut clients = clients.join_all().await;
+    clients.sort_by_key(|(place, ..)| *place);
+    drop(hub);
+
+    let restored = elsewhere.run(&["db", "restore", text(&file), "--json"]).await.json(0);
+    assert_eq!(restored["audit_intact"], true, "{restored}");
+    let hub = elsewhere.up().await;
+    let mut total = 0;
+    for ((_, mut lane, markers), acknowledged) in clients.into_iter().zip(before) {
+        // The same token and session: the copy has the keys.
+        lane.moved_to(hub.url(""));
+        let found = lane.found().await.expect("the restored hub answers");
+        for marker in &markers[..acknowledged] {
+            assert_eq!(found.iter().filter(|found| *found == marker).count(), 1, "{marker}");
+        }
+        assert!(found.iter().all(|found| markers.contains(found)), "{found:?}");
+        total += found.len();
+    }
+    let report = hub.api("/api/v1/audit/verify").await;
+    assert_eq!(report["ok"], true, "{report}");
+    eprintln!("{total} writes in the backup, {} audit entries verified", report["entries"]);
+    assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_made_under_load_is_restored_elsewhere_and_verifies() {
+    backup_under_load(&crate::plexus(), &crate::plexus()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_made_under_load_on_postgres_is_restored_on_sqlite() {
+    if let Some(plexus) = crate::plexus_on_postgres().await {
+        backup_under_load(&plexus, &crate::plexus()).await;
+    }
+}
+
+/// Everything that has an id, an order or a hash.
+async fn contents(hub: &HubProcess) -> Value {
+    let sessions = hub.list("/api/v1/sessions", |_| false).await;
+    let mut logs = Vec::new();
+    for session in &sessions {
+        logs.push(hub.events(session["id"].as_str().expect("an id")).await);
+    }
+    let audit = hub.list("/api/v1/audit", |_| false).await;
+    json!({ "sessions": sessions, "events": logs, "audit": audit })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_moves_a_hub_from_sqlite_to_postgres_with_ids_order_and_chain() {
+    let Some(url) = postgres::database().await else { return };
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let mut lanes = lanes(&hub, 3).await;
+    for (place, lane) in lanes.iter_mut().enumerate() {
+        for number in 0..30 {
+            write_one(lane, place, number).await;
+        }
+    }
+    let before = contents(&hub).await;
+    let head = hub.api("/api/v1/status").await["audit"]["head"].clone();
+    assert!(hub.terminate().await.success());
+
+    let file = plexus.home().join("export.tar.gz");
+    plexus.run(&["db", "export", text(&file)]).await.ok();
+    let moved = [("PLEXUS_DATABASE_URL", url.as_str())];
+    plexus.run_with(&["db", "restore", text(&file)], &moved).await.ok();
+    let status = plexus.run_with(&["db", "status", "--json"], &moved).await.json(0);
+    assert!(status["database"].as_str().is_some_and(|name| name.starts_with("PostgreSQL ")), "{status}");
+    assert_eq!(status["audit_heads"][0], head, "{status}");
+
+    let hub = plexus.up_with(&["--database-url", &url]).await;
+    assert_eq!(contents(&hub).await, before);
+    let report = hub.api("/api/v1/audit/verify").await;
+    assert_eq!((&report["ok"], &report["signed"]), (&json!(true), &head), "{report}");
+    // And work goes on.
+    for (place, lane) in lanes.iter_mut().enumerate() {
+        lane.moved_to(hub.url(""));
+        write_one(lane, place, 30).await;
+        assert_eq!(lane.found().await.expect("an answer").len(), 31);
+    }
+    assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_tampered_hub_does_not_look_whole() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let mut lane = lanes(&hub, 1).await.remove(0);
+    for number in 0..5 {
+        write_one(&mut lane, 0, number).await;
+    }
+    assert!(hub.terminate().await.success());
+    let database = sqlx::sqlite::SqliteConnectOptions::new().filename(plexus.data_dir().join("plexus.db"));
+    let pool = sqlx::SqlitePool::connect_with(database).await.expect("the database");
+    sqlx::query("UPDATE audit SET actor = 'agent:innocent' WHERE n = 5")
+        .execute(&pool)
+        .await
+        .expect("a change");
+    pool.close().await;
+
+    let file = plexus.home().join("backup.tar.gz");
+    let made = plexus.run(&["db", "backup", text(&file)]).await;
+    assert_eq!(made.code, Some(3), "{made:?}");
+    assert!(made.stderr.contains("not intact") && file.exists(), "{made:?}");
+    let elsewhere = crate::plexus();
+    elsewhere.run(&["db", "restore", text(&file)]).await.ok();
+    let hub = elsewhere.up().await;
+    let report = hub.api("/api/v1/audit/verify").await;
+    assert_eq!(report["ok"], false, "{report}");
+    assert!(report["problems"].to_string().contains("entry 5"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_done_is_said_and_leaves_nothing() {
+    let plexus = crate::plexus();
+    for command in ["status", "migrate"] {
+        let said = plexus.run(&["db", command]).await;
+        assert!(said.failed(1).contains("there is no database"), "{said:?}");
+    }
+    let hub = plexus.up().await;
+    let file = plexus.home().join("backup.tar.gz");
+    plexus.run(&["db", "backup", text(&file)]).await.ok();
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(&file).expect("the backup").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has the keys in it");
+    // A second one does not replace the first by accident.
+    let again = plexus.run(&["db", "backup", text(&file)]).await;
+    assert!(again.failed(2).contains("--force"), "{again:?}");
+    // What writes wants the database for itself.
+    for command in [&["db", "migrate"][..], &["db", "restore", text(&file)]] {
+        let said = plexus.run(command).await;
+        assert!(said.failed(1).contains(&format!("process {}", hub.pid())), "{said:?}");
+    }
+    assert!(hub.terminate().await.success());
+    let full = plexus.run(&["db", "restore", text(&file)]).await;
+    assert!(full.failed(1).contains("not empty"), "{full:?}");
+    assert_eq!(plexus.run(&["db", "migrate"]).await.ok(), "The database has schema 2, which is current.\n");
+    // Through a pipe, as over ssh.
+    let elsewhere = crate::plexus();
+    let line = format!("plexus db backup - | HOME={} plexus db restore -", text(elsewhere.home()));
+    let piped = plexus.shell(&line).await;
+    assert!(piped.ok().starts_with("Restored "), "{piped:?}");
+    elsewhere.up().await;
+    let left: Vec<_> = std::fs::read_dir(plexus.home())
+        .expect("the home")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".tmp")), "{left:?}");
+}
