@@ -102,6 +102,11 @@ impl Reader {
         Self { reading, turns, log, filter, after, place, newest, opened: false, live: false, page }
     }
 
+    /// Number to come back with, had nothing of what follows been received.
+    pub(super) fn after(&self) -> i64 {
+        self.after
+    }
+
     /// The next messages, at least one. Nothing is lost when this is dropped before it ends.
     pub(super) async fn next(&mut self) -> Vec<Message> {
         if !self.opened {
