@@ -120,6 +120,11 @@ impl Reading {
         &self.feed.store
     }
 
+    /// Whether the ring can be read from a place on.
+    pub(super) fn covers(&self, after: i64) -> bool {
+        self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).covers(after)
+    }
+
     /// What the ring has after a place. Whatever comes after this look ends [`Self::moved`].
     pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
         self.moved.mark_unchanged();

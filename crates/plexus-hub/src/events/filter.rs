@@ -6,7 +6,7 @@ use plexus_proto::{EventKind, SessionId};
 use super::item::Item;
 
 /// Lets a token see sessions that are not its own.
-pub(crate) const READ_ALL: &str = "read:sessions";
+const READ_ALL: &str = "read:sessions";
 
 /// Whose sessions a principal may see: its own, or, where this is none, all.
 pub(crate) fn visible_owner(principal: &Principal) -> Option<&str> {

@@ -154,7 +154,7 @@ impl Events {
         };
         let filter = Filter::new(&principal, wanted);
         Ok(EventStream {
-            reader: Reader::new(reading, self.turns.clone(), log, filter, after),
+            reader: Reader::new(reading, self.turns.clone(), log, filter, after, newest),
             welcome: Welcome::new(self.authenticator.clone(), principal, place),
             stopping: self.supervisor.stopping(Stage::Intake),
             too_slow: self.too_slow.clone(),

@@ -1,7 +1,7 @@
 //! A reader: a cursor into the events of one session or of all.
 //!
 //! It begins with pages of the database and goes on with the ring once it has caught up; one that
-//! falls behind the ring goes back to pages. Numbers have no gaps, so one that is missing is known to
+//! comes back soon begins with the ring, one that falls behind it goes back to pages. Numbers have no gaps, so one that is missing is known to
 //! have been pruned, and the reader says so. It holds no connection while it waits, and what it has
 //! not given out it does not hold at all.
 
@@ -68,6 +68,8 @@ pub(super) struct Reader {
     after: i64,
     /// Place from which on the ring is read; none while pages are.
     place: Option<i64>,
+    /// Number of the newest event when the stream was opened.
+    newest: i64,
     opened: bool,
     live: bool,
     page: i64,
@@ -83,9 +85,26 @@ struct Page {
 }
 
 impl Reader {
-    pub(super) fn new(reading: Reading, turns: Arc<Semaphore>, log: Log, filter: Filter, after: i64) -> Self {
+    /// Begins after `after`; `newest` is the number of the newest event at this moment.
+    pub(super) fn new(
+        reading: Reading,
+        turns: Arc<Semaphore>,
+        log: Log,
+        filter: Filter,
+        after: i64,
+        newest: i64,
+    ) -> Self {
+        let place = match log {
+            Log::All if reading.covers(after) => Some(after),
+            _ => None,
+        };
         let page = FIRST_PAGE;
-        Self { reading, turns, log, filter, after, place: None, opened: false, live: false, page }
+        Self { reading, turns, log, filter, after, place, newest, opened: false, live: false, page }
+    }
+
+    /// Number to come back with, had nothing of what follows been received.
+    pub(super) fn after(&self) -> i64 {
+        self.after
     }
 
     /// The next messages, at least one. Nothing is lost when this is dropped before it ends.
@@ -96,8 +115,8 @@ impl Reader {
         }
         loop {
             let messages = match self.place {
-                Some(place) => self.from_ring(place).await,
-                None => self.from_database().await,
+                Some(place) => self.next_of_ring(place).await,
+                None => self.next_of_database().await,
             };
             if !messages.is_empty() {
                 return messages;
@@ -105,7 +124,7 @@ impl Reader {
         }
     }
 
-    async fn from_ring(&mut self, place: i64) -> Vec<Message> {
+    async fn next_of_ring(&mut self, place: i64) -> Vec<Message> {
         let (log, filter, after) = (self.log, &self.filter, self.after);
         // The last page of a session may have reached further than the place it was read at.
         let taken = self.reading.take(place, |item| match log {
@@ -122,7 +141,10 @@ impl Reader {
                 return messages;
             }
             Taken::Behind => self.place = None,
-            Taken::Wait => self.reading.moved().await,
+            Taken::Idle if !self.live => self.place = None,
+            // The ring may lag behind what had happened when the stream was opened.
+            Taken::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
+            Taken::Wait | Taken::Idle => self.reading.moved().await,
         }
         Vec::new()
     }
@@ -132,7 +154,7 @@ impl Reader {
         Message::Event { number: self.after, item }
     }
 
-    async fn from_database(&mut self) -> Vec<Message> {
+    async fn next_of_database(&mut self) -> Vec<Message> {
         match self.read_page().await {
             Ok(page) => self.pass_on(page),
             Err(error) => {
@@ -183,14 +205,18 @@ impl Reader {
                 Log::Session(_) => page.newest_place,
             });
             if !self.live {
-                self.live = true;
-                messages.push(Message::Control(StreamControl::Live { after: self.after }));
+                messages.push(self.now_live());
             }
         } else {
             let fitting = BATCH_BYTES * count / bytes.max(1);
             self.page = fitting.clamp(1, BATCH) as i64;
         }
         messages
+    }
+
+    fn now_live(&mut self) -> Message {
+        self.live = true;
+        Message::Control(StreamControl::Live { after: self.after })
     }
 
     /// Says what is missing between the last number and this one.

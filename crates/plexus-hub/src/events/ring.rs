@@ -33,6 +33,8 @@ pub(super) enum Taken {
     Items { items: Vec<Arc<Item>>, through: i64 },
     /// Nothing yet.
     Wait,
+    /// The ring does not follow the database, or not yet.
+    Idle,
     /// The ring begins after the reader's place.
     Behind,
 }
@@ -59,13 +61,21 @@ impl Ring {
         }
     }
 
+    /// Whether all that comes after a place is, or will be, in the ring.
+    pub(super) fn covers(&self, after: i64) -> bool {
+        self.filled && after >= self.from
+    }
+
     /// What comes after a place, as far as it is wanted, up to a batch.
     pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
-        if !self.filled || after >= self.tip {
-            return Taken::Wait;
+        if !self.filled {
+            return Taken::Idle;
         }
-        if after < self.from {
+        if !self.covers(after) {
             return Taken::Behind;
+        }
+        if after >= self.tip {
+            return Taken::Wait;
         }
         let first = self.items.partition_point(|item| item.pos <= after);
         let (mut items, mut bytes) = (Vec::new(), 0);
@@ -110,7 +120,7 @@ mod tests {
     #[test]
     fn a_reader_takes_what_follows_its_place_and_no_more_than_a_batch() {
         let mut ring = Ring::default();
-        assert!(matches!(ring.take(0, |_| true), Taken::Wait), "it is not followed yet");
+        assert!(matches!(ring.take(0, |_| true), Taken::Idle));
         ring.begin(10);
         assert!(matches!(ring.take(9, |_| true), Taken::Behind));
         assert!(matches!(ring.take(10, |_| true), Taken::Wait));
@@ -123,7 +133,7 @@ mod tests {
         assert_eq!(places(&ring.take(10, |item| item.pos == 500)), (vec![500], 1_000));
         assert_eq!(places(&ring.take(10, |_| false)), (vec![], 1_000));
         ring.clear();
-        assert!(matches!(ring.take(10, |_| true), Taken::Wait));
+        assert!(matches!(ring.take(1_000, |_| true), Taken::Idle));
     }
 
     #[test]

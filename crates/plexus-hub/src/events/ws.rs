@@ -79,7 +79,7 @@ enum End {
 impl Connection {
     fn new(socket: WebSocket, stream: EventStream) -> Self {
         let ticks = ticks(stream.options.keep_alive);
-        Self { socket, stream, sent: 0, ticks, heard_at: Instant::now(), frames: 0 }
+        Self { sent: stream.reader.after(), socket, stream, ticks, heard_at: Instant::now(), frames: 0 }
     }
 
     async fn run(mut self) {

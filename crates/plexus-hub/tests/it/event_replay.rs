@@ -110,6 +110,25 @@ async fn a_reader_that_comes_back_goes_on_where_it_was_also_after_a_restart() {
     assert_eq!(places(&stream.until_live().await), (4..=10).collect::<Vec<_>>());
 }
 
+/// Also where a stream begins with what is in memory, which may lag behind the database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_had_happened_when_a_stream_was_opened_comes_before_it_is_live() {
+    let hub = TestHub::start().await;
+    let agent = Agent::new(&hub, "a").await;
+    // Keeps the newest events in memory.
+    let mut watch = hub.events("/ws/events", &hub.admin_token()).open().await;
+    watch.until_live().await;
+    for calls in 1..=30 {
+        agent.call("one").await;
+        let newest = 2 * calls;
+        for last in [1, 2, newest] {
+            let mut stream = hub.events(format!("/ws/events?last={last}"), &agent.token.token).open().await;
+            let expected: Vec<_> = (newest - last + 1..=newest).collect();
+            assert_eq!(places(&stream.until_live().await), expected, "the last {last}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_stream_can_be_narrowed_to_a_session_an_owner_and_kinds() {
     let hub = TestHub::start().await;
