@@ -8,7 +8,6 @@ use plexus_testkit::crash::Seed;
 use plexus_testkit::{HubProcess, Plexus};
 use rand::RngExt;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
