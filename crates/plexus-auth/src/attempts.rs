@@ -73,22 +73,23 @@ impl FailedAttempts {
             address.map(|address| Source::Address(network(address))),
             token.map(|token| Source::Token(fingerprint(token))),
         ];
-        let mut wait = 0;
+        let (mut wait, mut crossed) = (0, false);
         for source in sources.into_iter().flatten() {
-            let (failures, left) =
-                self.table.lock().unwrap_or_else(PoisonError::into_inner).count(source, now);
+            let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+            let (failures, left) = table.count(source, now);
             if failures > limit {
                 wait = wait.max(left);
+                crossed |= failures == limit.saturating_add(1);
             }
-            if failures == limit.saturating_add(1) {
-                let what = if matches!(source, Source::Token(_)) { "one token" } else { "one address" };
-                let address = address.map(|address| address.to_string()).unwrap_or_default();
-                tracing::warn!(
-                    address,
-                    failures,
-                    "too many failed authentications of {what} within a minute"
-                );
-            }
+        }
+        // Once a window, and never with the token.
+        if crossed {
+            let address = address.map(|address| address.to_string()).unwrap_or_default();
+            tracing::warn!(
+                address,
+                limit,
+                "too many failed authentications within a minute; further ones must wait"
+            );
         }
         match u64::try_from(wait) {
             Ok(wait @ 1..) => Err(Duration::from_millis(wait)),

@@ -110,7 +110,7 @@ impl Authenticator {
     pub fn authenticate(&self, token: &str) -> Result<Arc<Principal>, AuthError> {
         let verified = self.verified(token)?;
         let now = self.clock.now();
-        self.check(&verified.principal, now)?;
+        self.check_at(&verified.principal, now)?;
         self.usage.note(verified.principal.token_id(), &verified.last_use, now);
         Ok(verified.principal.clone())
     }
@@ -129,8 +129,13 @@ impl Authenticator {
         Ok(verified)
     }
 
+    /// Whether a principal that was authenticated earlier still is one.
+    pub fn check(&self, principal: &Principal) -> Result<(), AuthError> {
+        self.check_at(principal, self.clock.now())
+    }
+
     /// What may have changed since the signature was checked.
-    fn check(&self, principal: &Principal, now: Timestamp) -> Result<(), AuthError> {
+    fn check_at(&self, principal: &Principal, now: Timestamp) -> Result<(), AuthError> {
         if principal.expires_at() <= now {
             return Err(AuthError::Expired);
         }

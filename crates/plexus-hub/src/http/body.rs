@@ -6,7 +6,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use plexus_auth::AuthError;
 use plexus_kit::config::Limits;
 use plexus_proto::ErrorCode;
 use serde::de::DeserializeOwned;
@@ -26,10 +25,8 @@ impl Caller {
                 return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message));
             }
         };
-        match self.services.authenticator.time_left(&self.principal) {
-            Some(_) => Ok(body),
-            None => Err(AuthError::Revoked.into()),
-        }
+        self.services.authenticator.check(&self.principal)?;
+        Ok(body)
     }
 
     /// The body as JSON; one that is empty has only defaults in it. `what` it should be is for the error.

@@ -118,7 +118,7 @@ pub struct Token {
     /// Until when it may be renewed; none: it cannot be.
     #[serde(default)]
     pub renew_until: Option<Timestamp>,
-    /// Exact to half a minute; none: never.
+    /// Exact to about ten seconds; none: never.
     #[serde(default)]
     pub last_used_at: Option<Timestamp>,
 }

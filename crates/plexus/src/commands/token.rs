@@ -44,7 +44,7 @@ enum TokenCommand {
     /// Show all there is to know about a token
     #[command(after_help = "Example:\n  plexus token show codex")]
     Show {
-        /// Id of the token, or its name where that is the only active one [default: the token presented]
+        /// Id of the token, or its name where only one active token has it [default: the token presented]
         token: Option<String>,
     },
     /// Print a new token in the place of an old one
@@ -54,7 +54,7 @@ renewals with it; other tokens that it made live on.\n\n\
 Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     )]
     Rotate {
-        /// Id of the token, or its name where that is the only active one
+        /// Id of the token, or its name where only one active token has it
         token: String,
         /// How long the old token goes on: 30s, 10m, 1d [default: it ends at once]
         #[arg(long, value_name = "TIME", value_parser = arguments::span)]
@@ -66,7 +66,7 @@ Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     /// Revoke a token at once, on every hub, and what was made from it
     #[command(after_help = "Example:\n  plexus token revoke 01890a5d-ac96-774b-bcce-b302099a8057")]
     Revoke {
-        /// Id of the token, or its name where that is the only active one
+        /// Id of the token, or its name where only one active token has it
         token: String,
     },
 }

@@ -210,6 +210,8 @@ async fn keys_rotated_under_load_fail_no_valid_token_and_let_in_no_retired_one()
 
     // An overlap ends by itself.
     let short = asker.hub.token("short").await.token;
+    let (session, _) = asker.hub.mcp(&short).initialize("2025-11-25").await;
+    let mut stream = session.get_stream().await;
     let last = asker.keys().await[0].0.clone();
     asker.rotate(5).await;
     load.renew().await;
@@ -223,6 +225,9 @@ async fn keys_rotated_under_load_fail_no_valid_token_and_let_in_no_retired_one()
     for door in DOORS {
         assert_eq!(asker.call(door, &short).await, 401, "{door:?} after the overlap");
     }
+    tokio::time::timeout(PATIENCE, async { while stream.next().await.is_some() {} })
+        .await
+        .expect("a stream of a key whose overlap is over ends");
     // Those in between are still in theirs, but for the one that ended.
     for token in &of_each[..2] {
         assert_eq!(asker.call(Door::Rest, token).await, 200);

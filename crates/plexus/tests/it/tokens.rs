@@ -113,6 +113,9 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
     }
     let shown = plexus.run(&["token", "show", text(&old, "jti"), "--json"]).await.json(0);
     assert_eq!(shown["state"], "ending", "{shown}");
+    // By name, it is the new one that is meant.
+    let named = plexus.run(&["token", "show", "codex", "--json"]).await.json(0);
+    assert_eq!((&named["state"], named["jti"] == old["jti"]), (&json!("active"), false), "{named}");
     let twice = plexus.run(&["token", "rotate", text(&old, "jti")]).await;
     assert!(twice.failed(1).contains("replaced already"), "{twice:?}");
     // A revocation does not wait for the grace.

@@ -1,7 +1,7 @@
 //! The token that a person means: by its id, or by its name where that says it.
 
 use plexus_proto::TokenId;
-use plexus_proto::api::Token;
+use plexus_proto::api::{Token, TokenState};
 
 use crate::client::{self, Hub};
 use crate::failure::{Exit, Failure};
@@ -24,7 +24,12 @@ pub(super) async fn one(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<T
         client::decode::<Token>(raw).is_ok_and(|token| alive(&token))
     })
     .await?;
-    let found: Vec<Token> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
+    let mut found: Vec<Token> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
+    // One that was replaced and has time left is meant only where there is no other.
+    let is_active = |token: &Token| token.state(out.now()) == TokenState::Active;
+    if found.iter().any(is_active) {
+        found.retain(is_active);
+    }
     match heads(&found).as_slice() {
         [token] => Ok(token.jti),
         [] => Err(Failure::new(Exit::Failed, format!("there is no active token named {text:?}"))
