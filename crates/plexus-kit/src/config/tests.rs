@@ -173,7 +173,9 @@ fn a_secret_is_in_no_error_and_in_no_report() {
 fn a_secret_may_name_a_variable() {
     use crate::ExposeSecret;
     let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
-    let url = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap().database_url.unwrap();
+    let config = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap();
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    let url = config.database_url.unwrap();
     assert_eq!(url.expose_secret(), "postgres://ann:hunter2@db/plexus");
     let missing = load(text, &[]).unwrap_err().to_string();
     assert!(missing.contains("`${env:NAME}` is set"), "{missing}");

@@ -9,7 +9,6 @@
 )]
 
 mod cli;
-mod colours;
 mod config;
 mod crash;
 mod doctor;
@@ -22,6 +21,7 @@ mod starting;
 mod stopping;
 mod tampered_head;
 mod tampering;
+mod terminal;
 
 use plexus_testkit::Plexus;
 
