@@ -77,7 +77,7 @@ impl Reading<'_> {
         let read = Value::from_toml(setting.kind, value.get_ref());
         if let Some(secret) = read.as_ref().and_then(Value::secret)
             && secret_url::has_password(
-                &substituted(secret.expose_secret(), |_| Some("")).unwrap_or_default(),
+                &substituted(secret.expose_secret(), |_, _| Some(String::new())).unwrap_or_default(),
             )
         {
             self.layer.warnings.push(format!(
@@ -95,11 +95,15 @@ impl Reading<'_> {
         }
     }
 
-    /// A secret may name the variable that holds a part of it, as `${env:NAME}`; none where that is
-    /// not set.
+    /// A secret may name what holds a part of it: `${env:NAME}` a variable, `${file:PATH}` a file. None
+    /// where that is not there.
     fn resolved(&self, value: Value) -> Option<Value> {
         let Some(secret) = value.secret() else { return Some(value) };
-        let resolved = substituted(secret.expose_secret(), |name| self.environment.value(name))?;
+        let resolved = substituted(secret.expose_secret(), |source, name| match source {
+            "env" => self.environment.value(name).map(str::to_owned),
+            "file" => std::fs::read_to_string(name).ok().map(|text| text.trim_end().to_owned()),
+            _ => None,
+        })?;
         Value::parse(Kind::Secret, &resolved)
     }
 
@@ -109,13 +113,14 @@ impl Reading<'_> {
     }
 }
 
-/// The text with every `${env:NAME}` replaced by what the variable holds.
-fn substituted<'v>(text: &str, variable: impl Fn(&str) -> Option<&'v str>) -> Option<String> {
+/// The text with every `${source:name}` replaced by what it stands for.
+fn substituted(text: &str, resolve: impl Fn(&str, &str) -> Option<String>) -> Option<String> {
     let (mut whole, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once("${env:") {
-        let (name, after) = after.split_once('}')?;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (reference, after) = after.split_once('}')?;
+        let (source, name) = reference.split_once(':')?;
         whole.push_str(before);
-        whole.push_str(variable(name)?);
+        whole.push_str(&resolve(source, name)?);
         rest = after;
     }
     whole.push_str(rest);

@@ -67,8 +67,16 @@ async fn limits_of_calls_are_reloaded_too() {
     };
     let (status, whole) = list().await;
     assert_eq!(status, 200, "{whole}");
-    configure(&plexus, "[limits]\noutput_bytes = 100\n");
+    let nested = async || {
+        let request = plexus.http().post(hub.url("/mcp")).bearer_auth(&token).body("[[[[]]]]");
+        let accepted = request.header("accept", "application/json, text/event-stream");
+        let response = accepted.header("content-type", "application/json").send().await.expect("an answer");
+        response.text().await.expect("a body")
+    };
+    assert!(!nested().await.contains("nests deeper"), "{}", nested().await);
+    configure(&plexus, "[limits]\noutput_bytes = 100\njson_depth = 3\n");
     reload(&hub, "configuration reloaded").await;
+    assert!(nested().await.contains("nests deeper than 3"), "{}", nested().await);
     let (_, bounded) = list().await;
     assert_ne!(bounded, whole, "the limit was not taken");
 }

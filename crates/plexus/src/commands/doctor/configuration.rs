@@ -31,7 +31,7 @@ pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Fi
         return (found, Some(config));
     }
     let set = config.settings.iter().filter(|effective| effective.origin != Origin::Default).count();
-    (vec![Finding::ok(CHECK, format!("valid; {set} settings are not left at their defaults"))], Some(config))
+    (vec![Finding::ok(CHECK, format!("valid; settings that are not defaults: {set}"))], Some(config))
 }
 
 fn fix(problem: &Problem) -> String {
