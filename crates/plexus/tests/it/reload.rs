@@ -126,3 +126,26 @@ async fn the_log_filter_is_reloaded() {
     refused().await;
     assert!(hub.log().contains("DEBUG"), "{}", hub.log());
 }
+
+#[tokio::test]
+async fn a_closed_terminal_ends_the_hub() {
+    let plexus = crate::plexus();
+    let address = plexus.data_dir().join("hub.json");
+    let there = async |wanted: bool| {
+        let looked = async {
+            while address.exists() != wanted {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looked)
+            .await
+            .unwrap_or_else(|_| panic!("hub.json there: {}", !wanted));
+    };
+    // `script` gives the hub a terminal, which goes when it does.
+    let line = "script -qec 'plexus up --listen 127.0.0.1:0' /dev/null";
+    let mut terminal = plexus.command("/bin/sh", &["-c", &format!("exec {line}")]);
+    let mut terminal = terminal.stdin(std::process::Stdio::piped()).spawn().expect("it starts");
+    there(true).await;
+    terminal.kill().await.expect("it can be killed");
+    there(false).await;
+}
