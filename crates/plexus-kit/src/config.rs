@@ -184,14 +184,15 @@ impl Config {
             }
             effective.push(Effective { setting, value: strongest.0, origin: strongest.1 });
         }
-        match data_dir(&config.data_dir, environment) {
+        // As it was given, also where it is not UTF-8.
+        match data_dir(flags.data_dir.as_deref().unwrap_or(&config.data_dir), environment) {
             Ok(path) => config.data_dir = path,
             Err(problem) => problems.push(problem),
         }
         if !problems.is_empty() {
             return Err(ConfigError { problems });
         }
-        config.settings = Settings::new(effective);
+        config.settings = Settings::new(effective, read.warnings);
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
         Ok(config)
     }
@@ -248,7 +249,7 @@ fn from_environment(
 impl RawConfig {
     fn get(&self, setting: &Setting) -> Option<(Value, Origin)> {
         let value = match setting.key {
-            "data_dir" => Value::Text(self.data_dir.as_ref()?.to_str()?.to_owned()),
+            "data_dir" => Value::Text(self.data_dir.as_ref()?.display().to_string()),
             "listen" => Value::Text(self.listen.clone()?),
             "database_url" => Value::Secret(self.database_url.clone()?),
             _ => return None,

@@ -90,5 +90,9 @@ mod tests {
         assert_eq!(quota.total(), 3);
         drop(first);
         assert!(quota.enter("ann").is_some());
+        quota.set_limit(1);
+        assert!(quota.enter("ann").is_none());
+        quota.set_limit(3);
+        assert!(quota.enter("ann").is_some());
     }
 }

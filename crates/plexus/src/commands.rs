@@ -16,7 +16,7 @@ pub(crate) mod up;
 
 use std::path::Path;
 
-use plexus_kit::{Clock, Environment};
+use plexus_kit::{Clock, Environment, env};
 
 use crate::cli::GlobalArgs;
 use crate::client::Hub;
@@ -43,6 +43,11 @@ impl<'a> Invocation<'a> {
     /// The data folder that was named on the command line.
     pub(crate) fn data_dir(&self) -> Option<&Path> {
         self.global.data_dir.as_deref()
+    }
+
+    /// Whether the user said which hub is meant.
+    pub(crate) fn names_hub(&self) -> bool {
+        self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
     }
 
     /// The hub of the global flags, ready to be asked; nothing is sent yet.

@@ -2,20 +2,25 @@
 
 use std::path::Path;
 
+use secrecy::ExposeSecret;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
-use super::{Kind, Origin, Problem, SETTINGS, Setting, Value};
+use super::{Kind, Origin, Problem, SETTINGS, Setting, Value, secret_url};
 use crate::env::Environment;
 
-/// What a file says, by key.
+/// What a file says.
 #[derive(Debug, Default)]
-pub(super) struct Layer(Vec<(&'static str, Value, Origin)>);
+pub(super) struct Layer {
+    values: Vec<(&'static str, Value, Origin)>,
+    /// What can be used but should not stay as it is.
+    pub(super) warnings: Vec<String>,
+}
 
 impl Layer {
     pub(super) fn get(&self, key: &str) -> Option<(Value, Origin)> {
-        let (_, value, origin) = self.0.iter().find(|(known, ..)| *known == key)?;
+        let (_, value, origin) = self.values.iter().find(|(known, ..)| *known == key)?;
         Some((value.clone(), origin.clone()))
     }
 }
@@ -70,8 +75,19 @@ impl Reading<'_> {
     fn value(&mut self, setting: &'static Setting, value: &Spanned<DeValue<'_>>, line: usize) {
         let origin = Origin::File { path: self.path.to_owned(), line };
         let read = Value::from_toml(setting.kind, value.get_ref());
+        if let Some(secret) = read.as_ref().and_then(Value::secret)
+            && secret_url::has_password(
+                &substituted(secret.expose_secret(), |_, _| Some(String::new())).unwrap_or_default(),
+            )
+        {
+            self.layer.warnings.push(format!(
+                "{origin}: `{}` holds a password in plain text; remove it from the file and set the variable {} \
+                 instead",
+                setting.key, setting.variable
+            ));
+        }
         match read.and_then(|read| self.resolved(read)) {
-            Some(read) => self.layer.0.push((setting.key, read, origin)),
+            Some(read) => self.layer.values.push((setting.key, read, origin)),
             None => {
                 let written = self.text.get(value.span()).unwrap_or_default();
                 self.problems.push(setting.refuse(origin, written.to_owned()));
@@ -79,20 +95,15 @@ impl Reading<'_> {
         }
     }
 
-    /// A secret may name the variable that holds a part of it, as `${env:NAME}`; none where that is
-    /// not set.
+    /// A secret may name what holds a part of it: `${env:NAME}` a variable, `${file:PATH}` a file. None
+    /// where that is not there.
     fn resolved(&self, value: Value) -> Option<Value> {
-        use secrecy::ExposeSecret;
         let Some(secret) = value.secret() else { return Some(value) };
-        let mut resolved = String::new();
-        let mut rest = secret.expose_secret();
-        while let Some((before, after)) = rest.split_once("${env:") {
-            let (name, after) = after.split_once('}')?;
-            resolved.push_str(before);
-            resolved.push_str(self.environment.value(name)?);
-            rest = after;
-        }
-        resolved.push_str(rest);
+        let resolved = substituted(secret.expose_secret(), |source, name| match source {
+            "env" => self.environment.value(name).map(str::to_owned),
+            "file" => std::fs::read_to_string(name).ok().map(|text| text.trim_end().to_owned()),
+            _ => None,
+        })?;
         Value::parse(Kind::Secret, &resolved)
     }
 
@@ -100,6 +111,20 @@ impl Reading<'_> {
         let before = self.text.get(..offset).unwrap_or_default();
         1 + before.bytes().filter(|byte| *byte == b'\n').count()
     }
+}
+
+/// The text with every `${source:name}` replaced by what it stands for.
+fn substituted(text: &str, resolve: impl Fn(&str, &str) -> Option<String>) -> Option<String> {
+    let (mut whole, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (reference, after) = after.split_once('}')?;
+        let (source, name) = reference.split_once(':')?;
+        whole.push_str(before);
+        whole.push_str(&resolve(source, name)?);
+        rest = after;
+    }
+    whole.push_str(rest);
+    Some(whole)
 }
 
 fn is_section(key: &str) -> bool {

@@ -135,8 +135,8 @@ pub const SETTINGS: &[Setting] = &[
     })
     .flag("--database-url")
     .unset("SQLite in the data folder")
-    .about("Database: `sqlite:/path/to/file.db` or `postgres://user@host/name`. A password does not belong in this file: set the variable, or name one with `${env:NAME}`.")
-    .expects("a URL whose every `${env:NAME}` is set"),
+    .about("Database: `sqlite:/path/to/file.db` or `postgres://user@host/name`. A password does not belong in this file: set the variable, or name what holds it with `${env:NAME}` or `${file:PATH}`.")
+    .expects("a URL in which every `${env:NAME}` and `${file:PATH}` is there"),
     Setting::new("durability", "PLEXUS_DURABILITY", Kind::Text, |config, value| {
         config.durability = match value.text()? {
             "process" => Durability::Process,

@@ -170,13 +170,23 @@ fn a_secret_is_in_no_error_and_in_no_report() {
 }
 
 #[test]
-fn a_secret_may_name_a_variable() {
+fn a_secret_may_name_a_variable_or_a_file() {
     use crate::ExposeSecret;
     let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
-    let url = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap().database_url.unwrap();
+    let config = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap();
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    let url = config.database_url.unwrap();
     assert_eq!(url.expose_secret(), "postgres://ann:hunter2@db/plexus");
-    let missing = load(text, &[]).unwrap_err().to_string();
-    assert!(missing.contains("`${env:NAME}` is set"), "{missing}");
+    let secret = file("hunter3\n");
+    let text_of_file =
+        format!("database_url = \"postgres://ann:${{file:{}}}@db/plexus\"", secret.path().display());
+    let config = load(&text_of_file, &[]).unwrap();
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    assert_eq!(config.database_url.unwrap().expose_secret(), "postgres://ann:hunter3@db/plexus");
+    for missing in [text, "database_url = \"${file:/no/such/file}\"", "database_url = \"${vault:x}\""] {
+        let error = load(missing, &[]).unwrap_err().to_string();
+        assert!(error.contains("`${env:NAME}` and `${file:PATH}` is there"), "{error}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ enum ConfigCommand {
     /// Show the configuration in effect, without secrets
     #[command(
         after_help = "This is what `plexus up` would take now from the file and the environment; a hub that \
-runs has its own,\nwhich it read when it started or was sent SIGHUP.\n\n\
+runs has its own, which it read when it started or was sent SIGHUP.\n\n\
 Example:\n  plexus config show --origin"
     )]
     Show {
@@ -85,7 +85,7 @@ fn check(file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     if out.json() {
         return out.json_line(&json!({ "ok": true, "warnings": warnings }).to_string());
     }
-    for warning in &warnings {
+    for warning in warnings {
         out.note(&format!("warning: {warning}"));
     }
     let path = config::file_path(file.config.as_deref(), invocation.environment(), &flags(invocation));

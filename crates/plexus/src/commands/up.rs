@@ -1,5 +1,6 @@
 //! `plexus up`: becomes the hub.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     // Before anything is started, so that a signal during start-up is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let at_terminal = io::stdin().is_terminal();
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let hub = tokio::select! {
         started = Hub::start(HubOptions::new(config)) => started?,
@@ -81,7 +83,11 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&hub, &logs, args.load(environment)),
+            // The same signal says that the terminal was closed, and then nobody is left to stop us.
+            _ = hangup.recv() => match at_terminal && !io::stdin().is_terminal() {
+                true => break,
+                false => reload(&hub, &logs, args.load(environment)),
+            },
         }
     }
     let drained = hub.shutdown().await;

@@ -182,3 +182,26 @@ async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
     let _hub = plexus.up_with(&args).await;
     assert_eq!(complaints(&doctor(&plexus, 0, &[("PLEXUS_LISTEN", &address)]).await), []);
 }
+
+#[tokio::test]
+async fn a_hub_that_died_is_found_and_the_fix_starts_another() {
+    let plexus = crate::plexus();
+    plexus.up().await.kill().await;
+    let report = doctor(&plexus, 0, &[]).await;
+    let hub = findings(&report).iter().find(|finding| finding["check"] == "hub").expect("the check");
+    assert_eq!((&hub["level"], &hub["fix"]), (&"warning".into(), &"plexus up".into()), "{report:#}");
+    let _hub = plexus.up().await;
+    assert_eq!(complaints(&doctor(&plexus, 0, &[]).await), []);
+}
+
+#[tokio::test]
+async fn a_password_in_the_file_is_warned_about() {
+    let (plexus, address) = stopped().await;
+    let file = plexus.home().join("mine.toml");
+    std::fs::write(&file, "database_url = \"postgres://ann:hunter2@db.example/x\"\n").expect("a file");
+    let args = ["doctor", "--config", file.to_str().expect("UTF-8")];
+    let ran = plexus.run_with(&args, &[("PLEXUS_LISTEN", &address)]).await;
+    let line = ran.stdout.lines().find(|line| line.contains("configuration")).expect("the check");
+    assert!(line.starts_with("warning") && line.contains("mine.toml:1"), "{ran:?}");
+    assert!(!ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"), "{ran:?}");
+}

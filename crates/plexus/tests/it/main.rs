@@ -9,7 +9,6 @@
 )]
 
 mod cli;
-mod colours;
 mod config;
 mod crash;
 mod database_restart;
@@ -26,6 +25,7 @@ mod starting;
 mod stopping;
 mod tampered_head;
 mod tampering;
+mod terminal;
 mod tokens;
 
 use plexus_testkit::{Plexus, postgres};

@@ -60,18 +60,24 @@ async fn limits_of_calls_are_reloaded_too() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
-    let write = json!({ "action": "write", "section": "notes", "content": "x".repeat(4000) });
-    hub.mcp(&token).tool("scratchpad", write).await;
-    let read = async || {
+    let list = async || {
         let request = plexus.http().post(hub.url("/api/v1/tools/list_tools/call")).bearer_auth(&token);
         let response = request.json(&json!({ "arguments": {} })).send().await.expect("an answer");
         (response.status().as_u16(), response.text().await.expect("a body"))
     };
-    let (status, whole) = read().await;
+    let (status, whole) = list().await;
     assert_eq!(status, 200, "{whole}");
-    configure(&plexus, "[limits]\noutput_bytes = 100\n");
+    let nested = async || {
+        let request = plexus.http().post(hub.url("/mcp")).bearer_auth(&token).body("[[[[]]]]");
+        let accepted = request.header("accept", "application/json, text/event-stream");
+        let response = accepted.header("content-type", "application/json").send().await.expect("an answer");
+        response.text().await.expect("a body")
+    };
+    assert!(!nested().await.contains("nests deeper"), "{}", nested().await);
+    configure(&plexus, "[limits]\noutput_bytes = 100\njson_depth = 3\n");
     reload(&hub, "configuration reloaded").await;
-    let (_, bounded) = read().await;
+    assert!(nested().await.contains("nests deeper than 3"), "{}", nested().await);
+    let (_, bounded) = list().await;
     assert_ne!(bounded, whole, "the limit was not taken");
 }
 
@@ -119,4 +125,27 @@ async fn the_log_filter_is_reloaded() {
     reload(&hub, "configuration reloaded").await;
     refused().await;
     assert!(hub.log().contains("DEBUG"), "{}", hub.log());
+}
+
+#[tokio::test]
+async fn a_closed_terminal_ends_the_hub() {
+    let plexus = crate::plexus();
+    let address = plexus.data_dir().join("hub.json");
+    let there = async |wanted: bool| {
+        let looked = async {
+            while address.exists() != wanted {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looked)
+            .await
+            .unwrap_or_else(|_| panic!("hub.json there: {}", !wanted));
+    };
+    // `script` gives the hub a terminal, which goes when it does.
+    let line = "script -qec 'plexus up --listen 127.0.0.1:0' /dev/null";
+    let mut terminal = plexus.command("/bin/sh", &["-c", &format!("exec {line}")]);
+    let mut terminal = terminal.stdin(std::process::Stdio::piped()).spawn().expect("it starts");
+    there(true).await;
+    terminal.kill().await.expect("it can be killed");
+    there(false).await;
 }

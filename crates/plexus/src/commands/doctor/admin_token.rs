@@ -35,6 +35,10 @@ pub(super) fn check(subject: &Subject, now: Timestamp) -> Finding {
     let Some(left) = expiry(&content).map(|at| at - now.as_second()) else {
         return Finding::problem(CHECK, format!("{} holds no token", path.display()), restart);
     };
+    judge(left, restart)
+}
+
+fn judge(left: i64, restart: String) -> Finding {
     let days = left / (24 * 3600);
     match left {
         ..=0 => Finding::problem(CHECK, "it has expired", restart),
@@ -52,8 +56,18 @@ fn expiry(token: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{URL_SAFE_NO_PAD, expiry};
+    use super::super::Level;
+    use super::{MONTH, URL_SAFE_NO_PAD, expiry, judge};
     use base64::Engine as _;
+
+    #[test]
+    fn a_token_that_ends_soon_is_found() {
+        let level = |left| judge(left, String::new()).level;
+        assert_eq!(
+            [0, 1, MONTH, MONTH + 1].map(level),
+            [Level::Problem, Level::Warning, Level::Warning, Level::Ok]
+        );
+    }
 
     #[test]
     fn the_end_of_a_token_is_read_from_the_token() {

@@ -23,14 +23,15 @@ pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Fi
             return (found.collect(), fallback(invocation));
         }
     };
-    let warnings: Vec<_> = config.warnings();
+    let warnings = config.warnings();
     if !warnings.is_empty() {
         let fix =
             "put the whole URL into PLEXUS_DATABASE_URL, or the password into a variable that the file names";
-        return (warnings.into_iter().map(|told| Finding::warning(CHECK, told, fix)).collect(), Some(config));
+        let found = warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), fix)).collect();
+        return (found, Some(config));
     }
     let set = config.settings.iter().filter(|effective| effective.origin != Origin::Default).count();
-    (vec![Finding::ok(CHECK, format!("valid; {set} settings are not left at their defaults"))], Some(config))
+    (vec![Finding::ok(CHECK, format!("valid; settings that are not defaults: {set}"))], Some(config))
 }
 
 fn fix(problem: &Problem) -> String {

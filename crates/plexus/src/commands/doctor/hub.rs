@@ -31,6 +31,10 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Ve
         let fix = "choose another address for the hub: plexus up --listen 127.0.0.1:0";
         return (vec![Finding::problem(CHECK, message, fix)], None);
     }
+    if !invocation.names_hub() && !subject.config.data_dir.join("hub.json").exists() {
+        let message = format!("none runs on this data folder; the one at {} belongs to another", hub.url());
+        return (vec![Finding::warning(CHECK, message, format!("{} up", subject.plexus))], None);
+    }
     let seen = Seen { url: hub.url().to_owned(), date: alive.date };
     (vec![ready(&hub).await, version(&hub).await], Some(seen))
 }

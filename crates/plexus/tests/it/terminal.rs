@@ -1,4 +1,4 @@
-//! Colours are for people at a terminal, and only for those who want them.
+//! What a terminal gets and a pipe does not: colours, for those who want them, and progress.
 
 use plexus_testkit::Plexus;
 
@@ -24,4 +24,15 @@ async fn a_terminal_has_colours_and_a_pipe_has_none() {
         let piped = plexus.shell(&format!("TERM=xterm {line} 2>&1 | cat")).await;
         assert!(!piped.stdout.contains(ESCAPE) && piped.stdout.len() > 20, "{piped:?}");
     }
+}
+
+#[tokio::test]
+async fn progress_is_for_a_terminal_and_leaves_one_line() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let seen = on_a_terminal(&plexus, "TERM=dumb plexus audit verify").await;
+    assert!(seen.contains("Verified the audit in ") && seen.contains("Intact: "), "{seen:?}");
+    let piped = plexus.run(&["audit", "verify"]).await;
+    assert!(piped.ok().starts_with("Intact: "), "{piped:?}");
+    assert_eq!(piped.stderr, "");
 }
