@@ -146,7 +146,7 @@ impl Restoring<'_> {
             .map_err(|e| wrong(format!("{name}: {e}")))?;
         let count = rows.len() as u64;
         self.insert(table, rows).await?;
-        let read = self.tables.entry(table.name).or_insert_with(Reading::default);
+        let read = self.tables.entry(table.name).or_default();
         read.count += count;
         read.hash.update(&lines);
         progress(table.name, read.count);

@@ -121,8 +121,11 @@ pub(crate) async fn an_archive_is_one_state_although_writers_go_on<B: Backend>(d
     assert_eq!(restored(&target, &archive).await.unwrap(), manifest);
 }
 
-/// The entries of an archive: names and contents.
-fn entries(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+/// Names and contents.
+type Entries = Vec<(String, Vec<u8>)>;
+
+/// The entries of an archive.
+fn entries(archive: &[u8]) -> Entries {
     let mut tar = tar::Archive::new(GzDecoder::new(archive));
     let read = |entry: std::io::Result<tar::Entry<'_, _>>| {
         let mut entry = entry.unwrap();
@@ -154,12 +157,12 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
         fill(&database, 20).await;
         let (_, good) = archived(&database.backend, keys()).await;
         let whole = entries(&good);
-        let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+        let changed = |change: &dyn Fn(&mut Entries)| {
             let mut entries = whole.clone();
             change(&mut entries);
             packed(&entries)
         };
-        let find = |entries: &mut Vec<(String, Vec<u8>)>, name: &str| {
+        let find = |entries: &mut Entries, name: &str| {
             entries.iter().position(|(entry, _)| entry.contains(name)).unwrap()
         };
         let cases: Vec<(&str, Vec<u8>, &str)> = vec![

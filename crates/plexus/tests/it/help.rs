@@ -69,6 +69,11 @@ async fn help_of_config() {
 }
 
 #[tokio::test]
+async fn help_of_db() {
+    insta::assert_snapshot!(help(&["db"], &["status", "migrate", "backup", "export", "restore"]).await);
+}
+
+#[tokio::test]
 async fn help_of_completions() {
     insta::assert_snapshot!(help(&["completions"], &[]).await);
 }
