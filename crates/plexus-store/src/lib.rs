@@ -5,6 +5,7 @@
 //! - A caller that was told "done" was told so after the commit.
 //! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
 
+mod append;
 mod audit;
 mod audit_chain;
 mod conn;
@@ -20,12 +21,14 @@ mod todos;
 mod tokens;
 mod writer;
 
+pub use append::{AppendError, Appended};
 pub use audit::{AuditFilter, NewAudit};
 pub use conn::Conn;
 pub use error::StoreError;
 pub use idempotency::IdempotencyRecord;
 pub use mcp_sessions::McpSessionRecord;
 pub use scratchpad::SectionInfo;
+pub use sessions::SessionFilter;
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};
 pub use writer::{Records, Ticket};

@@ -1,22 +1,29 @@
 //! REST types of `/api/v1`, one file per resource.
 
 mod audit;
+mod config;
 mod session;
 mod status;
 mod token;
 mod tool;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
-pub use session::{Session, SessionDetail};
+pub use config::{ConfigItem, EffectiveConfig};
+pub use session::{
+    AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
+};
 pub use status::{AuditStatus, Status};
 pub use token::{CreateTokenParams, CreatedToken, Token, TokenKind};
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
 
 /// Every list: the items and, when there are more, the cursor of the next page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     pub items: Vec<T>,
+    /// Pass it as `cursor` to get the next page; null on the last one.
+    #[schema(required)]
     pub next: Option<String>,
 }
