@@ -104,11 +104,7 @@ impl Conn {
     }
 
     /// Newest first.
-    pub async fn sessions(
-        &mut self,
-        filter: &SessionFilter,
-        limit: i64,
-    ) -> Result<Vec<Session>, StoreError> {
+    pub async fn sessions(&mut self, filter: &SessionFilter, limit: i64) -> Result<Vec<Session>, StoreError> {
         let rows = self
             .rows(
                 "listing sessions",

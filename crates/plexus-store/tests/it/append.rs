@@ -76,8 +76,7 @@ pub(crate) async fn an_external_id_seen_before_gives_the_stored_event<B: Backend
     let first = append(&db.store, session, Some(0), request()).await.unwrap();
     // The same request again, because its answer was lost: the condition held when it was carried out.
     assert_eq!(append(&db.store, session, Some(0), request()).await.unwrap(), first);
-    let mixed =
-        vec![external("agent:b", 9, "y"), external("agent:a", 3, "z"), external("agent:a", 4, "z")];
+    let mixed = vec![external("agent:b", 9, "y"), external("agent:a", 3, "z"), external("agent:a", 4, "z")];
     let refused = append(&db.store, session, Some(0), mixed.clone()).await;
     assert!(matches!(refused, Err(AppendError::Conflict { last_seq: 2 })), "{refused:?}");
     let second = append(&db.store, session, Some(2), mixed).await.unwrap();
@@ -86,9 +85,7 @@ pub(crate) async fn an_external_id_seen_before_gives_the_stored_event<B: Backend
     assert_eq!(numbers(&db.events(session).await), [1, 2, 3]);
 }
 
-pub(crate) async fn a_session_that_does_not_exist_is_an_error_and_nothing_else<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn a_session_that_does_not_exist_is_an_error_and_nothing_else<B: Backend>(db: Database<B>) {
     let unknown = SessionId::new();
     let refused = append(&db.store, unknown, None, vec![event("agent:a", 1)]).await;
     assert!(

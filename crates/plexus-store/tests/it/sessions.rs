@@ -69,7 +69,8 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
         listed.extend(page.iter().map(|session| session.id));
     }
     assert_eq!(listed, made);
-    let all: Vec<_> = reader.sessions(&SessionFilter::default(), 10).await.unwrap().iter().map(|s| s.id).collect();
+    let all: Vec<_> =
+        reader.sessions(&SessionFilter::default(), 10).await.unwrap().iter().map(|s| s.id).collect();
     assert_eq!(all.len(), 6);
     assert_eq!(all[0], other);
 }
