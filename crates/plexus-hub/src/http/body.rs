@@ -46,6 +46,10 @@ impl Caller {
             return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
         }
         let body = self.read_body(body).await?;
+        // The parser would take a list of its fields too, which is in no description.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
+        }
         serde_json::from_slice(&body)
             .map_err(|e| ApiError::bad_request(format!("the body is not {what}: {e}")))
     }

@@ -66,6 +66,8 @@ async fn a_body_must_say_that_it_is_json() {
     assert_eq!(send(post().header("content-type", "text/plain")).await.refused(415), "invalid_request");
     let json = send(post().header("content-type", "Application/JSON; charset=utf-8")).await;
     assert_eq!(json.status, 201);
+    // An object, not its fields in a row.
+    assert_eq!(admin.post("/sessions", &json!(["x", null])).await.refused(400), "invalid_request");
 }
 
 #[tokio::test]

@@ -69,6 +69,7 @@ async fn what_is_not_an_event_is_refused_and_nothing_is_stored() {
         with("external_id", json!("a\u{0}b")),
         with("at", json!("2999-01-01T00:00:00Z")),
         with("actor", json!("agent:other")),
+        json!({ "events": [["note", {}, null, null]] }),
         json!({ "events": [] }),
         json!({ "events": vec![note("x"); 101] }),
         json!({ "expected_seq": -1, "events": [note("x")] }),

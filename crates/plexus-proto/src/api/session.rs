@@ -1,7 +1,7 @@
 //! `/api/v1/sessions`.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -48,8 +48,16 @@ pub struct AppendEventsParams {
     #[schema(minimum = 0)]
     pub expected_seq: Option<i64>,
     /// All of them are appended, in this order, or none.
+    #[serde(deserialize_with = "objects")]
     #[schema(min_items = 1, max_items = 100)]
     pub events: Vec<AppendEvent>,
+}
+
+/// Events written as objects only: a derived reader would take a list of the fields as well.
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AppendEvent>, D::Error> {
+    let objects = Vec::<Map<String, Value>>::deserialize(deserializer)?;
+    let event = |object| serde_json::from_value(Value::Object(object)).map_err(de::Error::custom);
+    objects.into_iter().map(event).collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
