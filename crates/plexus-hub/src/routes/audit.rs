@@ -33,6 +33,7 @@ pub(super) struct ListParams {
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
     /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only calls of this tool.
     #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]

@@ -39,6 +39,7 @@ pub(super) struct ListParams {
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
     /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only events after this number.
     #[param(minimum = 0, default = 0)]

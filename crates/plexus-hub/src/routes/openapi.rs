@@ -77,7 +77,7 @@ impl Document {
     operation_id = "getOpenApi",
     tag = tag::HUB,
     security(()),
-    params(("If-None-Match" = Option<String>, Header, description = "Tags of what the client has.")),
+    params(("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has.")),
     responses(
         (status = 200, description = "OpenAPI 3.1.", body = Object,
             headers(("ETag" = String, description = "The tag of this content."))),

@@ -57,6 +57,7 @@ pub(super) struct PageParams {
     #[param(minimum = 1, maximum = 200, default = 50)]
     pub(super) limit: Option<i64>,
     /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
     pub(super) cursor: Option<String>,
 }
 

@@ -35,6 +35,7 @@ pub(super) struct ListParams {
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
     /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only those of this subject, such as `agent:codex`. Another's need the scope `read:sessions`.
     #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
@@ -144,7 +145,7 @@ pub(super) async fn create(
     tag = tag::SESSIONS,
     params(
         ("id" = SessionId, Path, description = "The session."),
-        ("If-None-Match" = Option<String>, Header, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
     ),
     responses(
         (status = 200, description = "The session.", body = Session,

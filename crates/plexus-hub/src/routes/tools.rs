@@ -31,7 +31,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     tag = tag::TOOLS,
     params(
         PageParams,
-        ("If-None-Match" = Option<String>, Header, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
     ),
     responses(
         (status = 200, description = "A page of tools.", body = Page<Tool>,
@@ -67,7 +67,7 @@ pub(super) async fn list(
     tag = tag::TOOLS,
     params(
         ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("If-None-Match" = Option<String>, Header, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
     ),
     responses(
         (status = 200, description = "The tool.", body = Tool,
@@ -124,9 +124,9 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
     tag = tag::TOOLS,
     params(
         ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("Idempotency-Key" = Option<String>, Header, description = "A key of the caller's choice, new for each call.",
+        ("Idempotency-Key" = Option<String>, Header, nullable = false, description = "A key of the caller's choice, new for each call.",
             max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
-        ("Plexus-Session" = Option<String>, Header, description = "Name of the session to record the call in.",
+        ("Plexus-Session" = Option<String>, Header, nullable = false, description = "Name of the session to record the call in.",
             pattern = "^[!-~]([ -~]*[!-~])?$"),
     ),
     request_body = CallToolParams,

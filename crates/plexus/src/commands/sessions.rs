@@ -93,10 +93,12 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
     let answer = hub.get(&["sessions", &id.to_string()], &[]).await?;
     let mut page = events(hub, id, after, limit.min(PAGE)).await?;
     if out.json() {
-        // The session with its events, as one object.
+        // The session with its events, as one object; `next` is what --after takes.
         let mut whole: Map<String, Value> = answer.decode()?;
+        let last = page.items.last().filter(|_| page.next.is_some());
+        let next = last.map(|raw| decode(raw).map(|event: Event| event.seq.to_string())).transpose()?;
         whole.insert("events".to_owned(), serde_json::to_value(&page.items)?);
-        whole.insert("next".to_owned(), serde_json::to_value(&page.next)?);
+        whole.insert("next".to_owned(), next.into());
         return out.json_line(&serde_json::to_string(&whole)?);
     }
     let session: Session = answer.decode()?;
