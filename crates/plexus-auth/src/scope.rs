@@ -92,8 +92,9 @@ fn glob(pattern: &str, text: &str) -> bool {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "sessions", "status", "tokens"]),
+    ("read", &["audit", "config", "sessions", "status", "tokens"]),
     ("token", &["create", "revoke"]),
+    ("write", &["sessions"]),
 ];
 
 impl Scope {

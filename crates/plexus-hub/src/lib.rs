@@ -74,6 +74,11 @@ impl App {
     }
 }
 
+/// The description of the REST API (OpenAPI 3.1), made from its routes.
+pub fn openapi() -> Result<String, serde_json::Error> {
+    routes::document()
+}
+
 impl Hub {
     /// Starts a hub; returns when it is ready.
     pub async fn start(options: HubOptions) -> Result<Self, HubError> {

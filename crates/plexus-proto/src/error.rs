@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// Stable, machine-readable reason of a failure. Text around it may change; these may not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request is malformed: bad JSON, bad header, bad parameter.
@@ -70,14 +71,16 @@ impl ErrorCode {
 }
 
 /// Body of every REST error.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorEnvelope {
     pub code: ErrorCode,
     /// What happened, to what.
     pub message: String,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub hint: Option<String>,
+    /// More for a program, where the code alone does not say enough.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
     /// Also in the response header `x-request-id` and in the hub's log.

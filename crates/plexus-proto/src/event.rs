@@ -7,6 +7,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::SessionId;
 
@@ -63,19 +64,24 @@ impl<'de> Deserialize<'de> for EventKind {
 }
 
 /// One event of a session, with its place in the log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     pub session_id: SessionId,
     /// 1, 2, 3 … without a gap, assigned by the database.
+    #[schema(minimum = 1)]
     pub seq: i64,
     /// Place among the events of all sessions: later ones have a higher one.
+    #[schema(minimum = 1)]
     pub pos: i64,
     pub at: Timestamp,
+    #[schema(value_type = String)]
     pub kind: EventKind,
     /// Subject of the principal that caused it, such as `agent:codex`.
     pub actor: String,
     pub payload: Value,
+    /// What the same event is called where it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub external_id: Option<String>,
 }
 

@@ -47,6 +47,45 @@ impl Conn {
         rows.iter().map(event).collect()
     }
 
+    /// The same, of one kind.
+    pub async fn events_of_kind(
+        &mut self,
+        session: SessionId,
+        kind: &str,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<Event>, StoreError> {
+        let rows = self
+            .rows(
+                "reading events of a kind",
+                Sql::Built(format!(
+                    "SELECT {READ} FROM session_events WHERE session_id = $1 AND seq > $2 AND kind = $3 \
+                     ORDER BY seq LIMIT $4"
+                )),
+                vec![session.to_string().into(), after.into(), kind.into(), limit.into()],
+            )
+            .await?;
+        rows.iter().map(event).collect()
+    }
+
+    /// The event that the session has under this external id.
+    pub(crate) async fn event_by_external_id(
+        &mut self,
+        session: SessionId,
+        external_id: &str,
+    ) -> Result<Option<Event>, StoreError> {
+        let row = self
+            .row(
+                "looking up an external id",
+                Sql::Built(format!(
+                    "SELECT {READ} FROM session_events WHERE session_id = $1 AND external_id = $2"
+                )),
+                vec![session.to_string().into(), external_id.into()],
+            )
+            .await?;
+        row.as_ref().map(event).transpose()
+    }
+
     /// Which of the events are new: not stored before and not twice in this batch.
     pub(crate) async fn without_known_external_ids(
         &mut self,

@@ -5,6 +5,7 @@
 //! - A caller that was told "done" was told so after the commit.
 //! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
 
+mod append;
 pub mod archive;
 mod audit;
 mod audit_chain;
@@ -25,6 +26,7 @@ mod todos;
 mod tokens;
 mod writer;
 
+pub use append::{AppendError, Appended};
 pub use audit::{AuditFilter, NewAudit};
 pub use conn::Conn;
 pub use error::StoreError;
@@ -32,6 +34,7 @@ pub use event_stream::StoredEvent;
 pub use idempotency::IdempotencyRecord;
 pub use mcp_sessions::McpSessionRecord;
 pub use scratchpad::SectionInfo;
+pub use sessions::SessionFilter;
 pub use snapshot::{DatabaseInfo, Snapshot};
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};

@@ -7,6 +7,18 @@ use plexus_proto::{SessionId, Timestamp};
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
+/// Which sessions to list; empty fields do not narrow.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    pub owner: Option<String>,
+    /// How the key begins.
+    pub key_prefix: Option<String>,
+    pub client: Option<String>,
+    pub updated_after: Option<Timestamp>,
+    /// The last id of the page before.
+    pub before: Option<SessionId>,
+}
+
 fn session(row: &Row) -> Result<Session, StoreError> {
     Ok(Session {
         id: row.text(0)?.parse().map_err(|e| StoreError::damaged("sessions", e))?,
@@ -28,6 +40,31 @@ impl Conn {
         client: Option<&str>,
         now: Timestamp,
     ) -> Result<SessionId, StoreError> {
+        self.ensure_session_as(SessionId::new(), owner, key, client, now).await
+    }
+
+    /// The same as a whole, and whether it was made.
+    pub async fn open_session(
+        &mut self,
+        owner: &str,
+        key: &str,
+        client: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(Session, bool), StoreError> {
+        let fresh = SessionId::new();
+        let id = self.ensure_session_as(fresh, owner, key, client, now).await?;
+        let session = self.session(id).await?.ok_or(StoreError::NoSuchSession(id))?;
+        Ok((session, id == fresh))
+    }
+
+    async fn ensure_session_as(
+        &mut self,
+        fresh: SessionId,
+        owner: &str,
+        key: &str,
+        client: Option<&str>,
+        now: Timestamp,
+    ) -> Result<SessionId, StoreError> {
         let now = now.as_millisecond();
         let row = self
             .row(
@@ -36,13 +73,7 @@ impl Conn {
                  VALUES ($1, $2, $3, $4, $5, $5, 0) \
                  ON CONFLICT (owner, key) DO UPDATE SET client = COALESCE(sessions.client, excluded.client) \
                  RETURNING id",
-                vec![
-                    SessionId::new().to_string().into(),
-                    owner.into(),
-                    key.into(),
-                    client.into(),
-                    now.into(),
-                ],
+                vec![fresh.to_string().into(), owner.into(), key.into(), client.into(), now.into()],
             )
             .await?;
         let id = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();
@@ -72,20 +103,23 @@ impl Conn {
         row.as_ref().map(session).transpose()
     }
 
-    /// Newest first, of one owner or of all. `before` is the last id of the page before.
-    pub async fn sessions(
-        &mut self,
-        owner: Option<&str>,
-        before: Option<SessionId>,
-        limit: i64,
-    ) -> Result<Vec<Session>, StoreError> {
-        let before = before.map(|id| id.to_string());
+    /// Newest first.
+    pub async fn sessions(&mut self, filter: &SessionFilter, limit: i64) -> Result<Vec<Session>, StoreError> {
         let rows = self
             .rows(
                 "listing sessions",
                 "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
-                 WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
-                vec![owner.into(), before.into(), limit.into()],
+                 WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) \
+                 AND ($3 IS NULL OR substr(key, 1, length($3)) = $3) AND ($4 IS NULL OR client = $4) \
+                 AND ($5 IS NULL OR updated_at > $5) ORDER BY id DESC LIMIT $6",
+                vec![
+                    filter.owner.as_deref().into(),
+                    filter.before.map(|id| id.to_string()).into(),
+                    filter.key_prefix.as_deref().into(),
+                    filter.client.as_deref().into(),
+                    filter.updated_after.map(Timestamp::as_millisecond).into(),
+                    limit.into(),
+                ],
             )
             .await?;
         rows.iter().map(session).collect()

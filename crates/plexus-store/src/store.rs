@@ -151,6 +151,12 @@ impl Store {
         self.writer.event_hints()
     }
 
+    /// Tells those who follow events that a unit of work appended some itself, see
+    /// [`Conn::append_events`]; without it they find out a moment later.
+    pub fn hint_events(&self) {
+        self.writer.hint_events();
+    }
+
     /// The stage in which the writer ends; whatever must still be written has to be done before.
     pub const STAGE: Stage = Stage::Storage;
 }

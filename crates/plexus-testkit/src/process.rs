@@ -286,13 +286,7 @@ impl HubProcess {
 
     /// All events of a session, in the order in which they are given.
     pub async fn events(&self, session: &str) -> Vec<Value> {
-        let (mut events, mut after) = (Vec::new(), "0".to_owned());
-        loop {
-            let page = self.api(&format!("/api/v1/sessions/{session}?limit=200&after={after}")).await;
-            events.extend(page["events"].as_array().expect("events").iter().cloned());
-            let Some(next) = page["next"].as_str() else { return events };
-            after = next.to_owned();
-        }
+        self.list(&format!("/api/v1/sessions/{session}/events"), |_| false).await
     }
 
     /// `SIGKILL`: no chance to finish anything.

@@ -49,6 +49,11 @@ impl SessionKey {
     pub fn as_str(&self) -> &str {
         &self.key
     }
+
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
 }
 
 /// Printable ASCII without the separator, at most [`MAX_PART`] characters; never empty. What had to be

@@ -83,13 +83,25 @@ fn nonsense_is_not_a_scope() {
 
 #[test]
 fn a_scope_that_nothing_asks_for_is_told_apart() {
-    for known in ["call:anything", "call:*", "read:*", "read:a*", "token:create", "*:*", "admin", "node:nas"]
-    {
+    for known in [
+        "call:anything",
+        "call:*",
+        "read:*",
+        "read:a*",
+        "token:create",
+        "*:*",
+        "admin",
+        "node:nas",
+        "write:sessions",
+    ] {
         assert_eq!(set(&[known]).check_known(), Ok(()), "{known}");
     }
-    for (unknown, words) in
-        [("cal:todo", "call"), ("read:session", "read:sessions"), ("token:mint", "token:create")]
-    {
+    for (unknown, words) in [
+        ("cal:todo", "call"),
+        ("read:session", "read:sessions"),
+        ("token:mint", "token:create"),
+        ("write:session", "write:sessions"),
+    ] {
         let error = set(&[unknown]).check_known().unwrap_err();
         assert!(error.contains(unknown) && error.contains(words), "{error}");
     }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::Request;
 use bytes::Bytes;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use plexus_kit::config::Limits;
 use plexus_proto::ErrorCode;
@@ -29,19 +31,34 @@ impl Caller {
         Ok(body)
     }
 
-    /// The body as JSON; one that is empty has only defaults in it. `what` it should be is for the error.
-    pub(crate) async fn read_params<T: DeserializeOwned + Default>(
+    /// The body as JSON of this form; `what` names the form in a refusal.
+    pub(crate) async fn read_json<T: DeserializeOwned>(
         &self,
-        body: Body,
+        request: Request,
         what: &str,
     ) -> Result<T, ApiError> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            let message = "the body must be JSON, and say so with `Content-Type: application/json`";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
+        }
         let body = self.read_body(body).await?;
-        if body.is_empty() {
-            return Ok(T::default());
+        // The parser would take a list of its fields too, which is in no description.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
         }
         serde_json::from_slice(&body)
-            .map_err(|error| ApiError::bad_request(format!("the body does not describe {what}: {error}")))
+            .map_err(|e| ApiError::bad_request(format!("the body is not {what}: {e}")))
     }
+}
+
+/// Whether one content type is given and it is that of JSON, whatever its parameters.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (given, more) = (types.next().and_then(|value| value.to_str().ok()), types.next());
+    let essence = given.map(|given| given.split(';').next().unwrap_or_default().trim());
+    more.is_none() && essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
 }
 
 async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {

@@ -3,8 +3,10 @@
 mod body;
 mod caller;
 mod error;
+mod etag;
 mod guard;
 
 pub(crate) use caller::Caller;
 pub(crate) use error::{ApiError, finish};
+pub(crate) use etag::{Tag, Tagged};
 pub(crate) use guard::guard;

@@ -5,27 +5,62 @@ use std::time::Duration;
 use axum::Json;
 use http::StatusCode;
 use plexus_proto::api::{AuditCall, AuditReport, Page};
-use plexus_proto::{CallId, ErrorCode};
+use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::AuditFilter;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::query::{self, Params, Segment};
+use super::query::{self, Cursor, Params, Segment};
+use super::{refusals, tag};
+use crate::App;
 use crate::http::{ApiError, Caller};
 
 const READ: &str = "read:audit";
+const CURSOR: Cursor = Cursor("audit");
 /// How long a verification waits for the one before it.
 const TURN: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Default, Deserialize)]
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(verify)).routes(routes!(show))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
+    /// Items on a page.
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
+    /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
+    /// Only calls of this tool.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
     tool: Option<String>,
+    /// Only calls of this subject, such as `agent:codex`.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
     actor: Option<String>,
+    /// Only calls of this session.
+    #[param(value_type = Option<SessionId>)]
     session: Option<String>,
 }
 
+/// List calls
+///
+/// Newest first. Needs the scope `read:audit`.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    operation_id = "listCalls",
+    tag = tag::AUDIT,
+    params(ListParams),
+    responses(
+        (status = 200, description = "A page of calls.", body = Page<AuditCall>),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
+)]
 pub(super) async fn list(
     caller: Caller,
     Params(params): Params<ListParams>,
@@ -33,17 +68,33 @@ pub(super) async fn list(
     caller.needs(READ)?;
     let limit = query::limit(params.limit)?;
     let filter = AuditFilter {
-        tool: params.tool,
-        actor: params.actor,
-        session_id: params.session.as_deref().map(query::id).transpose()?,
-        before: query::cursor(params.cursor.as_deref())?,
+        tool: query::text("tool", params.tool)?,
+        actor: query::text("actor", params.actor)?,
+        session_id: params.session.as_deref().map(query::id::<SessionId>).transpose()?,
+        before: CURSOR.read(params.cursor.as_deref())?,
     };
     let store = &caller.services.store;
-    let items = store.read().await?.audit_calls(store.instance_id(), &filter, limit).await?;
-    let last = items.last().and_then(|call| call.entries.first());
-    let next = (items.len() as i64 == limit).then(|| last.map(ToString::to_string)).flatten();
-    Ok(Json(Page { items, next }))
+    let items = store.read().await?.audit_calls(store.instance_id(), &filter, limit + 1).await?;
+    let place = |call: &AuditCall| call.entries.first().map(ToString::to_string).unwrap_or_default();
+    Ok(Json(CURSOR.page(items, limit, place)))
 }
+
+/// Show a call
+///
+/// With its arguments and its result. Needs the scope `read:audit`.
+#[utoipa::path(
+    get,
+    path = "/audit/{call_id}",
+    operation_id = "getCall",
+    tag = tag::AUDIT,
+    params(("call_id" = CallId, Path, description = "The call.")),
+    responses(
+        (status = 200, description = "The call.", body = AuditCall),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
 
 pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Json<AuditCall>, ApiError> {
     caller.needs(READ)?;
@@ -52,6 +103,16 @@ pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Js
     Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no record of such a call"))?))
 }
 
+/// Verify the record
+///
+/// Reads all of it and compares it with the signed head. Needs the scope `read:audit`.
+#[utoipa::path(
+    get,
+    path = "/audit/verify",
+    operation_id = "verifyAudit",
+    tag = tag::AUDIT,
+    responses((status = 200, description = "What was found.", body = AuditReport), refusals::Always)
+)]
 pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError> {
     caller.needs(READ)?;
     let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {

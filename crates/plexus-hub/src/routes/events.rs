@@ -1,204 +1,195 @@
-//! Event streams: `/ws/…` for WebSockets, `/api/v1/…/stream` for server-sent events.
+//! `/api/v1/sessions/{id}/events`.
 
-use std::collections::HashMap;
+use axum::Json;
+use axum::extract::Request;
+use http::StatusCode;
+use plexus_kit::Clock;
+use plexus_proto::api::{AppendEvent, AppendEventsParams, AppendEventsResponse, MAX_EVENTS, Page, Session};
+use plexus_proto::{ErrorCode, Event, EventKind, NewEvent, SessionId};
+use plexus_store::{AppendError, Appended, Conn, Records, StoreError};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use axum::Router;
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{Extension, FromRequestParts, Query};
-use axum::response::Response;
-use axum::routing::get;
-use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
-use plexus_proto::{ErrorCode, EventKind, SessionId};
-
-use super::query::{self, Segment};
+use super::query::{self, Cursor, Params, Segment};
+use super::{refusals, sessions, tag};
 use crate::App;
-use crate::events::{EventStream, Log, Start, Wanted, sse};
 use crate::http::{ApiError, Caller};
-use crate::serve::ConnectionPlace;
 
-/// Kinds that one stream may be narrowed to.
-const MAX_KINDS: usize = 64;
-/// Before a token that is offered as a protocol.
-const BEARER: &str = "bearer.";
+/// Lets a token append to sessions that are not its own.
+const WRITE_ALL: &str = "write:sessions";
+const CURSOR: Cursor = Cursor("events");
+/// Payload of one event as JSON.
+const MAX_PAYLOAD: usize = 64 << 10;
+/// How far the clock of another machine may be ahead of ours.
+const AHEAD_MS: i64 = 5 * 60 * 1000;
+/// Kinds that only the hub records, so that whoever reads them knows that it happened.
+const OURS: [&str; 4] = ["tool_started", "tool_call", "approval_requested", "approval_decided"];
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/ws/events", get(ws_all))
-        .route("/ws/sessions/{id}", get(ws_session))
-        .route("/api/v1/events/stream", get(sse_all))
-        .route("/api/v1/sessions/{id}/events/stream", get(sse_session))
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, append))
 }
 
-type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
-type Place = Extension<ConnectionPlace>;
-
-async fn ws_all(
-    WsCaller(caller): WsCaller,
-    params: StreamParams,
-    place: Place,
-    upgrade: Upgrade,
-) -> Result<Response, ApiError> {
-    let upgrade = websocket(upgrade, "/api/v1/events/stream")?;
-    let stream = params.open(&caller, None).await?;
-    Ok(caller.services.events.upgrade(upgrade, stream, place))
-}
-
-async fn ws_session(
-    WsCaller(caller): WsCaller,
-    Segment(id): Segment,
-    params: StreamParams,
-    place: Place,
-    upgrade: Upgrade,
-) -> Result<Response, ApiError> {
-    let id = query::id(&id)?;
-    let upgrade = websocket(upgrade, &format!("/api/v1/sessions/{id}/events/stream"))?;
-    let stream = params.open(&caller, Some(id)).await?;
-    Ok(caller.services.events.upgrade(upgrade, stream, place))
-}
-
-async fn sse_all(
-    caller: Caller,
-    mut params: StreamParams,
-    place: Place,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    params.resume(&headers)?;
-    Ok(sse::response(params.open(&caller, None).await?, place))
-}
-
-async fn sse_session(
-    caller: Caller,
-    Segment(id): Segment,
-    mut params: StreamParams,
-    place: Place,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    params.resume(&headers)?;
-    Ok(sse::response(params.open(&caller, Some(query::id(&id)?)).await?, place))
-}
-
-fn websocket(upgrade: Upgrade, instead: &str) -> Result<WebSocketUpgrade, ApiError> {
-    upgrade.map_err(|_| {
-        ApiError::new(
-            StatusCode::UPGRADE_REQUIRED,
-            ErrorCode::InvalidRequest,
-            "this path speaks WebSocket (version 13) only",
-        )
-        .hint(format!("For server-sent events, get {instead}."))
-    })
-}
-
-/// A caller whose token may also be among the protocols it offers: a browser cannot give a WebSocket
-/// the header.
-#[derive(Debug)]
-struct WsCaller(Caller);
-
-impl FromRequestParts<App> for WsCaller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        if !parts.headers.contains_key(AUTHORIZATION)
-            && let Some(authorization) = offered_token(&parts.headers)
-        {
-            parts.headers.insert(AUTHORIZATION, authorization);
-        }
-        Caller::from_request_parts(parts, app).await.map(Self)
-    }
-}
-
-/// `Sec-WebSocket-Protocol: plexus.v1, bearer.<token>` as an `Authorization`.
-fn offered_token(headers: &HeaderMap) -> Option<HeaderValue> {
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    let token = offered.flat_map(|list| list.split(',')).find_map(|name| name.trim().strip_prefix(BEARER))?;
-    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
-    value.set_sensitive(true);
-    Some(value)
-}
-
-/// The query of a stream: where it begins, and what it is narrowed to.
-#[derive(Debug, Default)]
-struct StreamParams {
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// Items on a page.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<i64>,
+    /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
+    cursor: Option<String>,
+    /// Only events after this number.
+    #[param(minimum = 0, default = 0)]
     after: Option<i64>,
-    last: Option<i64>,
-    wanted: Wanted,
+    /// Only events of this kind.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
+    kind: Option<String>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for StreamParams {
-    type Rejection = ApiError;
+/// List the events of a session
+///
+/// Oldest first. To follow a session, ask again with `after` set to the number of the newest event seen.
+#[utoipa::path(
+    get,
+    path = "/sessions/{id}/events",
+    operation_id = "listEvents",
+    tag = tag::SESSIONS,
+    params(("id" = SessionId, Path, description = "The session."), ListParams),
+    responses(
+        (status = 200, description = "A page of events.", body = Page<Event>),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
+pub(super) async fn list(
+    caller: Caller,
+    Segment(id): Segment,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<Event>>, ApiError> {
+    let id: SessionId = query::id(&id)?;
+    let limit = query::limit(params.limit)?;
+    let kind = query::text("kind", params.kind)?;
+    let after = params.after.unwrap_or(0);
+    if after < 0 {
+        return Err(ApiError::bad_request(format!("after must be 0 or more, not {after}")));
+    }
+    let after = CURSOR.read(params.cursor.as_deref())?.map_or(after, |place: i64| place.max(after));
+    sessions::readable(&caller, id).await?;
+    let mut reader = caller.services.store.read().await?;
+    let items = match kind {
+        Some(kind) => reader.events_of_kind(id, &kind, after, limit + 1).await?,
+        None => reader.events(id, after, limit + 1).await?,
+    };
+    Ok(Json(CURSOR.page(items, limit, |event| event.seq.to_string())))
+}
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
-            .await
-            .map_err(|e| ApiError::bad_request(e.body_text()))?;
-        Self::parse(pairs)
+/// Append events to a session
+///
+/// To one of the caller's, or to any with the scope `write:sessions`. There is no idempotency key: an event with an
+/// `external_id` is stored once, however often it is sent, and each time given back as it is stored.
+#[utoipa::path(
+    post,
+    path = "/sessions/{id}/events",
+    operation_id = "appendEvents",
+    tag = tag::SESSIONS,
+    params(("id" = SessionId, Path, description = "The session.")),
+    request_body = AppendEventsParams,
+    responses(
+        (status = 200, description = "The events as stored.", body = AppendEventsResponse),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn append(
+    caller: Caller,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Json<AppendEventsResponse>, ApiError> {
+    let id = writable(&caller, query::id(&id)?).await?.id;
+    let AppendEventsParams { expected_seq, events } = caller.read_json(request, "events to append").await?;
+    if !(1..=MAX_EVENTS).contains(&events.len()) {
+        return Err(ApiError::bad_request(format!("append 1 to {MAX_EVENTS} events at a time")));
+    }
+    if expected_seq.is_some_and(|seq| seq < 0) {
+        return Err(ApiError::bad_request("expected_seq must be 0 or more"));
+    }
+    let clock = &caller.services.clock;
+    let events = events.into_iter().enumerate().map(|(index, event)| {
+        check(event, caller.principal.subject(), clock)
+            .map_err(|why| ApiError::bad_request(format!("events[{index}]: {why}")))
+    });
+    let events = events.collect::<Result<Vec<NewEvent>, ApiError>>()?;
+    let appended = caller
+        .services
+        .store
+        .transact(
+            move |conn: &mut Conn| {
+                Box::pin(async move { conn.append_events(id, expected_seq, events).await })
+            },
+            |_| Records::default(),
+        )
+        .await?;
+    match appended {
+        Ok(Appended { events, last_seq }) => {
+            caller.services.store.hint_events();
+            Ok(Json(AppendEventsResponse { events, last_seq }))
+        }
+        Err(AppendError::Conflict { last_seq }) => {
+            let message = format!("the session is at event {last_seq}, not at the one that was expected");
+            Err(ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message)
+                .hint("Read the events since, and decide again.")
+                .details(json!({ "last_seq": last_seq })))
+        }
+        Err(AppendError::Store(StoreError::NoSuchSession(_))) => Err(sessions::unknown()),
+        Err(AppendError::Store(error)) => Err(error.into()),
     }
 }
 
-impl StreamParams {
-    fn parse(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
-        let mut params = Self::default();
-        let mut once = HashMap::new();
-        for (name, value) in pairs {
-            match name.as_str() {
-                "kind" => params.wanted.kinds.extend(kinds(&value)),
-                "after" | "last" | "session" | "owner" => {
-                    if once.insert(name.clone(), value).is_some() {
-                        return Err(ApiError::bad_request(format!("{name} is given twice")));
-                    }
-                }
-                _ => {
-                    let message = format!("there is no parameter {name:?}");
-                    return Err(ApiError::bad_request(message)
-                        .hint("A stream takes after or last, session, owner and kind."));
-                }
-            }
-        }
-        if params.wanted.kinds.len() > MAX_KINDS {
-            return Err(ApiError::bad_request(format!("more than {MAX_KINDS} kinds")));
-        }
-        params.after = once.get("after").map(|text| number("after", text)).transpose()?;
-        params.last = once.get("last").map(|text| number("last", text)).transpose()?;
-        if params.after.is_some() && params.last.is_some() {
-            return Err(ApiError::bad_request("after and last exclude each other"));
-        }
-        params.wanted.session = once.get("session").map(|id| query::id(id)).transpose()?;
-        params.wanted.owner = once.remove("owner");
-        Ok(params)
+/// The session, if the caller may append to it.
+async fn writable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
+    let session = caller.services.store.read().await?.session(id).await?.ok_or_else(sessions::unknown)?;
+    if sessions::owns(caller, &session) || caller.principal.allows(WRITE_ALL) {
+        return Ok(session);
     }
-
-    /// What an `EventSource` sends when it comes back wins over what its URL says.
-    fn resume(&mut self, headers: &HeaderMap) -> Result<(), ApiError> {
-        if let Some(last) = headers.get("last-event-id") {
-            self.after = Some(number("Last-Event-ID", last.to_str().unwrap_or_default())?);
-            self.last = None;
-        }
-        Ok(())
-    }
-
-    async fn open(self, caller: &Caller, session: Option<SessionId>) -> Result<EventStream, ApiError> {
-        let start = match (self.after, self.last) {
-            (Some(after), _) => Start::After(after),
-            (None, Some(last)) => Start::Last(last),
-            (None, None) => Start::Now,
-        };
-        let log = session.map_or(Log::All, Log::Session);
-        caller.services.events.open(caller.principal.clone(), log, start, self.wanted).await
-    }
+    let seen = caller.principal.allows(sessions::READ_ALL);
+    Err(if seen { ApiError::lacks(WRITE_ALL) } else { sessions::unknown() })
 }
 
-fn kinds(list: &str) -> impl Iterator<Item = EventKind> {
-    list.split(',').filter(|kind| !kind.is_empty()).map(|kind| {
-        let Ok(kind) = kind.parse();
-        kind
-    })
+/// An event that may be stored, or why it may not.
+fn check(event: AppendEvent, actor: &str, clock: &Clock) -> Result<NewEvent, String> {
+    let AppendEvent { kind, payload, external_id, at } = event;
+    if !is_kind(&kind) {
+        return Err(
+            "a kind has 1 to 64 lower-case letters, digits and _, and begins with a letter".to_owned()
+        );
+    }
+    if OURS.contains(&kind.as_str()) {
+        return Err(format!("{kind} is recorded by the hub itself"));
+    }
+    let payload = serde_json::Value::Object(payload).to_string();
+    if payload.len() > MAX_PAYLOAD {
+        return Err(format!("the payload has {} bytes, the most allowed is {MAX_PAYLOAD}", payload.len()));
+    }
+    let is_id = |id: &String| (1..=256).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+    if external_id.as_ref().is_some_and(|id| !is_id(id)) {
+        return Err("an external_id has 1 to 256 visible ASCII characters".to_owned());
+    }
+    let now = clock.now();
+    let at = at.unwrap_or(now);
+    if at.as_millisecond() - now.as_millisecond() > AHEAD_MS {
+        return Err(format!("{at} is in the future"));
+    }
+    Ok(NewEvent { at, kind: EventKind::Other(kind), actor: actor.to_owned(), payload, external_id })
 }
 
-fn number(name: &str, text: &str) -> Result<i64, ApiError> {
-    match text.parse() {
-        Ok(number @ 0..) => Ok(number),
-        _ => Err(ApiError::bad_request(format!("{name} must be the number of an event, or 0"))),
-    }
+fn is_kind(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }

@@ -3,20 +3,53 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::extract::Request;
 use plexus_auth::Scope;
 use plexus_proto::api::{Key, Page, RotateKeysParams, RotatedKey};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::query::Segment;
+use super::{refusals, tag};
+use crate::App;
 use crate::http::{ApiError, Caller};
 
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(rotate)).routes(routes!(retire))
+}
+
+/// List the keys that sign tokens
+///
+/// The current one first. Needs the scope `admin`.
+#[utoipa::path(
+    get,
+    path = "/keys",
+    operation_id = "listKeys",
+    tag = tag::TOKENS,
+    responses((status = 200, description = "The keys.", body = Page<Key>), refusals::Always)
+)]
 pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
     caller.needs(Scope::ADMIN)?;
     Ok(Json(Page { items: caller.services.authenticator.keys(), next: None }))
 }
 
-pub(super) async fn rotate(caller: Caller, body: Body) -> Result<Json<RotatedKey>, ApiError> {
-    let params: RotateKeysParams = caller.read_params(body, "a rotation of keys").await?;
+/// Sign with a new key from now on
+///
+/// Tokens of the old one are accepted for a while yet. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/keys/rotate",
+    operation_id = "rotateKeys",
+    tag = tag::TOKENS,
+    request_body = RotateKeysParams,
+    responses(
+        (status = 200, description = "The new key and the one it replaces.", body = RotatedKey),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<RotatedKey>, ApiError> {
+    let params: RotateKeysParams = caller.read_json(request, "a rotation of keys").await?;
     let Caller { services, principal } = caller;
     let usual = u64::from(services.config.load().auth.key_overlap_hours) * 3600;
     let overlap = Duration::from_secs(params.overlap_seconds.unwrap_or(usual));
@@ -27,6 +60,23 @@ pub(super) async fn rotate(caller: Caller, body: Body) -> Result<Json<RotatedKey
     Ok(Json(rotated?))
 }
 
+/// End a former key now
+///
+/// No token of it is accepted from then on. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/keys/{kid}/retire",
+    operation_id = "retireKey",
+    tag = tag::TOKENS,
+    params(("kid" = String, Path, description = "The key.")),
+    responses(
+        (status = 200, description = "The key, which has ended.", body = Key),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
 pub(super) async fn retire(caller: Caller, Segment(kid): Segment) -> Result<Json<Key>, ApiError> {
     // Whether there is such a key is for admins to know.
     caller.needs(Scope::ADMIN)?;

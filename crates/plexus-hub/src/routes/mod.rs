@@ -1,44 +1,40 @@
 //! All routes, and what every request passes on its way to them.
 
 mod audit;
+mod config;
 mod events;
 mod health;
 mod keys;
 mod mcp;
+mod openapi;
 mod query;
+mod refusals;
 mod sessions;
 mod status;
+mod streams;
+mod tag;
 mod tokens;
 mod tools;
 mod well_known;
 
-use axum::Router;
-use axum::middleware;
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router, middleware};
+use http::{Method, StatusCode};
+use plexus_proto::ErrorCode;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::App;
 use crate::http::{ApiError, finish, guard};
 
 pub(crate) fn router(app: App) -> Router {
     let mcp = || post(mcp::post).get(mcp::get).delete(mcp::delete);
-    let api = Router::new()
-        .route("/status", get(status::show))
-        .route("/tools", get(tools::list))
-        .route("/tools/{name}", get(tools::show))
-        .route("/tools/{name}/call", post(tools::call))
-        .route("/sessions", get(sessions::list))
-        .route("/sessions/{id}", get(sessions::show))
-        .route("/tokens", get(tokens::list).post(tokens::create))
-        .route("/tokens/self", get(tokens::show_self))
-        .route("/tokens/renew", post(tokens::renew))
-        .route("/tokens/{jti}", get(tokens::show).delete(tokens::revoke))
-        .route("/tokens/{jti}/rotate", post(tokens::rotate))
-        .route("/keys", get(keys::list))
-        .route("/keys/rotate", post(keys::rotate))
-        .route("/keys/{kid}/retire", post(keys::retire))
-        .route("/audit", get(audit::list))
-        .route("/audit/verify", get(audit::verify))
-        .route("/audit/{call_id}", get(audit::show));
+    let (api, document) = api().split_for_parts();
+    let document = Arc::new(openapi::Document::new(&document));
     Router::new()
         .route("/", get(health::root))
         .route("/healthz", get(health::healthz))
@@ -49,18 +45,44 @@ pub(crate) fn router(app: App) -> Router {
         .route("/mcp/v1/", mcp())
         .route("/.well-known/oauth-protected-resource", get(well_known::root))
         .route("/.well-known/oauth-protected-resource/{*path}", get(well_known::resource))
-        .nest("/api/v1", api)
-        .merge(events::router())
+        .merge(api.layer(Extension(document)))
+        .merge(streams::router())
         .fallback(|| async { ApiError::not_found("there is nothing at this path") })
-        .method_not_allowed_fallback(|| async {
-            let status = http::StatusCode::METHOD_NOT_ALLOWED;
-            ApiError::new(
-                status,
-                plexus_proto::ErrorCode::InvalidRequest,
-                "this path does not take this method",
-            )
-        })
+        .method_not_allowed_fallback(other_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(finish))
         .with_state(app)
+}
+
+/// The REST API: each route and its description are one declaration, so neither is without the other.
+fn api() -> OpenApiRouter<App> {
+    let resources = OpenApiRouter::new()
+        .merge(status::router())
+        .merge(config::router())
+        .merge(tools::router())
+        .merge(sessions::router())
+        .merge(events::router())
+        .merge(streams::described())
+        .merge(tokens::router())
+        .merge(keys::router())
+        .merge(audit::router())
+        .routes(routes!(openapi::show));
+    OpenApiRouter::with_openapi(openapi::frame()).nest("/api/v1", resources)
+}
+
+/// The description of the REST API, as it is committed and served.
+pub(crate) fn document() -> Result<String, serde_json::Error> {
+    let document: OpenApi = api().into_openapi();
+    openapi::text(&document)
+}
+
+/// A method that the path does not take; those it takes are put into `Allow` on the way out.
+async fn other_method(method: Method) -> Response {
+    if method == Method::OPTIONS {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let message = "this path does not take this method";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, message)
+        .hint("The header Allow names those it takes.")
+        .into_response()
 }

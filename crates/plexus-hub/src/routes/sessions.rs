@@ -1,53 +1,181 @@
 //! `/api/v1/sessions`.
 
 use axum::Json;
-use plexus_proto::SessionId;
-use plexus_proto::api::{Page, Session, SessionDetail};
+use axum::extract::Request;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderName, StatusCode};
+use plexus_proto::api::{CreateSessionParams, Page, Session};
+use plexus_proto::{SessionId, Timestamp};
+use plexus_store::{Conn, SessionFilter};
+use plexus_tools::SessionKey;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::query::{self, PageParams, Params, Segment};
-use crate::http::{ApiError, Caller};
+use super::query::{self, Cursor, Params, Segment};
+use super::{refusals, tag};
+use crate::App;
+use crate::http::{ApiError, Caller, Tagged};
 
 /// Lets a token see sessions that are not its own.
-const READ_ALL: &str = "read:sessions";
+pub(super) const READ_ALL: &str = "read:sessions";
+const CURSOR: Cursor = Cursor("sessions");
+/// Longest name of a session or a client, in characters.
+const MAX_NAME: usize = 256;
 
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// Items on a page.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<i64>,
+    /// `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]+$")]
+    cursor: Option<String>,
+    /// Only those of this subject, such as `agent:codex`. Another's need the scope `read:sessions`.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
+    owner: Option<String>,
+    /// Only those whose key begins like this, such as `codex:`.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
+    key: Option<String>,
+    /// Only those of this client.
+    #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
+    client: Option<String>,
+    /// Only those with an event after this time.
+    updated_after: Option<Timestamp>,
+}
+
+/// List sessions
+///
+/// Newest first: those of the caller, or all with the scope `read:sessions`.
+#[utoipa::path(
+    get,
+    path = "/sessions",
+    operation_id = "listSessions",
+    tag = tag::SESSIONS,
+    params(ListParams),
+    responses(
+        (status = 200, description = "A page of sessions.", body = Page<Session>),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
+)]
 pub(super) async fn list(
     caller: Caller,
-    Params(page): Params<PageParams>,
+    Params(params): Params<ListParams>,
 ) -> Result<Json<Page<Session>>, ApiError> {
-    let limit = query::limit(page.limit)?;
-    let before = query::cursor::<SessionId>(page.cursor.as_deref())?;
-    let owner = (!caller.principal.allows(READ_ALL)).then(|| caller.principal.subject());
-    let items = caller.services.store.read().await?.sessions(owner, before, limit).await?;
-    let next =
-        (items.len() as i64 == limit).then(|| items.last().map(|session| session.id.to_string())).flatten();
-    Ok(Json(Page { items, next }))
+    let limit = query::limit(params.limit)?;
+    let before = CURSOR.read::<SessionId>(params.cursor.as_deref())?;
+    let own = caller.principal.subject();
+    let owner = match query::text("owner", params.owner)? {
+        asked if caller.principal.allows(READ_ALL) => asked,
+        Some(other) if other != own => return Err(ApiError::lacks(READ_ALL)),
+        _ => Some(own.to_owned()),
+    };
+    let filter = SessionFilter {
+        owner,
+        key_prefix: query::text("key", params.key)?,
+        client: query::text("client", params.client)?,
+        updated_after: params.updated_after,
+        before,
+    };
+    let items = caller.services.store.read().await?.sessions(&filter, limit + 1).await?;
+    Ok(Json(CURSOR.page(items, limit, |session| session.id.to_string())))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EventParams {
-    limit: Option<i64>,
-    /// Events after this `seq`.
-    after: Option<i64>,
+/// Open a session
+///
+/// Makes the session of that name, or gives the one that the caller has. Calls with the same name in the header
+/// `Plexus-Session` are recorded in it.
+#[utoipa::path(
+    post,
+    path = "/sessions",
+    operation_id = "createSession",
+    tag = tag::SESSIONS,
+    request_body = CreateSessionParams,
+    responses(
+        (status = 200, description = "The session was there.", body = Session),
+        (status = 201, description = "The session was made.", body = Session,
+            headers(("Location" = String, description = "Where it is.")),
+            links(
+                ("show" = (operation_id = "getSession", parameters(("id" = "$response.body#/id")))),
+                ("events" = (operation_id = "listEvents", parameters(("id" = "$response.body#/id")))),
+                ("append" = (operation_id = "appendEvents", parameters(("id" = "$response.body#/id")))),
+            )),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn create(
+    caller: Caller,
+    request: Request,
+) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Session>), ApiError> {
+    let params: CreateSessionParams = caller.read_json(request, "a request for a session").await?;
+    for (what, given) in [("name", &params.name), ("client", &params.client)] {
+        if given.as_ref().is_some_and(|text| !(1..=MAX_NAME).contains(&text.chars().count())) {
+            return Err(ApiError::bad_request(format!("{what} must have 1 to {MAX_NAME} characters")));
+        }
+    }
+    let name = params.name.unwrap_or_else(|| SessionId::new().to_string());
+    let key = SessionKey::new("named", &[&name], params.client.as_deref());
+    let (owner, now) = (caller.principal.subject().to_owned(), caller.services.clock.now());
+    let (session, made) = caller
+        .services
+        .store
+        .write(move |conn: &mut Conn| {
+            Box::pin(async move { conn.open_session(&owner, key.as_str(), key.client(), now).await })
+        })
+        .await?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, [(LOCATION, format!("/api/v1/sessions/{}", session.id))], Json(session)))
 }
 
+/// Show a session
+///
+/// One of the caller's, or any with the scope `read:sessions`.
+#[utoipa::path(
+    get,
+    path = "/sessions/{id}",
+    operation_id = "getSession",
+    tag = tag::SESSIONS,
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+    ),
+    responses(
+        (status = 200, description = "The session.", body = Session,
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 304, description = "The client has it.",
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
 pub(super) async fn show(
     caller: Caller,
     Segment(id): Segment,
-    Params(page): Params<EventParams>,
-) -> Result<Json<SessionDetail>, ApiError> {
-    let id: SessionId = query::id(&id)?;
-    let limit = query::limit(page.limit)?;
-    let mut reader = caller.services.store.read().await?;
-    let session = reader.session(id).await?;
-    let session = session
-        .filter(|session| session.owner == caller.principal.subject() || caller.principal.allows(READ_ALL))
-        .ok_or_else(|| {
-            ApiError::not_found("there is no such session").hint("`plexus sessions list` shows them.")
-        })?;
-    let events = reader.events(id, page.after.unwrap_or(0), limit).await?;
-    let last = events.last().map_or(0, |event| event.seq);
-    let next = (last < session.last_seq && !events.is_empty()).then(|| last.to_string());
-    Ok(Json(SessionDetail { session, events, next }))
+    headers: HeaderMap,
+) -> Result<Tagged, ApiError> {
+    let session = readable(&caller, query::id(&id)?).await?;
+    Tagged::json(&headers, &session)
+}
+
+/// The session, if the caller may read it.
+pub(super) async fn readable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
+    let session = caller.services.store.read().await?.session(id).await?;
+    session.filter(|session| owns(caller, session) || caller.principal.allows(READ_ALL)).ok_or_else(unknown)
+}
+
+pub(super) fn owns(caller: &Caller, session: &Session) -> bool {
+    session.owner == caller.principal.subject()
+}
+
+pub(super) fn unknown() -> ApiError {
+    ApiError::not_found("there is no such session").hint("`plexus sessions list` shows them.")
 }

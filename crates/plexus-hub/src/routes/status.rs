@@ -2,9 +2,27 @@
 
 use axum::Json;
 use plexus_proto::api::{AuditStatus, Status};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::{refusals, tag};
+use crate::App;
 use crate::http::{ApiError, Caller};
 
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// Show how the hub is doing
+///
+/// Needs the scope `read:status`.
+#[utoipa::path(
+    get,
+    path = "/status",
+    operation_id = "getStatus",
+    tag = tag::HUB,
+    responses((status = 200, description = "How it is doing.", body = Status), refusals::Always)
+)]
 pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
     // It tells what others do.
     caller.needs("read:status")?;

@@ -3,40 +3,110 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::extract::Request;
 use http::StatusCode;
 use plexus_proto::TokenId;
 use plexus_proto::api::{CreateTokenParams, CreatedToken, Page, RotateTokenParams, Token, TokenDetail};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::query::{self, PageParams, Params, Segment};
+use super::query::{self, Cursor, PageParams, Params, Segment};
+use super::{refusals, tag};
+use crate::App;
 use crate::http::{ApiError, Caller};
 
-pub(super) async fn create(caller: Caller, body: Body) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
-    let body = caller.read_body(body).await?;
-    let params: CreateTokenParams = serde_json::from_slice(&body)
-        .map_err(|e| ApiError::bad_request(format!("the body is not a token request: {e}")))?;
+const CURSOR: Cursor = Cursor("tokens");
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show_self))
+        .routes(routes!(renew))
+        .routes(routes!(show, revoke))
+        .routes(routes!(rotate))
+}
+
+/// Create a token
+///
+/// Needs the scope `token:create`, and can do no more than the token that asks. The token itself is in this answer and
+/// nowhere else.
+#[utoipa::path(
+    post,
+    path = "/tokens",
+    operation_id = "createToken",
+    tag = tag::TOKENS,
+    request_body = CreateTokenParams,
+    responses(
+        (status = 201, description = "The token.", body = CreatedToken,
+            links(("revoke" = (operation_id = "revokeToken", parameters(("jti" = "$response.body#/jti")))))),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn create(
+    caller: Caller,
+    request: Request,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
+    let params: CreateTokenParams = caller.read_json(request, "a token request").await?;
     let created = caller.services.authenticator.mint(&caller.principal, params).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
+/// List tokens
+///
+/// Newest first, without the tokens themselves. Needs the scope `read:tokens`.
+#[utoipa::path(
+    get,
+    path = "/tokens",
+    operation_id = "listTokens",
+    tag = tag::TOKENS,
+    params(PageParams),
+    responses(
+        (status = 200, description = "A page of tokens.", body = Page<Token>),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
+)]
 pub(super) async fn list(
     caller: Caller,
     Params(page): Params<PageParams>,
 ) -> Result<Json<Page<Token>>, ApiError> {
     caller.needs("read:tokens")?;
     let limit = query::limit(page.limit)?;
-    let before = query::cursor::<TokenId>(page.cursor.as_deref())?;
-    let items = caller.services.store.read().await?.tokens(before, limit).await?;
-    let next =
-        (items.len() as i64 == limit).then(|| items.last().map(|token| token.jti.to_string())).flatten();
+    let before = CURSOR.read::<TokenId>(page.cursor.as_deref())?;
+    let items = caller.services.store.read().await?.tokens(before, limit + 1).await?;
     let items = items.into_iter().map(|token| up_to_date(&caller, token)).collect();
-    Ok(Json(Page { items, next }))
+    Ok(Json(CURSOR.page(items, limit, |token: &Token| token.jti.to_string())))
 }
 
+/// Show the token that asks
+#[utoipa::path(
+    get,
+    path = "/tokens/self",
+    operation_id = "getOwnToken",
+    tag = tag::TOKENS,
+    responses((status = 200, description = "The token.", body = TokenDetail), refusals::Always)
+)]
 pub(super) async fn show_self(caller: Caller) -> Result<Json<TokenDetail>, ApiError> {
     detail(&caller, caller.principal.token_id()).await
 }
 
+/// Show a token
+///
+/// A token may see itself and what comes from it; any other needs the scope `read:tokens`.
+#[utoipa::path(
+    get,
+    path = "/tokens/{jti}",
+    operation_id = "getToken",
+    tag = tag::TOKENS,
+    params(("jti" = TokenId, Path, description = "The token.")),
+    responses(
+        (status = 200, description = "The token.", body = TokenDetail),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
 pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<TokenDetail>, ApiError> {
     let jti: TokenId = query::id(&jti)?;
     if !caller.principal.allows("read:tokens") {
@@ -45,19 +115,52 @@ pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<T
     detail(&caller, jti).await
 }
 
-/// A token of the same kind as the one that asks for it.
+/// Renew the token that asks
+///
+/// Gives a token of the same kind, name, scopes and lifetime, as long as this one may be renewed. The one that asks goes
+/// on until its own end.
+#[utoipa::path(
+    post,
+    path = "/tokens/renew",
+    operation_id = "renewToken",
+    tag = tag::TOKENS,
+    responses(
+        (status = 201, description = "The token.", body = CreatedToken),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
 pub(super) async fn renew(caller: Caller) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
     let created = caller.services.authenticator.renew(&caller.principal).await?;
     Ok((StatusCode::CREATED, Json(created)))
 }
 
+/// Replace a token
+///
+/// Gives a token with the same rights, and ends the old one at once or after a grace. For admins, and for the tokens that
+/// it comes from.
+#[utoipa::path(
+    post,
+    path = "/tokens/{jti}/rotate",
+    operation_id = "rotateToken",
+    tag = tag::TOKENS,
+    params(("jti" = TokenId, Path, description = "The token to replace.")),
+    request_body = RotateTokenParams,
+    responses(
+        (status = 201, description = "The token that replaces it.", body = CreatedToken),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
 pub(super) async fn rotate(
     caller: Caller,
     Segment(jti): Segment,
-    body: Body,
+    request: Request,
 ) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
     let jti: TokenId = query::id(&jti)?;
-    let params: RotateTokenParams = caller.read_params(body, "a rotation of a token").await?;
+    let params: RotateTokenParams = caller.read_json(request, "a rotation of a token").await?;
     let Caller { services, principal } = caller;
     let grace = Duration::from_secs(params.grace_seconds.unwrap_or(0));
     let authenticator = services.authenticator.clone();
@@ -67,6 +170,22 @@ pub(super) async fn rotate(
     Ok((StatusCode::CREATED, Json(rotated?.ok_or_else(gone)?)))
 }
 
+/// Revoke a token
+///
+/// And all that come from it. A token may end itself and what comes from it; any other needs the scope `token:revoke`.
+#[utoipa::path(
+    delete,
+    path = "/tokens/{jti}",
+    operation_id = "revokeToken",
+    tag = tag::TOKENS,
+    params(("jti" = TokenId, Path, description = "The token.")),
+    responses(
+        (status = 200, description = "The revoked token.", body = Token),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
 pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json<Token>, ApiError> {
     let jti: TokenId = query::id(&jti)?;
     // A token may end itself and what it made; any other needs the scope.

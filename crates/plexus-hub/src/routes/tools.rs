@@ -1,32 +1,91 @@
 //! `/api/v1/tools`.
 
 use axum::Json;
-use axum::body::Body;
+use axum::extract::Request;
 use http::HeaderMap;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
 use plexus_tools::{Call, SessionKey, Via};
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::query::{self, PageParams, Params, Segment};
-use crate::http::{ApiError, Caller};
+use super::query::{self, Cursor, PageParams, Params, Segment};
+use super::{refusals, tag};
+use crate::App;
+use crate::http::{ApiError, Caller, Tagged};
 
+const CURSOR: Cursor = Cursor("tools");
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(call))
+}
+
+/// List tools
+///
+/// Those the token may call, by name.
+#[utoipa::path(
+    get,
+    path = "/tools",
+    operation_id = "listTools",
+    tag = tag::TOOLS,
+    params(
+        PageParams,
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+    ),
+    responses(
+        (status = 200, description = "A page of tools.", body = Page<Tool>,
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 304, description = "The client has it.",
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
+)]
 pub(super) async fn list(
     caller: Caller,
     Params(page): Params<PageParams>,
-) -> Result<Json<Page<Tool>>, ApiError> {
-    let limit = query::limit(page.limit)? as usize;
+    headers: HeaderMap,
+) -> Result<Tagged, ApiError> {
+    let limit = query::limit(page.limit)?;
+    let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
-    let after = page.cursor.unwrap_or_default();
-    let mut rest = visible.tools().filter(|tool| *tool.spec().name > *after);
-    let items: Vec<Tool> = rest.by_ref().take(limit).map(|tool| describe(tool)).collect();
-    let next = rest.next().and(items.last()).map(|tool| tool.name.clone());
-    Ok(Json(Page { items, next }))
+    let rest = visible.tools().filter(|tool| *tool.spec().name > *after);
+    let one_more = usize::try_from(limit).unwrap_or_default() + 1;
+    let items: Vec<Tool> = rest.take(one_more).map(|tool| describe(tool)).collect();
+    let page: Page<Tool> = CURSOR.page(items, limit, |tool| tool.name.clone());
+    Tagged::json(&headers, &page)
 }
 
-pub(super) async fn show(caller: Caller, Segment(name): Segment) -> Result<Json<Tool>, ApiError> {
+/// Show a tool
+///
+/// With its schemas.
+#[utoipa::path(
+    get,
+    path = "/tools/{name}",
+    operation_id = "getTool",
+    tag = tag::TOOLS,
+    params(
+        ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+    ),
+    responses(
+        (status = 200, description = "The tool.", body = Tool,
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 304, description = "The client has it.",
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
+pub(super) async fn show(
+    caller: Caller,
+    Segment(name): Segment,
+    headers: HeaderMap,
+) -> Result<Tagged, ApiError> {
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
-    Ok(Json(describe(visible.resolve(&name)?)))
+    Tagged::json(&headers, &describe(visible.resolve(&name)?))
 }
 
 fn describe(tool: &plexus_tools::Tool) -> Tool {
@@ -54,17 +113,39 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
     }
 }
 
-/// Calls a tool. What the tool itself answers is a 200, also when it failed; what kept it from
-/// running is an error.
+/// Call a tool
+///
+/// What the tool itself answers is a 200, also when it failed; what kept it from running is an error. A call with an
+/// idempotency key runs once: sent again, it gives the first result.
+#[utoipa::path(
+    post,
+    path = "/tools/{name}/call",
+    operation_id = "callTool",
+    tag = tag::TOOLS,
+    params(
+        ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
+        ("Idempotency-Key" = Option<String>, Header, nullable = false, description = "A key of the caller's choice, new for each call.",
+            max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
+        ("Plexus-Session" = Option<String>, Header, nullable = false, description = "Name of the session to record the call in.",
+            pattern = "^[!-~]([ -~]*[!-~])?$"),
+    ),
+    request_body = CallToolParams,
+    responses(
+        (status = 200, description = "What the tool answered.", body = CallToolResponse),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        (status = 504, response = refusals::DeadlineExceeded),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
 pub(super) async fn call(
     caller: Caller,
     Segment(name): Segment,
     headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Json<CallToolResponse>, ApiError> {
-    let body = caller.read_body(body).await?;
-    let params: CallToolParams = serde_json::from_slice(&body)
-        .map_err(|e| ApiError::bad_request(format!("the body is not a tool call: {e}")))?;
+    let params: CallToolParams = caller.read_json(request, "a tool call").await?;
     let session = match text(&headers, "plexus-session")? {
         Some(name) => SessionKey::new("named", &[name], None),
         None => SessionKey::new("rest", &[caller.principal.name()], None),

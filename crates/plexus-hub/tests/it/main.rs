@@ -3,7 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agent;
+mod client;
+mod conventions;
 mod event_access;
 mod event_ends;
 mod event_replay;
 mod event_sse;
+mod events;
+mod examples;
+mod openapi;
+mod schemathesis;
+mod sessions;

@@ -76,7 +76,7 @@ async fn a_long_call_keeps_its_name_and_outcome_in_the_log() {
     assert_eq!(client.tool("scratchpad", arguments).await["isError"], false);
     let sessions = hub.api("/api/v1/sessions").await;
     let id = sessions["items"][0]["id"].as_str().unwrap().to_owned();
-    let events = hub.api(&format!("/api/v1/sessions/{id}")).await["events"].clone();
+    let events = hub.api(&format!("/api/v1/sessions/{id}/events")).await["items"].clone();
     let finished: Vec<&Value> =
         events.as_array().unwrap().iter().filter(|e| e["kind"] == "tool_call").collect();
     let payload = &finished[0]["payload"];

@@ -18,8 +18,8 @@ const RUN: Duration = Duration::from_secs(60);
 /// The interpreter with this version of the SDK; none on a machine without Python, except in CI.
 #[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
 async fn interpreter(version: &str) -> Option<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/python-mcp");
-    let made = Command::new(script).arg(version).kill_on_drop(true).output();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/python-env");
+    let made = Command::new(script).args(["mcp", version]).kill_on_drop(true).output();
     let made = tokio::time::timeout(INSTALL, made).await.expect("made in time").expect("the script runs");
     if made.status.success() {
         return Some(String::from_utf8(made.stdout).unwrap().trim().into());

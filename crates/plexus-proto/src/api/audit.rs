@@ -5,11 +5,12 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::{CallId, SessionId, TokenId};
 
 /// Which half of a call's record an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditPhase {
     /// Before the call: who wants what.
@@ -32,14 +33,18 @@ impl AuditPhase {
 }
 
 /// One link of the chain, as stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
+    #[schema(minimum = 0)]
     pub n: i64,
     pub at: Timestamp,
     pub phase: AuditPhase,
+    #[schema(required)]
     pub call_id: Option<CallId>,
+    #[schema(required)]
     pub token_id: Option<TokenId>,
     pub actor: String,
+    #[schema(required)]
     pub session_id: Option<SessionId>,
     pub tool: String,
     /// `mcp`, `rest` …
@@ -53,13 +58,16 @@ pub struct AuditEntry {
 }
 
 /// A call: both halves of its record folded into one line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditCall {
     pub call_id: CallId,
     pub started_at: Timestamp,
+    #[schema(required)]
     pub finished_at: Option<Timestamp>,
     pub actor: String,
+    #[schema(required)]
     pub token_id: Option<TokenId>,
+    #[schema(required)]
     pub session_id: Option<SessionId>,
     pub tool: String,
     pub via: String,
@@ -67,19 +75,21 @@ pub struct AuditCall {
     pub outcome: String,
     pub arguments: Value,
     pub result: Value,
-    /// Numbers of the two entries in the chain.
+    /// Numbers of its entries in the chain: when it started and, once it has ended, when it did.
+    #[schema(min_items = 1, max_items = 2)]
     pub entries: Vec<i64>,
 }
 
 /// The newest link, as signed into the file beside the database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditHead {
     pub hub: String,
+    #[schema(minimum = 0)]
     pub n: i64,
     pub hash: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
     /// The content of an entry does not match its hash.
@@ -112,22 +122,26 @@ impl fmt::Display for ProblemKind {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditProblem {
     pub kind: ProblemKind,
     /// Number of the entry concerned.
+    #[schema(minimum = 0)]
     pub n: i64,
     pub message: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditReport {
     pub ok: bool,
     pub hub: String,
+    #[schema(minimum = 0)]
     pub entries: i64,
     /// The newest entry of the database.
+    #[schema(required)]
     pub head: Option<AuditHead>,
     /// The head in the signed file, when it could be read.
+    #[schema(required)]
     pub signed: Option<AuditHead>,
     /// The first of them, in order; a rewritten table can have millions.
     pub problems: Vec<AuditProblem>,

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     /// Signs; there is exactly one.
@@ -25,26 +26,27 @@ impl KeyState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Key {
     /// Stands in the header of every token that the key signed.
     pub kid: String,
     pub state: KeyState,
     pub created_at: Timestamp,
     /// None for the current key.
+    #[schema(required)]
     pub verifies_until: Option<Timestamp>,
 }
 
 /// The key that signs from now on, and the one it replaces.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RotatedKey {
     #[serde(flatten)]
     pub key: Key,
     pub replaces: Key,
 }
 
-/// Body of `POST /api/v1/keys/rotate`; it may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// Body of `POST /api/v1/keys/rotate`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKeysParams {
     /// How long tokens of the old key are still accepted, in seconds; absent: the hub's default.

@@ -9,11 +9,14 @@ mod token;
 mod tool;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
-pub use session::{Session, SessionDetail};
+pub use session::{
+    AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
+};
 pub use status::{AuditStatus, Status};
 pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,
@@ -21,8 +24,10 @@ pub use token::{
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
 
 /// Every list: the items and, when there are more, the cursor of the next page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     pub items: Vec<T>,
+    /// Pass it as `cursor` to get the next page; null on the last one.
+    #[schema(required)]
     pub next: Option<String>,
 }

@@ -1,30 +1,90 @@
 //! `/api/v1/sessions`.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{Event, SessionId};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Events in one request to append.
+pub const MAX_EVENTS: usize = 100;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
     pub id: SessionId,
     /// `codex:<thread>`, `claude:<session>`, `external:<client>:<id>`, `named:<name>`, `cli:<name>`.
     pub key: String,
     /// Subject of the principal it belongs to.
     pub owner: String,
+    #[schema(required)]
     pub client: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// Number of the newest event; 0 when there is none.
+    #[schema(minimum = 0)]
     pub last_seq: i64,
 }
 
-/// One session with a page of its events.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionDetail {
-    #[serde(flatten)]
-    pub session: Session,
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSessionParams {
+    /// A name of the caller's choice, as in the header `Plexus-Session` of a call; absent: a fresh one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub name: Option<String>,
+    /// The program that the session is of, such as `codex/1.2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub client: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AppendEventsParams {
+    /// Number of the newest event the caller knows. Where the session has gone on since, nothing is
+    /// appended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub expected_seq: Option<i64>,
+    /// All of them are appended, in this order, or none.
+    #[serde(deserialize_with = "objects")]
+    #[schema(min_items = 1, max_items = 100)]
+    pub events: Vec<AppendEvent>,
+}
+
+/// Events written as objects only: a derived reader would take a list of the fields as well.
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AppendEvent>, D::Error> {
+    let objects = Vec::<Map<String, Value>>::deserialize(deserializer)?;
+    let event = |object| serde_json::from_value(Value::Object(object)).map_err(de::Error::custom);
+    objects.into_iter().map(event).collect()
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AppendEvent {
+    /// Any but those the hub records itself: `tool_started`, `tool_call`, `approval_requested`,
+    /// `approval_decided`.
+    #[schema(pattern = "^[a-z][a-z0-9_]{0,63}$")]
+    pub kind: String,
+    /// At most 64 KiB as JSON.
+    #[schema(value_type = Object)]
+    pub payload: Map<String, Value>,
+    /// What the event is called where it comes from. An event of that name that the session has is
+    /// given back as it is stored, and nothing is appended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[!-~]{1,256}$")]
+    pub external_id: Option<String>,
+    /// When it happened; absent: now. Not in the future.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+/// The events as stored, in the order of the request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AppendEventsResponse {
     pub events: Vec<Event>,
-    /// `seq` to ask for next, when there are more events.
-    pub next: Option<String>,
+    /// Number of the session's newest event now.
+    #[schema(minimum = 0)]
+    pub last_seq: i64,
 }

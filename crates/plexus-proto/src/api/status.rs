@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::AuditHead;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     pub version: String,
     pub instance_id: String,
@@ -13,6 +14,8 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// `sqlite`; never the URL, which may carry a password.
     pub database: String,
+    /// What a crash may cost: `process` or `power`.
+    #[schema(pattern = "^(process|power)$")]
     pub durability: String,
     pub tools: usize,
     pub mcp_sessions: usize,
@@ -20,8 +23,9 @@ pub struct Status {
     pub audit: AuditStatus,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditStatus {
+    #[schema(required)]
     pub head: Option<AuditHead>,
     /// Whether the newest entries matched the signed head when the hub started, now and ever before.
     pub intact_at_start: bool,

@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::{Array, Object, Type};
 
 use crate::TokenId;
 
 /// Who holds a token. The order is that of power: a token mints its own kind or a later one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenKind {
     Admin,
@@ -51,26 +53,31 @@ impl FromStr for TokenKind {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTokenParams {
     pub kind: TokenKind,
+    #[schema(pattern = "^[A-Za-z0-9._/@-]{1,100}$")]
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9._/@-]{1,100}$")]
     pub profile: Option<String>,
     /// Empty: the default scopes of the kind, cut to what the minting token may do.
     #[serde(default)]
+    #[schema(schema_with = scopes)]
     pub scopes: Vec<String>,
     /// Seconds; absent: the default of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 315_360_000)]
     pub ttl_seconds: Option<u64>,
     /// For how long it may be renewed, in seconds from now; 0: not at all; absent: the default of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 315_360_000)]
     pub renew_seconds: Option<u64>,
 }
 
-/// Body of `POST /api/v1/tokens/{jti}/rotate`; it may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// Body of `POST /api/v1/tokens/{jti}/rotate`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateTokenParams {
     /// How long the old token goes on, in seconds; absent: it ends at once.
@@ -78,18 +85,32 @@ pub struct RotateTokenParams {
     pub grace_seconds: Option<u64>,
 }
 
+/// Each of the form `verb:resource`, or `admin`.
+fn scopes() -> Array {
+    let scope = Object::builder()
+        .schema_type(Type::String)
+        .pattern(Some(r"^(admin|[a-z*]+:[A-Za-z0-9_.:*/-]+)$"))
+        .max_length(Some(200));
+    Array::builder()
+        .items(scope)
+        .description(Some("Empty: the default scopes of the kind, cut to what the minting token may do."))
+        .build()
+}
+
 /// The one answer that carries the token itself; it is not stored and cannot be shown again.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     pub token: String,
     pub jti: TokenId,
     pub expires_at: Timestamp,
     /// Until when it may be renewed; none: it cannot be.
     #[serde(default)]
+    #[schema(required)]
     pub renew_until: Option<Timestamp>,
     pub kind: TokenKind,
     pub name: String,
     pub scopes: Vec<String>,
+    #[schema(required)]
     pub profile: Option<String>,
 }
 
@@ -102,24 +123,29 @@ impl fmt::Debug for CreatedToken {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     pub jti: TokenId,
     pub kind: TokenKind,
     pub name: String,
     pub scopes: Vec<String>,
+    #[schema(required)]
     pub profile: Option<String>,
     /// The token that minted this one or was renewed by it; none for the hub's own admin token.
+    #[schema(required)]
     pub parent: Option<TokenId>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     /// In the future while a token that was replaced has time left.
+    #[schema(required)]
     pub revoked_at: Option<Timestamp>,
     /// Until when it may be renewed; none: it cannot be.
     #[serde(default)]
+    #[schema(required)]
     pub renew_until: Option<Timestamp>,
     /// Exact to about ten seconds; none: never.
     #[serde(default)]
+    #[schema(required)]
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -135,7 +161,7 @@ impl Token {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
     Active,
@@ -164,7 +190,7 @@ impl TokenState {
 }
 
 /// One token with what only a closer look tells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenDetail {
     #[serde(flatten)]
     pub token: Token,

@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
+use utoipa::openapi::schema::{SchemaType, Type};
 
 use crate::{CallId, SessionId};
 
 /// Hints for clients, in MCP's own words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnnotations {
     pub read_only_hint: bool,
@@ -15,7 +18,7 @@ pub struct ToolAnnotations {
     pub open_world_hint: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolAction {
     pub name: String,
     pub scope: String,
@@ -24,7 +27,7 @@ pub struct ToolAction {
     pub bufferable: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tool {
     pub name: String,
     pub title: String,
@@ -35,26 +38,39 @@ pub struct Tool {
     pub annotations: ToolAnnotations,
     pub actions: Vec<ToolAction>,
     pub deadline_seconds: u64,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
     pub input_schema: Value,
+    /// JSON Schema of `structured` in a result, if the tool has one.
+    #[schema(value_type = Option<Object>, required)]
     pub output_schema: Option<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallToolParams {
+    /// What the tool's `input_schema` describes; null or absent for none.
     #[serde(default)]
+    #[schema(schema_with = object_or_null)]
     pub arguments: Value,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+fn object_or_null() -> Object {
+    Object::builder().schema_type(SchemaType::Array(vec![Type::Object, Type::Null])).build()
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CallToolResponse {
     pub call_id: CallId,
     pub session_id: SessionId,
     /// Canonical name, whatever spelling the caller used.
     pub tool: String,
+    /// False: the tool ran and failed, and `text` says why.
     pub success: bool,
     /// The result of an earlier call with the same idempotency key.
     pub replayed: bool,
     pub text: String,
+    /// The result as data, if the tool has an `output_schema`.
+    #[schema(value_type = Value, required)]
     pub structured: Option<Value>,
 }

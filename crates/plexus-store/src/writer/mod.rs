@@ -125,6 +125,10 @@ impl Writer {
         self.events.subscribe()
     }
 
+    pub(crate) fn hint_events(&self) {
+        self.events.send_replace(());
+    }
+
     pub(crate) async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
     where
         T: Send + 'static,

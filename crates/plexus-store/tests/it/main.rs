@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and says what it left out"
 )]
 
+mod append;
 mod archive;
 mod audit;
 mod audit_chain;
@@ -31,6 +32,15 @@ macro_rules! conformance {
                     one_owner_and_key_is_one_session
                     the_same_key_of_another_owner_is_another_session
                     lists_are_newest_first_and_continue_where_the_page_ended
+                    lists_are_narrowed_by_every_filter
+                    opening_tells_whether_the_session_was_made
+                }
+                append {
+                    events_come_back_as_they_are_stored
+                    a_session_that_has_gone_on_is_left_as_it_is
+                    of_many_who_expect_the_same_number_one_appends
+                    an_external_id_seen_before_gives_the_stored_event
+                    a_session_that_does_not_exist_is_an_error_and_nothing_else
                 }
                 events {
                     numbers_run_from_one_without_a_gap

@@ -1,6 +1,7 @@
 //! Rules of sessions.
 
 use plexus_proto::SessionId;
+use plexus_store::SessionFilter;
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Database, at, event, events};
@@ -29,7 +30,7 @@ pub(crate) async fn one_owner_and_key_is_one_session<B: Backend>(db: Database<B>
     assert_eq!((found.id, found.last_seq), (ids[0], 0));
     // A name that came later is kept, one that is missing does not erase it.
     assert_eq!(found.client.as_deref(), Some("codex"));
-    assert_eq!(reader.sessions(None, None, 10).await.unwrap(), [found]);
+    assert_eq!(reader.sessions(&SessionFilter::default(), 10).await.unwrap(), [found]);
 }
 
 pub(crate) async fn the_same_key_of_another_owner_is_another_session<B: Backend>(db: Database<B>) {
@@ -55,7 +56,12 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
     let mut reader = db.store.read().await.unwrap();
     let mut listed = Vec::new();
     loop {
-        let page = reader.sessions(Some("agent:a"), listed.last().copied(), 2).await.unwrap();
+        let filter = SessionFilter {
+            owner: Some("agent:a".to_owned()),
+            before: listed.last().copied(),
+            ..SessionFilter::default()
+        };
+        let page = reader.sessions(&filter, 2).await.unwrap();
         if page.is_empty() {
             break;
         }
@@ -63,7 +69,54 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
         listed.extend(page.iter().map(|session| session.id));
     }
     assert_eq!(listed, made);
-    let all: Vec<_> = reader.sessions(None, None, 10).await.unwrap().iter().map(|s| s.id).collect();
+    let all: Vec<_> =
+        reader.sessions(&SessionFilter::default(), 10).await.unwrap().iter().map(|s| s.id).collect();
     assert_eq!(all.len(), 6);
     assert_eq!(all[0], other);
+}
+
+pub(crate) async fn lists_are_narrowed_by_every_filter<B: Backend>(db: Database<B>) {
+    let write = |owner: &'static str, key: &'static str, client: &'static str, time: i64| {
+        let store = db.store.clone();
+        async move {
+            let open = store.write(move |conn| {
+                Box::pin(async move { conn.open_session(owner, key, Some(client), at(time)).await })
+            });
+            open.await.unwrap().0.id
+        }
+    };
+    let a = write("agent:a", "codex:100%", "codex", 1).await;
+    let b = write("agent:a", "named:plan", "cli", 2).await;
+    let c = write("agent:b", "named:plans", "cli", 3).await;
+    let mut reader = db.store.read().await.unwrap();
+    let none = SessionFilter::default;
+    let text = |text: &str| Some(text.to_owned());
+    let cases = [
+        (none(), vec![c, b, a]),
+        (SessionFilter { owner: text("agent:a"), ..none() }, vec![b, a]),
+        (SessionFilter { key_prefix: text("named:plan"), ..none() }, vec![c, b]),
+        // A prefix, not a pattern.
+        (SessionFilter { key_prefix: text("codex:100%"), ..none() }, vec![a]),
+        (SessionFilter { key_prefix: text("%"), ..none() }, vec![]),
+        (SessionFilter { client: text("codex"), ..none() }, vec![a]),
+        (SessionFilter { updated_after: Some(at(2)), ..none() }, vec![c]),
+        (SessionFilter { owner: text("agent:a"), key_prefix: text("named:"), ..none() }, vec![b]),
+    ];
+    for (filter, expected) in cases {
+        let found: Vec<_> = reader.sessions(&filter, 10).await.unwrap().iter().map(|s| s.id).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    }
+}
+
+pub(crate) async fn opening_tells_whether_the_session_was_made<B: Backend>(db: Database<B>) {
+    let open = || {
+        let work = db.store.write(|conn| {
+            Box::pin(async move { conn.open_session("agent:a", "named:x", None, at(1)).await })
+        });
+        async { work.await.unwrap() }
+    };
+    let (first, made) = open().await;
+    assert!(made);
+    assert_eq!((first.owner.as_str(), first.key.as_str(), first.last_seq), ("agent:a", "named:x", 0));
+    assert_eq!(open().await, (first, false));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use plexus_proto::api::AuditPhase;
 use plexus_proto::{CallId, SessionId};
-use plexus_store::{Records, Store, StoreError, TodoStatus};
+use plexus_store::{Records, SessionFilter, Store, StoreError, TodoStatus};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -251,7 +251,10 @@ pub(crate) async fn readers_cannot_write<B: Backend>(db: Database<B>) {
     assert!(matches!(refused, Err(StoreError::Query { .. })), "{refused:?}");
     drop(reader);
     assert_eq!(todos(&db.store, id).await, [""; 0]);
-    assert_eq!(db.store.read().await.unwrap().sessions(None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        db.store.read().await.unwrap().sessions(&SessionFilter::default(), 10).await.unwrap().len(),
+        1
+    );
 }
 
 pub(crate) async fn everything_is_there_after_reopening<B: Backend>(db: Database<B>) {

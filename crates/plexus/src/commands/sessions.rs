@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_proto::api::Session;
+use plexus_proto::api::{Page, Session};
 use plexus_proto::{Event, SessionId};
-use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::Invocation;
-use crate::client::{Answer, Hub, decode};
+use crate::client::{Hub, decode};
 use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
 use crate::output::Output;
@@ -86,9 +86,16 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
 }
 
 async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<()> {
-    let answer = ask(hub, id, after, limit.min(PAGE)).await?;
+    let answer = hub.get(&["sessions", &id.to_string()], &[]).await?;
+    let mut page = events(hub, id, after, limit.min(PAGE)).await?;
     if out.json() {
-        return out.json_line(answer.raw().get());
+        // The session with its events, as one object; `next` is what --after takes.
+        let mut whole: Map<String, Value> = answer.decode()?;
+        let last = page.items.last().filter(|_| page.next.is_some());
+        let next = last.map(|raw| decode(raw).map(|event: Event| event.seq.to_string())).transpose()?;
+        whole.insert("events".to_owned(), serde_json::to_value(&page.items)?);
+        whole.insert("next".to_owned(), next.into());
+        return out.json_line(&serde_json::to_string(&whole)?);
     }
     let session: Session = answer.decode()?;
     out.fields(&[
@@ -102,9 +109,10 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
     ])?;
     out.block("\n")?;
     let mut log = Log { after, left: limit };
-    let mut more = log.print(out, &answer)?;
+    let mut more = log.print(out, &page)?;
     while more && log.left > 0 {
-        more = log.print(out, &ask(hub, id, log.after, log.left.min(PAGE)).await?)?;
+        page = events(hub, id, log.after, log.left.min(PAGE)).await?;
+        more = log.print(out, &page)?;
     }
     if more {
         out.note(&format!("There is more: raise --limit, or go on with --after {}", log.after));
@@ -121,16 +129,12 @@ async fn tail(out: &Output, hub: &Hub, id: SessionId, follow: bool, count: u32) 
     tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event(event) }).await
 }
 
-async fn ask(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<Answer> {
-    let query = [("after", Some(after.to_string())), ("limit", Some(limit.to_string()))];
-    hub.get(&["sessions", &id.to_string()], &query).await
-}
-
 /// A page of events, as the hub wrote them.
-#[derive(Deserialize)]
-struct EventPage {
-    events: Vec<Box<RawValue>>,
-    next: Option<String>,
+type EventPage = Page<Box<RawValue>>;
+
+async fn events(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<EventPage> {
+    let query = [("after", Some(after.to_string())), ("limit", Some(limit.to_string()))];
+    hub.get(&["sessions", &id.to_string(), "events"], &query).await?.decode()
 }
 
 /// How far the events of a session have been printed.
@@ -141,11 +145,10 @@ struct Log {
 
 impl Log {
     /// Prints the events of a page; says whether there are more to ask for.
-    fn print(&mut self, out: &Output, answer: &Answer) -> anyhow::Result<bool> {
-        let page: EventPage = answer.decode()?;
+    fn print(&mut self, out: &Output, page: &EventPage) -> anyhow::Result<bool> {
         let before = self.after;
-        for raw in page.events {
-            let event: Event = decode(&raw)?;
+        for raw in &page.items {
+            let event: Event = decode(raw)?;
             // Each event once, in order, whatever the hub sends.
             if event.seq <= self.after || self.left == 0 {
                 continue;

@@ -1,0 +1,29 @@
+//! `/api/v1/config`.
+
+use axum::Json;
+use plexus_proto::api::{ConfigSetting, Page};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{refusals, tag};
+use crate::App;
+use crate::http::{ApiError, Caller};
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// Show the configuration
+///
+/// What the hub runs with, without what is secret. Needs the scope `read:config`.
+#[utoipa::path(
+    get,
+    path = "/config",
+    operation_id = "getConfig",
+    tag = tag::HUB,
+    responses((status = 200, description = "The settings.", body = Page<ConfigSetting>), refusals::Always)
+)]
+pub(super) async fn show(caller: Caller) -> Result<Json<Page<ConfigSetting>>, ApiError> {
+    caller.needs("read:config")?;
+    Ok(Json(Page { items: caller.services.config.load().settings.report(), next: None }))
+}

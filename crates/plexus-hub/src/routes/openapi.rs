@@ -1,0 +1,98 @@
+//! The OpenAPI document: made from the routes themselves, so that none can be missing.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use bytes::Bytes;
+use http::HeaderMap;
+use plexus_proto::ErrorEnvelope;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, InfoBuilder, License, OpenApi, OpenApiBuilder, SecurityRequirement,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::{refusals, tag};
+use crate::http::{ApiError, Tag, Tagged};
+
+/// Name of the security scheme.
+const TOKEN: &str = "token";
+
+/// The document without its routes.
+pub(super) fn frame() -> OpenApi {
+    let mut schemas = vec![(ErrorEnvelope::name().into_owned(), ErrorEnvelope::schema())];
+    ErrorEnvelope::schemas(&mut schemas);
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some("From `plexus token create`."))
+        .build();
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .responses_from_iter(refusals::all())
+        .security_scheme(TOKEN, SecurityScheme::Http(bearer))
+        .build();
+    let info = InfoBuilder::new()
+        .title("Plexus")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "The REST API of a Plexus hub. Every refusal is an `ErrorEnvelope`, and every answer has the id of \
+             its request in the header `x-request-id`. Lists are pages: pass `next` as `cursor` to get the page \
+             after.",
+        ))
+        .license(Some(License::new(env!("CARGO_PKG_LICENSE"))))
+        .build();
+    OpenApiBuilder::new()
+        .info(info)
+        .components(Some(components))
+        .tags(Some(tag::all()))
+        .security(Some([SecurityRequirement::new(TOKEN, [""; 0])]))
+        .build()
+}
+
+pub(super) fn text(api: &OpenApi) -> Result<String, serde_json::Error> {
+    api.to_pretty_json().map(|json| json + "\n")
+}
+
+/// The document as it is served.
+#[derive(Debug)]
+pub(super) struct Document {
+    body: Bytes,
+    tag: Tag,
+}
+
+impl Document {
+    pub(super) fn new(api: &OpenApi) -> Result<Self, ApiError> {
+        let text = text(api).map_err(|e| ApiError::internal("writing the OpenAPI document", &e))?;
+        Ok(Self { tag: Tag::of(text.as_bytes())?, body: text.into() })
+    }
+}
+
+/// This document
+///
+/// Needs no token.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "getOpenApi",
+    tag = tag::HUB,
+    security(()),
+    params(("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has.")),
+    responses(
+        (status = 200, description = "OpenAPI 3.1.", body = Object,
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 304, description = "The client has it.",
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 403, response = refusals::Forbidden),
+        (status = 500, response = refusals::Internal),
+    )
+)]
+pub(super) async fn show(
+    Extension(document): Extension<Arc<Result<Document, ApiError>>>,
+    headers: HeaderMap,
+) -> Result<Tagged, ApiError> {
+    match &*document {
+        Ok(document) => Ok(Tagged::public(&headers, document.tag.clone(), document.body.clone())),
+        Err(error) => Err(error.clone()),
+    }
+}

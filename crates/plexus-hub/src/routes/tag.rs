@@ -1,0 +1,21 @@
+//! The resources of the REST API, as the OpenAPI document groups them.
+
+use utoipa::openapi::tag::{Tag, TagBuilder};
+
+pub(super) const HUB: &str = "hub";
+pub(super) const TOOLS: &str = "tools";
+pub(super) const SESSIONS: &str = "sessions";
+pub(super) const TOKENS: &str = "tokens";
+pub(super) const AUDIT: &str = "audit";
+
+pub(super) fn all() -> Vec<Tag> {
+    [
+        (HUB, "How the hub is doing and what it runs with."),
+        (TOOLS, "What can be called."),
+        (SESSIONS, "What agents did, as append-only logs of events."),
+        (TOKENS, "Who may do what."),
+        (AUDIT, "The record of all calls."),
+    ]
+    .map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build())
+    .into()
+}

@@ -1,0 +1,64 @@
+//! The OpenAPI document: committed, served, and about every route.
+
+use std::path::Path;
+
+use plexus_testkit::TestHub;
+use serde_json::Value;
+
+#[test]
+fn the_committed_document_is_that_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let current = plexus_hub::openapi().unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &current).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == current,
+        "docs/openapi.json is not what the routes say; look at the change after\n  \
+         UPDATE=1 cargo nextest run -p plexus-hub the_committed_document"
+    );
+}
+
+#[tokio::test]
+async fn the_document_is_served_to_everyone_and_not_twice() {
+    let hub = TestHub::start().await;
+    let get = || hub.http().get(hub.url("/api/v1/openapi.json"));
+    let served = get().send().await.unwrap();
+    assert_eq!(
+        (served.status().as_u16(), &served.headers()["content-type"]),
+        (200, &"application/json".parse().unwrap())
+    );
+    let tag = served.headers()["etag"].clone();
+    assert_eq!(served.text().await.unwrap(), plexus_hub::openapi().unwrap());
+    let again = get().header("if-none-match", tag).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.text().await.unwrap().as_str()), (304, ""));
+}
+
+/// What a generated client relies on.
+#[test]
+fn every_operation_is_described_in_full() {
+    let document: Value = serde_json::from_str(&plexus_hub::openapi().unwrap()).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut ids = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        assert!(path.starts_with("/api/v1/"), "{path}");
+        for (method, operation) in item.as_object().unwrap() {
+            let what = format!("{method} {path}");
+            ids.push(operation["operationId"].as_str().unwrap_or_else(|| panic!("{what}: no id")).to_owned());
+            assert!(operation["summary"].is_string(), "{what}");
+            assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{what}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let refused = status.parse::<u16>().unwrap() >= 400;
+                assert_eq!(response["$ref"].is_string(), refused, "{what}: {status}");
+            }
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                assert!(parameter["description"].is_string(), "{what}: {parameter}");
+            }
+        }
+    }
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an operation id is used twice: {ids:?}");
+}

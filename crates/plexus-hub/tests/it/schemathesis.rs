@@ -1,0 +1,109 @@
+//! Requests that nobody would write: schemathesis makes them from the OpenAPI document, and looks for
+//! answers that the document does not allow.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use tokio::process::Command;
+
+const VERSION: &str = "4.32.5";
+/// To make the virtual environment, once on a machine.
+const INSTALL: Duration = Duration::from_secs(150);
+const RUN: Duration = Duration::from_secs(150);
+/// Requests of each kind for one operation.
+const EXAMPLES: &str = "12";
+/// The same requests on every run.
+const SEED: &str = "7420";
+/// What is looked at. Left out is what asks the document for more than it can say, such as that a text
+/// which fits a pattern is a tool that exists.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance,negative_data_rejection,\
+                      missing_required_header,unsupported_method,allow_header_conformance,use_after_free,\
+                      ignored_auth";
+
+/// The program; none on a machine without Python, except in CI.
+#[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
+async fn program() -> Option<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/python-env");
+    let made = Command::new(script).args(["schemathesis", VERSION]).kill_on_drop(true).output();
+    let made = tokio::time::timeout(INSTALL, made).await.expect("made in time").expect("the script runs");
+    if made.status.success() {
+        let python = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
+        return Some(python.with_file_name("schemathesis"));
+    }
+    let why = String::from_utf8_lossy(&made.stderr).into_owned();
+    // 3: Python itself is not there. Anything else is a fault.
+    assert_eq!(made.status.code(), Some(3), "{why}");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must not leave this out: {why}");
+    println!("left out, schemathesis over the OpenAPI document: {why}");
+    None
+}
+
+/// Runs it against the hub with this token.
+///
+/// `which` operations is an argument of its own; streams have no end and are left out of all of them.
+async fn run(program: &Path, hub: &TestHub, token: &str, which: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("schemathesis.toml");
+    // Not an argument: those can be seen by everyone on the machine.
+    std::fs::write(&config, "headers = { Authorization = \"Bearer ${PLEXUS_TOKEN}\" }\n").unwrap();
+    let child = Command::new(program)
+        .current_dir(folder.path())
+        .arg("--config-file")
+        .arg(&config)
+        .args(["--no-color", "run", &hub.url("/api/v1/openapi.json")])
+        .args(["--checks", CHECKS, "--max-examples", EXAMPLES, "--seed", SEED, "--workers", "1"])
+        .args(["--generation-database", "none", "--generation-with-security-parameters", "false"])
+        .args(["--exclude-path-regex", "/stream$"])
+        .args(which)
+        .args(["--warnings", "off", "--request-timeout", "20", "--continue-on-failure"])
+        .env("PLEXUS_TOKEN", token)
+        .env("NO_PROXY", "127.0.0.1")
+        .kill_on_drop(true)
+        .output();
+    tokio::time::timeout(RUN, child).await.expect("an end in time").expect("the program runs")
+}
+
+/// Whether nothing was found, and something was looked at.
+fn check(output: &Output) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("No issues found"), "{said}");
+}
+
+/// The requests were those of this subject, and some of them did something: refusals alone prove little.
+async fn assert_busy(hub: &TestHub, subject: &str) {
+    let sessions = hub.api(&format!("/api/v1/sessions?owner={subject}&limit=200")).await;
+    let sessions = sessions["items"].as_array().unwrap();
+    assert!(sessions.iter().any(|session| session["key"].as_str().unwrap().starts_with("named:")));
+    assert!(sessions.iter().any(|session| session["last_seq"].as_u64().unwrap() > 0));
+}
+
+#[tokio::test]
+async fn schemathesis_finds_nothing_as_an_admin() {
+    let Some(program) = program().await else { return };
+    let hub = TestHub::start().await;
+    // What would end the token with which the run goes on has a run of its own.
+    let others = ["--exclude-operation-id", "rotateKeys", "--exclude-operation-id", "retireKey"];
+    check(&run(&program, &hub, &hub.admin_token(), &others).await);
+    assert_busy(&hub, "admin:local").await;
+}
+
+#[tokio::test]
+async fn schemathesis_finds_nothing_as_an_agent() {
+    let Some(program) = program().await else { return };
+    let hub = TestHub::start().await;
+    let token = hub.token("fuzzer", &["call:*"]).await.token;
+    check(&run(&program, &hub, &token, &[]).await);
+    assert_busy(&hub, "agent:fuzzer").await;
+}
+
+#[tokio::test]
+async fn schemathesis_finds_nothing_in_the_keys() {
+    let Some(program) = program().await else { return };
+    let hub = TestHub::start().await;
+    let keys = ["--include-path-regex", "/keys"];
+    check(&run(&program, &hub, &hub.admin_token(), &keys).await);
+}

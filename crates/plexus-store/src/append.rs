@@ -1,0 +1,103 @@
+//! Appending to a session on behalf of a client: all events or none, under a condition if it has one.
+//!
+//! Unlike the records of a call, which the writer appends at the end of its transaction, these are
+//! part of a unit of work. So the condition is compared with the log as it is when they are written,
+//! whoever else writes in the same transaction or, on a shared database, in another.
+
+use std::collections::HashMap;
+
+use plexus_proto::{Event, NewEvent, SessionId};
+
+use crate::events::append_statements;
+use crate::{Conn, StoreError};
+
+/// What became of the events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Appended {
+    /// As stored, in the order they were given.
+    pub events: Vec<Event>,
+    /// Number of the session's newest event.
+    pub last_seq: i64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The session has gone on; nothing was appended.
+    #[error("the session is at event {last_seq}")]
+    Conflict { last_seq: i64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Conn {
+    /// Appends events to a session that must exist and, if `expected_seq` is given, be at that event.
+    ///
+    /// An event whose external id the session has is not appended but given back as it is stored. When
+    /// that is all of them, the request came before, and the condition is not looked at again: whoever
+    /// did not get the answer to it may ask once more.
+    pub async fn append_events(
+        &mut self,
+        session: SessionId,
+        expected_seq: Option<i64>,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, AppendError> {
+        let last_seq = self.hold_session(session).await?;
+        let mut places = Vec::with_capacity(events.len());
+        let mut fresh: Vec<NewEvent> = Vec::with_capacity(events.len());
+        let mut fresh_ids: HashMap<String, usize> = HashMap::new();
+        for event in events {
+            let known = match &event.external_id {
+                None => None,
+                Some(id) => match fresh_ids.get(id) {
+                    Some(index) => Some(Place::Fresh(*index)),
+                    None => self.event_by_external_id(session, id).await?.map(|e| Place::Stored(Box::new(e))),
+                },
+            };
+            places.push(known.unwrap_or_else(|| {
+                fresh_ids.extend(event.external_id.clone().map(|id| (id, fresh.len())));
+                fresh.push(event);
+                Place::Fresh(fresh.len() - 1)
+            }));
+        }
+        if !fresh.is_empty() && expected_seq.is_some_and(|expected| expected != last_seq) {
+            return Err(AppendError::Conflict { last_seq });
+        }
+        let added = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
+        let statements = append_statements(fresh.into_iter().map(|event| (session, event)).collect());
+        if !statements.is_empty() {
+            self.script("appending events", statements).await?;
+        }
+        let written = self.events(session, last_seq, added).await?;
+        let events = places.into_iter().filter_map(|place| match place {
+            Place::Fresh(index) => written.get(index).cloned(),
+            Place::Stored(event) => Some(*event),
+        });
+        Ok(Appended { events: events.collect(), last_seq: last_seq + added })
+    }
+
+    /// Number of the session's newest event, which stays that until the transaction ends. The common
+    /// counter is held first, as by everyone who appends.
+    async fn hold_session(&mut self, session: SessionId) -> Result<i64, StoreError> {
+        self.execute(
+            "holding the counter of events",
+            "UPDATE meta SET value = value WHERE key = 'event_pos'",
+            vec![],
+        )
+        .await?;
+        let row = self
+            .row(
+                "holding a session",
+                "UPDATE sessions SET last_seq = last_seq WHERE id = $1 RETURNING last_seq",
+                vec![session.to_string().into()],
+            )
+            .await?;
+        row.map_or(Err(StoreError::NoSuchSession(session)), |row| row.int(0))
+    }
+}
+
+/// Where an event of the request is.
+enum Place {
+    Stored(Box<Event>),
+    /// At this place among those that are appended.
+    Fresh(usize),
+}
