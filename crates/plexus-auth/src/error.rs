@@ -24,3 +24,17 @@ pub enum AuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl AuthError {
+    /// Why a token was turned down, in one word.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidToken => "invalid",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Forbidden(_) | Self::Invalid(_) => "refused",
+            Self::Key { .. } | Self::DamagedKey(_) | Self::Store(_) => "unavailable",
+        }
+    }
+}

@@ -92,7 +92,7 @@ fn glob(pattern: &str, text: &str) -> bool {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "sessions", "status", "tokens"]),
+    ("read", &["audit", "metrics", "sessions", "status", "tokens"]),
     ("token", &["create", "revoke"]),
 ];
 

@@ -14,11 +14,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use plexus_kit::{Clock, Config, Drained, Stage, Supervisor};
+use plexus_kit::{Clock, Config, Drained, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
+use crate::http::HttpMetrics;
 pub use error::HubError;
 use services::Services;
 
@@ -59,6 +60,8 @@ pub(crate) struct App {
     config: Arc<Config>,
     address: SocketAddr,
     ready: Arc<OnceLock<Arc<Services>>>,
+    metrics: Metrics,
+    http: Arc<HttpMetrics>,
 }
 
 impl App {
@@ -76,11 +79,19 @@ impl Hub {
             TcpListener::bind(listen).await.map_err(|source| HubError::Listen { address: listen, source })?;
         let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
         let supervisor = Supervisor::new();
-        let app = App { config: Arc::new(options.config.clone()), address, ready: Arc::default() };
-        serve::start(listener, routes::router(app.clone()), &supervisor);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let app = App {
+            config: Arc::new(options.config.clone()),
+            address,
+            ready: Arc::default(),
+            http: Arc::new(HttpMetrics::new(&metrics)),
+            metrics,
+        };
+        serve::start(listener, routes::router(app.clone()), &app.http, &supervisor);
         match Services::open(options, address, &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
+                services.register(&app.metrics);
                 background::start(&services, &supervisor);
                 let _ = app.ready.set(services.clone());
                 Ok(Self { address, supervisor, services })

@@ -7,11 +7,14 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use plexus_kit::metrics::Gauge;
 use plexus_kit::{Stage, Supervisor};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+use crate::http::HttpMetrics;
 
 /// Connections at the same time; one more waits in the kernel's queue.
 const CONNECTIONS: u64 = 8_192;
@@ -22,9 +25,14 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Head of a request, all headers together; hyper takes at most 100 of them.
 const HEADER_BYTES: usize = 64 * 1024;
 
-pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervisor) {
+pub(crate) fn start(
+    listener: TcpListener,
+    router: Router,
+    metrics: &Arc<HttpMetrics>,
+    supervisor: &Supervisor,
+) {
     let stop = supervisor.stopping(Stage::Intake);
-    let connections = supervisor.clone();
+    let (connections, metrics) = (supervisor.clone(), metrics.clone());
     supervisor.spawn(Stage::Intake, "listener", async move {
         let places = Arc::new(Semaphore::new(most_connections()));
         loop {
@@ -36,18 +44,36 @@ pub(crate) fn start(listener: TcpListener, router: Router, supervisor: &Supervis
                     Err(error) => {
                         // Out of file descriptors, mostly: what is open must end first.
                         tracing::warn!(%error, "cannot accept a connection");
+                        metrics.accept_failures.inc();
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         continue;
                     }
                 },
             };
             let (router, stop) = (router.clone(), stop.clone());
+            let open = Open::new(&metrics.connections);
             connections.spawn(Stage::Intake, "connection", async move {
                 serve(stream, router, stop).await;
-                drop(place);
+                drop((place, open));
             });
         }
     });
+}
+
+/// A connection that is counted for as long as it is open.
+struct Open(Gauge);
+
+impl Open {
+    fn new(connections: &Gauge) -> Self {
+        connections.inc();
+        Self(connections.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// As many as the operating system lets this process have, after asking it for all it may have.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, SigningKey};
-use plexus_kit::{Clock, Config, Supervisor, private_file};
+use plexus_kit::{Clock, Config, Metrics, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -100,6 +100,13 @@ impl Services {
             mcp,
             address_file,
         })
+    }
+
+    /// Lets the metrics be read of what is measured behind the routes.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.store.register(metrics);
+        self.dispatcher.register(metrics);
+        self.mcp.register(metrics);
     }
 
     /// Nobody is at the address any more.

@@ -23,14 +23,33 @@ pub const CONFIG: Variable = Variable { name: "PLEXUS_CONFIG", about: "configura
 pub const LOG: Variable =
     Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
 pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
+pub const OTLP_ENDPOINT: Variable = Variable {
+    name: "PLEXUS_TELEMETRY_OTLP_ENDPOINT",
+    about: "collector that traces are sent to, over OTLP with HTTP",
+};
+pub const OTEL_ENDPOINT: Variable =
+    Variable { name: "OTEL_EXPORTER_OTLP_ENDPOINT", about: "the same, as other programs are told" };
 pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "where the default data folder is made" };
 pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XDG_DATA_HOME is not set" };
 pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
 
 /// All of them, for documentation and for finding misspelt ones.
-pub const ALL: &[Variable] =
-    &[HUB, TOKEN, DATA_DIR, LISTEN, DATABASE_URL, CONFIG, LOG, LOG_FORMAT, XDG_DATA_HOME, HOME, PATH];
+pub const ALL: &[Variable] = &[
+    HUB,
+    TOKEN,
+    DATA_DIR,
+    LISTEN,
+    DATABASE_URL,
+    CONFIG,
+    LOG,
+    LOG_FORMAT,
+    OTLP_ENDPOINT,
+    OTEL_ENDPOINT,
+    XDG_DATA_HOME,
+    HOME,
+    PATH,
+];
 
 /// The variables a process was given.
 #[derive(Clone, Default)]

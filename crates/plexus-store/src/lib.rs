@@ -13,6 +13,7 @@ mod error;
 mod events;
 mod idempotency;
 mod mcp_sessions;
+mod metrics;
 mod scratchpad;
 mod sessions;
 mod store;

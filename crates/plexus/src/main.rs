@@ -16,16 +16,21 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use plexus_kit::{Environment, telemetry};
+use plexus_kit::Environment;
+use plexus_kit::telemetry::{self, Options};
 
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let environment = Environment::of_process();
     let cli = Cli::parse();
-    telemetry::init(&environment, if cli.command.is_hub() { "info" } else { "warn" });
     // Fails only where a provider is installed already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    // Held to the end: what was traced until then is sent when it is dropped.
+    let _telemetry = telemetry::init(&match cli.command.is_hub() {
+        true => Options::of_logs(&environment, "info").with_traces(&environment),
+        false => Options::of_logs(&environment, "warn"),
+    });
     match start(cli, &environment) {
         Ok(code) => code,
         Err(error) => output::report(&error),

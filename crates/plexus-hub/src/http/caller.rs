@@ -10,6 +10,7 @@ use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
 
 use super::ApiError;
+use super::observe::asked_by;
 use crate::App;
 use crate::services::Services;
 
@@ -33,6 +34,7 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
         let principal = authenticate(app, &services, &parts.headers)?;
+        asked_by(principal.subject());
         Ok(Self { services, principal })
     }
 }
@@ -62,9 +64,13 @@ fn authenticate(app: &App, services: &Services, headers: &HeaderMap) -> Result<A
     });
     let Some(token) = token.filter(|_| more.is_none()) else {
         let message = "no token: send it as `Authorization: Bearer …`";
+        app.http.auth_failed("missing");
         return Err(unauthenticated(app, message.to_owned(), false));
     };
-    services.authenticator.authenticate(token).map_err(|error| unauthenticated(app, error.to_string(), true))
+    services.authenticator.authenticate(token).map_err(|error| {
+        app.http.auth_failed(error.reason());
+        unauthenticated(app, error.to_string(), true)
+    })
 }
 
 fn unauthenticated(app: &App, message: String, had_token: bool) -> ApiError {

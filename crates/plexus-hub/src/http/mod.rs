@@ -4,7 +4,11 @@ mod body;
 mod caller;
 mod error;
 mod guard;
+mod metrics;
+mod observe;
 
 pub(crate) use caller::Caller;
 pub(crate) use error::{ApiError, finish};
 pub(crate) use guard::guard;
+pub(crate) use metrics::HttpMetrics;
+pub(crate) use observe::{observe, trace_context};

@@ -3,6 +3,7 @@
 mod audit;
 mod health;
 mod mcp;
+mod metrics;
 mod query;
 mod sessions;
 mod status;
@@ -15,7 +16,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 
 use crate::App;
-use crate::http::{ApiError, finish, guard};
+use crate::http::{ApiError, finish, guard, observe};
 
 pub(crate) fn router(app: App) -> Router {
     let mcp = || post(mcp::post).get(mcp::get).delete(mcp::delete);
@@ -35,6 +36,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/", get(health::root))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
+        .route("/metrics", get(metrics::show))
         .route("/mcp", mcp())
         .route("/mcp/", mcp())
         .route("/mcp/v1", mcp())
@@ -53,5 +55,6 @@ pub(crate) fn router(app: App) -> Router {
         })
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(finish))
+        .layer(middleware::from_fn_with_state(app.clone(), observe))
         .with_state(app)
 }

@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::body::Body;
 use http::HeaderMap;
+use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
 use plexus_tools::{Call, SessionKey, Via};
 use tokio_util::sync::CancellationToken;
 
 use super::query::{self, PageParams, Params, Segment};
-use crate::http::{ApiError, Caller};
+use crate::http::{ApiError, Caller, trace_context};
 
 pub(super) async fn list(
     caller: Caller,
@@ -77,6 +78,7 @@ pub(super) async fn call(
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        trace: Incoming { call: None, request: trace_context(&headers) },
         until_end: None,
     };
     let reply = caller.services.dispatcher.call(caller.principal, call).await;

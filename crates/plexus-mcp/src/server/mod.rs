@@ -24,7 +24,8 @@ use bytes::Bytes;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
-use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_kit::metrics::count;
+use plexus_kit::{Clock, Metrics, Stage, Supervisor};
 use plexus_store::Store;
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
@@ -90,6 +91,15 @@ impl McpServer {
             supervisor,
             options,
         }))
+    }
+
+    /// Lets others read what is measured here.
+    pub fn register(&self, metrics: &Metrics) {
+        let server = self.clone();
+        metrics.read("plexus_mcp_sessions", "MCP sessions in memory", move || count(server.session_count()));
+        let server = self.clone();
+        metrics
+            .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
     }
 
     /// Session-era sessions in memory.
