@@ -156,3 +156,6 @@ fn parse(filter: &str) -> Result<EnvFilter, InvalidFilter> {
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("plexus") && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
+mod collector;
 pub mod crash;
 mod hub;
 mod lane;
@@ -13,6 +14,7 @@ mod process;
 mod raw;
 mod sse;
 
+pub use collector::{Collector, Exported};
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};

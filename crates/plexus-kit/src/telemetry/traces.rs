@@ -121,7 +121,8 @@ impl Export for Sender {
                 tracing::warn!(%error, spans, "the collector does not take traces; they are dropped until it does");
             }
             (Ok(()), true) => tracing::info!("the collector takes traces again"),
-            (Err(_), true) | (Ok(()), false) => {}
+            (Err(error), true) => tracing::debug!(%error, spans, "the collector still takes no traces"),
+            (Ok(()), false) => {}
         }
         sent
     }
@@ -137,28 +138,27 @@ impl Export for Sender {
 
 /// A span under the names of OpenTelemetry's conventions; in logs they are short.
 fn by_convention(mut span: SpanData) -> SpanData {
-    if span.name == "request" {
-        span.span_kind = SpanKind::Server;
+    let known = |name: &str| match span.attributes.iter().find(|known| known.key.as_str() == name) {
+        Some(KeyValue { value: Value::String(text), .. }) => text.as_str(),
+        _ => "",
+    };
+    match &*span.name {
+        "request" => {
+            span.name = format!("{} {}", known("method"), known("route")).into();
+            span.span_kind = SpanKind::Server;
+        }
+        "call" => span.name = format!("call {}", known("tool")).trim_end().to_owned().into(),
+        _ => {}
     }
-    let mut target = None;
     for attribute in &mut span.attributes {
         let name = match attribute.key.as_str() {
             "method" => "http.request.method",
-            "route" => {
-                target = Some(attribute.value.clone());
-                "http.route"
-            }
+            "route" => "http.route",
             "status" => "http.response.status_code",
-            "tool" => {
-                target = Some(attribute.value.clone());
-                "gen_ai.tool.name"
-            }
+            "tool" => "gen_ai.tool.name",
             _ => continue,
         };
         attribute.key = name.into();
-    }
-    if let Some(Value::String(target)) = target {
-        span.name = format!("{} {target}", span.name).into();
     }
     span
 }

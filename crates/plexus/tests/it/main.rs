@@ -13,11 +13,14 @@ mod crash;
 mod database_restart;
 mod help;
 mod interleaved;
+mod logs;
+mod metrics;
 mod quiet;
 mod starting;
 mod stopping;
 mod tampered_head;
 mod tampering;
+mod traces;
 
 use plexus_testkit::{Plexus, postgres};
 
