@@ -13,6 +13,7 @@ mod traces;
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{ParseError, filter_fn};
@@ -108,6 +109,12 @@ impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Telemetry").field("traces", &self.traces).finish_non_exhaustive()
     }
+}
+
+/// A duration as `elapsed_ms`, to the microsecond.
+#[must_use]
+pub fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Installs the subscriber of this process.

@@ -1,7 +1,7 @@
 //! Requests and connections in numbers.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use plexus_kit::Metrics;
@@ -91,10 +91,10 @@ impl Pending {
         &self.route.name
     }
 
-    /// The answer is there; how long it took, in milliseconds.
-    pub(super) fn answered(&mut self, status: StatusCode) -> f64 {
+    /// The answer is there; how long it took.
+    pub(super) fn answered(&mut self, status: StatusCode) -> Duration {
         self.status = status.as_u16();
-        self.began.elapsed().as_secs_f64() * 1000.0
+        self.began.elapsed()
     }
 }
 

@@ -7,6 +7,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, Method};
+use plexus_kit::telemetry::millis;
 use plexus_kit::{TraceContext, trace};
 use tracing::{Instrument, Span, field};
 
@@ -40,7 +41,7 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     async move {
         let response = next.run(request).await;
         let status = response.status();
-        let elapsed_ms = pending.answered(status);
+        let elapsed_ms = millis(pending.answered(status));
         let span = Span::current();
         trace::note(&span, "status", i64::from(status.as_u16()));
         if status.is_server_error() {

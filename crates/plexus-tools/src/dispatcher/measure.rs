@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plexus_kit::metrics::histogram::Histogram;
 use plexus_kit::metrics::{ByName, Counter, Family, Label, seconds};
+use plexus_kit::telemetry::millis;
 use plexus_kit::{Metrics, trace};
 use plexus_proto::{CallId, ErrorCode};
 use tracing::{Span, field};
@@ -72,7 +73,7 @@ impl CallMetrics {
         };
         let span = Span::current();
         trace::note(&span, "outcome", outcome);
-        let elapsed_ms = took.as_secs_f64() * 1000.0;
+        let elapsed_ms = millis(took);
         match code {
             // Neither is the caller's doing, so somebody should look.
             Some(ErrorCode::Internal | ErrorCode::DeadlineExceeded) => {
