@@ -49,4 +49,19 @@ impl AuthError {
         };
         code.as_str()
     }
+
+    /// Why a token was turned down, in one word.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidToken => "invalid",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::KeyRetired => "key_retired",
+            Self::Forbidden(_) | Self::NotRenewable(_) | Self::Invalid(_) | Self::Conflict { .. } => {
+                "refused"
+            }
+            Self::Key { .. } | Self::DamagedKey(_) | Self::Store(_) => "unavailable",
+        }
+    }
 }

@@ -17,11 +17,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plexus_kit::config::Reloaded;
-use plexus_kit::{Clock, Config, Drained, LiveConfig, Stage, Supervisor};
+use plexus_kit::{Clock, Config, Drained, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
+use crate::http::HttpMetrics;
 pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 use services::Services;
@@ -65,6 +66,8 @@ pub(crate) struct App {
     config: LiveConfig,
     address: SocketAddr,
     ready: Arc<OnceLock<Arc<Services>>>,
+    metrics: Metrics,
+    http: Arc<HttpMetrics>,
 }
 
 impl App {
@@ -88,11 +91,20 @@ impl Hub {
         let address = listener.local_addr().map_err(|source| HubError::Listen { address: listen, source })?;
         let supervisor = Supervisor::new();
         let config = LiveConfig::new(options.config.clone());
-        let app = App { config: config.clone(), address, ready: Arc::default() };
-        serve::start(listener, routes::router(app.clone()), options.events.stalled(), &supervisor);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let app = App {
+            config: config.clone(),
+            address,
+            ready: Arc::default(),
+            http: Arc::new(HttpMetrics::new(&metrics)),
+            metrics,
+        };
+        let router = routes::router(app.clone());
+        serve::start(listener, router, options.events.stalled(), &app.http, &supervisor);
         match Services::open(options, config, address, &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
+                services.register(&app.metrics);
                 background::start(&services, &supervisor);
                 let _ = app.ready.set(services.clone());
                 Ok(Self { address, supervisor, services })

@@ -10,12 +10,14 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use plexus_kit::metrics::Gauge;
 use plexus_kit::{Stage, Supervisor};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::http::HttpMetrics;
 use crate::stall::Stalling;
 
 /// Connections at the same time; one more waits in the kernel's queue.
@@ -31,13 +33,19 @@ const HEADER_BYTES: usize = 64 * 1024;
 /// came on, holds on to it.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionPlace {
-    _place: Arc<OwnedSemaphorePermit>,
+    _place: Arc<(OwnedSemaphorePermit, Open)>,
 }
 
 /// Serves what comes; a connection that takes nothing for `stalled` is broken off.
-pub(crate) fn start(listener: TcpListener, router: Router, stalled: Duration, supervisor: &Supervisor) {
+pub(crate) fn start(
+    listener: TcpListener,
+    router: Router,
+    stalled: Duration,
+    metrics: &Arc<HttpMetrics>,
+    supervisor: &Supervisor,
+) {
     let stop = supervisor.stopping(Stage::Intake);
-    let connections = supervisor.clone();
+    let (connections, metrics) = (supervisor.clone(), metrics.clone());
     supervisor.spawn(Stage::Intake, "listener", async move {
         let places = Arc::new(Semaphore::new(most_connections()));
         loop {
@@ -49,18 +57,37 @@ pub(crate) fn start(listener: TcpListener, router: Router, stalled: Duration, su
                     Err(error) => {
                         // Out of file descriptors, mostly: what is open must end first.
                         tracing::warn!(%error, "cannot accept a connection");
+                        metrics.accept_failures.inc();
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         continue;
                     }
                 },
             };
             let (router, stop) = (router.clone(), stop.clone());
+            let open = Open::new(&metrics.connections);
             connections.spawn(Stage::Intake, "connection", async move {
-                let place = ConnectionPlace { _place: Arc::new(place) };
+                let place = ConnectionPlace { _place: Arc::new((place, open)) };
                 serve(stream, peer, router, place, stalled, stop).await;
             });
         }
     });
+}
+
+/// A connection that is counted for as long as it is open.
+#[derive(Debug)]
+struct Open(Gauge);
+
+impl Open {
+    fn new(connections: &Gauge) -> Self {
+        connections.inc();
+        Self(connections.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// As many as the operating system lets this process have, after asking it for all it may have.

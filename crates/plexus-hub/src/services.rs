@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::FILE_NAME;
-use plexus_kit::{Clock, LiveConfig, Stage, Supervisor, private_file};
+use plexus_kit::{Clock, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -127,6 +127,14 @@ impl Services {
             let _ = done.send(work.await);
         });
         outcome.await.map_err(|error| ApiError::internal(name, &error))
+    }
+
+    /// Lets the metrics be read of what is measured behind the routes.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.store.register(metrics);
+        self.dispatcher.register(metrics);
+        self.mcp.register(metrics);
+        self.events.register(metrics);
     }
 
     /// Nobody is at the address any more.

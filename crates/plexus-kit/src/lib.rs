@@ -1,5 +1,5 @@
 //! The small things every process of Plexus needs: configuration, the registry of environment
-//! variables, telemetry, supervised tasks, a clock, secrets, files with the right mode.
+//! variables, logs, metrics and traces, supervised tasks, a clock, secrets, files with the right mode.
 //!
 //! Clock and environment are passed in, never read on the side, so that tests control both.
 
@@ -7,14 +7,18 @@ pub mod clock;
 pub mod config;
 pub mod env;
 pub mod hex;
+pub mod metrics;
 pub mod private_file;
 mod quota;
 mod supervisor;
 pub mod telemetry;
+pub mod trace;
 
 pub use clock::Clock;
 pub use config::{Config, ConfigError, Durability, LiveConfig};
 pub use env::Environment;
+pub use metrics::Metrics;
 pub use quota::{Place, Quota};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
 pub use supervisor::{Drained, Stage, Supervisor};
+pub use trace::TraceContext;

@@ -17,6 +17,7 @@ mod event_stream;
 mod events;
 mod idempotency;
 mod mcp_sessions;
+mod metrics;
 mod retention;
 mod scratchpad;
 mod sessions;

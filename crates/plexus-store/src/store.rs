@@ -4,13 +4,16 @@ use std::fmt;
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use plexus_kit::{Durability, Secret, Stage, Supervisor};
+use plexus_kit::metrics::count;
+use plexus_kit::{Durability, Metrics, Secret, Stage, Supervisor};
 use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
 
 use crate::dialect::{Location, Readers, sqlite};
+use crate::metrics::StoreMetrics;
 use crate::writer::{Line, Records, Ticket, Writer};
 use crate::{Conn, StoreError};
 
@@ -58,6 +61,7 @@ pub struct Store {
     readers: Readers,
     writer: Writer,
     instance_id: String,
+    metrics: StoreMetrics,
 }
 
 impl Store {
@@ -65,8 +69,18 @@ impl Store {
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
         let Exclusive { line, readers, lock } = exclusive(options, supervisor).await?;
         let hub = &options.instance_id;
-        let writer = Writer::start(line, hub, readers.clone(), lock, supervisor).await?;
-        Ok(Self { readers, writer, instance_id: hub.clone() })
+        let metrics = StoreMetrics::default();
+        let writer = Writer::start(line, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
+        Ok(Self { readers, writer, instance_id: hub.clone(), metrics })
+    }
+
+    /// Lets others read what is measured here.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
+        let writer = self.writer.clone();
+        metrics.read("plexus_store_queue_depth", "Requests that wait for the writer", move || {
+            count(writer.waiting())
+        });
     }
 
     #[must_use]
@@ -85,7 +99,10 @@ impl Store {
 
     /// A connection that reads the last committed state.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        self.readers.acquire().await.map(Reader)
+        let asked = Instant::now();
+        let reader = self.readers.acquire().await.map(Reader);
+        self.metrics.waited(asked.elapsed());
+        reader
     }
 
     /// Runs `work` in a transaction that it shares with others, all or nothing, and appends with it

@@ -4,6 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
+mod collector;
 pub mod crash;
 mod events;
 mod hub;
@@ -14,6 +15,7 @@ mod process;
 mod raw;
 mod sse;
 
+pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};

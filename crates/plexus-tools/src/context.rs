@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plexus_auth::Principal;
-use plexus_kit::Clock;
+use plexus_kit::{Clock, TraceContext};
 use plexus_proto::{CallId, SessionId};
 use plexus_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,7 @@ pub struct ToolContext {
     /// Cancelled when the caller cancels or the deadline passes.
     pub cancel: CancellationToken,
     pub(crate) progress: Option<ProgressSink>,
+    pub(crate) trace: Option<TraceContext>,
     pub(crate) sessions: Arc<SessionDirectory>,
 }
 
@@ -52,6 +53,12 @@ impl ToolContext {
         if let Some(sink) = &self.progress {
             sink(progress);
         }
+    }
+
+    /// The place of this call in a trace, for `_meta` or the headers of what the tool asks of others.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
     }
 
     /// The session a tool works on: the one named in its arguments, else the caller's. Only a write

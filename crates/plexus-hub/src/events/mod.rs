@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plexus_auth::{Authenticator, Principal, Welcome};
-use plexus_kit::{Quota, Stage, Supervisor};
+use plexus_kit::metrics::count;
+use plexus_kit::{Metrics, Quota, Stage, Supervisor};
 use plexus_proto::ErrorCode;
 use plexus_store::Store;
 use tokio::sync::Semaphore;
@@ -124,6 +125,17 @@ impl Events {
 
     pub(crate) fn stats(&self) -> EventStats {
         EventStats { open: self.feed.readers(), too_slow: self.too_slow.load(Ordering::Relaxed) }
+    }
+
+    /// Lets others read what is measured here.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        let feed = self.feed.clone();
+        metrics.read("plexus_event_streams", "Event streams that are open", move || count(feed.readers()));
+        let too_slow = self.too_slow.clone();
+        let about = "Readers of events that were disconnected because they were too slow";
+        metrics.read("plexus_event_readers_too_slow", about, move || {
+            count(usize::try_from(too_slow.load(Ordering::Relaxed)).unwrap_or(usize::MAX))
+        });
     }
 
     /// A stream for a principal. A session that it may not see is one that does not exist.

@@ -12,6 +12,7 @@ use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
 
 use super::ApiError;
+use super::observe::asked_by;
 use crate::App;
 use crate::services::Services;
 
@@ -35,6 +36,7 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
         let principal = authenticate(app, &services, parts)?;
+        asked_by(principal.subject());
         Ok(Self { services, principal })
     }
 }
@@ -63,11 +65,12 @@ fn authenticate(app: &App, services: &Services, parts: &Parts) -> Result<Arc<Pri
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let token = token.filter(|_| more.is_none());
-    let message = match token.map(|token| services.authenticator.authenticate(token)) {
+    let (message, reason) = match token.map(|token| services.authenticator.authenticate(token)) {
         Some(Ok(principal)) => return Ok(principal),
-        Some(Err(error)) => error.to_string(),
-        None => "no token: send it as `Authorization: Bearer …`".to_owned(),
+        Some(Err(error)) => (error.to_string(), error.reason()),
+        None => ("no token: send it as `Authorization: Bearer …`".to_owned(), "missing"),
     };
+    app.http.auth_failed(reason);
     // Only failures come this far: whoever has a valid token is not kept waiting for those who have none.
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
     match services.failed_attempts.note(peer, token) {

@@ -11,6 +11,8 @@ use plexus_store::StoreError;
 use plexus_tools::CallError;
 use serde_json::Value;
 
+use super::observe::RequestId;
+
 /// A refusal; [`finish`] gives it its request id and its body.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError {
@@ -147,16 +149,15 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Outermost: gives the request an id, and refusals their body.
+/// Gives refusals their body, and the answer the id of the request.
 pub(crate) async fn finish(request: Request, next: Next) -> Response {
-    let request_id = uuid::Uuid::now_v7().simple().to_string();
+    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
+    let request_id = id.unwrap_or_default();
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         match &error.cause {
-            Some(cause) => tracing::error!(%request_id, ?cause, "{}", error.message),
-            None => {
-                tracing::debug!(%request_id, code = error.code.as_str(), message = ?error.message, "refused")
-            }
+            Some(cause) => tracing::error!(?cause, "{}", error.message),
+            None => tracing::debug!(code = error.code.as_str(), reason = ?error.message, "refused"),
         }
         render(&mut response, error, &request_id);
     }

@@ -5,8 +5,12 @@ mod caller;
 mod error;
 mod etag;
 mod guard;
+mod metrics;
+mod observe;
 
 pub(crate) use caller::Caller;
 pub(crate) use error::{ApiError, finish};
 pub(crate) use etag::{Tag, Tagged};
 pub(crate) use guard::guard;
+pub(crate) use metrics::HttpMetrics;
+pub(crate) use observe::{observe, trace_context};

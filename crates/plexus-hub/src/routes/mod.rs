@@ -6,6 +6,7 @@ mod events;
 mod health;
 mod keys;
 mod mcp;
+mod metrics;
 mod openapi;
 mod query;
 mod refusals;
@@ -29,7 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
-use crate::http::{ApiError, finish, guard};
+use crate::http::{ApiError, finish, guard, observe};
 
 pub(crate) fn router(app: App) -> Router {
     let mcp = || post(mcp::post).get(mcp::get).delete(mcp::delete);
@@ -39,6 +40,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/", get(health::root))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
+        .route("/metrics", get(metrics::show))
         .route("/mcp", mcp())
         .route("/mcp/", mcp())
         .route("/mcp/v1", mcp())
@@ -51,6 +53,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(other_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(finish))
+        .layer(middleware::from_fn_with_state(app.clone(), observe))
         .with_state(app)
 }
 

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::Request;
 use http::HeaderMap;
+use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
 use plexus_tools::{Call, SessionKey, Via};
@@ -13,7 +14,7 @@ use utoipa_axum::routes;
 use super::query::{self, Cursor, PageParams, Params, Segment};
 use super::{refusals, tag};
 use crate::App;
-use crate::http::{ApiError, Caller, Tagged};
+use crate::http::{ApiError, Caller, Tagged, trace_context};
 
 const CURSOR: Cursor = Cursor("tools");
 
@@ -158,6 +159,7 @@ pub(super) async fn call(
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        trace: Incoming { call: None, request: trace_context(&headers) },
         until_end: None,
     };
     let reply = caller.services.dispatcher.call(caller.principal, call).await;

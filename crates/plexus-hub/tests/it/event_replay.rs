@@ -19,8 +19,8 @@ async fn a_stream_says_where_it_begins_then_what_was_then_that_it_is_live_then_w
     assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
     let Received::Event(event) = stream.next().await else { panic!("no event") };
     assert_eq!((event.session_id, event.seq), (id, 2));
-    let rest = hub.api(&format!("/api/v1/sessions/{id}?after=1")).await;
-    assert_eq!(serde_json::to_value(&event).unwrap(), rest["events"][0], "not the event of the REST API");
+    let rest = hub.api(&format!("/api/v1/sessions/{id}/events?after=1")).await;
+    assert_eq!(serde_json::to_value(&event).unwrap(), rest["items"][0], "not the event of the REST API");
     assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 2 }));
     agent.call("one").await;
     assert_eq!((stream.event().await.seq, stream.event().await.seq), (3, 4));

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use http::HeaderMap;
+use plexus_kit::TraceContext;
+use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_tools::{Call, CallReply, Progress, ProgressSink, SessionKey, Via};
 use serde_json::value::RawValue;
@@ -28,6 +31,7 @@ pub(super) fn meta(params: &Params<'_>) -> Result<Map<String, Value>, RpcError> 
 pub(super) fn from_params(
     params: &Params<'_>,
     meta: &Map<String, Value>,
+    headers: &HeaderMap,
     session: SessionKey,
     cancel: CancellationToken,
     progress: Option<ProgressSink>,
@@ -49,7 +53,21 @@ pub(super) fn from_params(
             return Err(RpcError::invalid_params(format!("_meta[{IDEMPOTENCY_KEY:?}] must be a string")));
         }
     };
-    Ok(Call { tool, arguments, session, idempotency_key, via: Via::Mcp, cancel, progress, until_end: None })
+    let trace = Incoming {
+        call: TraceContext::extract(|name| meta.get(name).and_then(Value::as_str)),
+        request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
+    };
+    Ok(Call {
+        tool,
+        arguments,
+        session,
+        idempotency_key,
+        via: Via::Mcp,
+        cancel,
+        progress,
+        trace,
+        until_end: None,
+    })
 }
 
 /// The members of the result of a call, without the braces around them.

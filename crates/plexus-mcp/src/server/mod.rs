@@ -25,7 +25,8 @@ use bytes::Bytes;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
-use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_kit::metrics::count;
+use plexus_kit::{Clock, Metrics, Stage, Supervisor};
 use plexus_store::Store;
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
@@ -98,6 +99,15 @@ impl McpServer {
     /// Holds for requests from now on.
     pub fn set_json_depth(&self, depth: usize) {
         self.0.json_depth.store(depth, Ordering::Relaxed);
+    }
+
+    /// Lets others read what is measured here.
+    pub fn register(&self, metrics: &Metrics) {
+        let server = self.clone();
+        metrics.read("plexus_mcp_sessions", "MCP sessions in memory", move || count(server.session_count()));
+        let server = self.clone();
+        metrics
+            .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
     }
 
     /// Session-era sessions in memory.

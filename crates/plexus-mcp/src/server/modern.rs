@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::call::ProgressWriter;
 use super::headers::{self, Routing};
@@ -103,7 +104,7 @@ async fn answer(
                 state.lists.rendered(registry, &principal, Features::ALL).page(request.params.cursor)?;
             Ok(complete(request.id, &format!("{tools},\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"")))
         }
-        "tools/call" => call_tool(state, &request, &meta, principal).await,
+        "tools/call" => call_tool(state, headers, &request, &meta, principal).await,
         "subscriptions/listen" => listen(state, headers, &request, principal),
         method => {
             let shown: String = method.chars().take(100).collect();
@@ -170,6 +171,7 @@ fn discover() -> String {
 
 async fn call_tool(
     state: &Arc<State>,
+    headers: &HeaderMap,
     request: &Request<'_>,
     meta: &Map<String, Value>,
     principal: Arc<Principal>,
@@ -180,7 +182,7 @@ async fn call_tool(
     // Dropped with the response: a client that closes the stream cancels the call.
     let closed = cancel.clone().drop_guard();
     let Some(token) = call::progress_token(meta)? else {
-        let call = call::from_params(&request.params, meta, session, cancel, None)?;
+        let call = call::from_params(&request.params, meta, headers, session, cancel, None)?;
         let reply = state.dispatcher.call(principal, call).await;
         drop(closed);
         return Ok(rpc::json_response(StatusCode::OK, call_json(request.id, reply)?));
@@ -189,13 +191,14 @@ async fn call_tool(
     let sink: ProgressSink = Arc::new(move |progress| {
         let _ = sender.try_send(progress);
     });
-    let call = call::from_params(&request.params, meta, session, cancel, Some(sink))?;
+    let call = call::from_params(&request.params, meta, headers, session, cancel, Some(sink))?;
     let place = state.streams.enter(&principal)?;
     let dispatcher = state.dispatcher.clone();
     let stream = CallStream {
         welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
         id: request.id.to_owned(),
-        reply: Box::pin(async move { dispatcher.call(principal, call).await }),
+        // The body is read after the request was answered, and still belongs to it.
+        reply: Box::pin(async move { dispatcher.call(principal, call).await }.in_current_span()),
         progress,
         writer: ProgressWriter::new(token),
         ticks: sse::ticks(state.options.keep_alive),

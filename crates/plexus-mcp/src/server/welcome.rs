@@ -21,6 +21,10 @@ impl Default for Streams {
 }
 
 impl Streams {
+    pub(super) fn open(&self) -> usize {
+        self.0.total()
+    }
+
     pub(super) fn enter(&self, principal: &Principal) -> Result<Place, RpcError> {
         self.0.enter(principal.subject()).ok_or_else(|| {
             let message = format!("{} has {PER_SUBJECT} streams open, the most allowed", principal.subject());

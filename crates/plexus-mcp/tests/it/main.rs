@@ -20,4 +20,5 @@ mod revisions;
 mod sessions;
 mod streams;
 mod tools;
+mod trace;
 mod visibility;

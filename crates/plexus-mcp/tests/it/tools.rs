@@ -159,3 +159,25 @@ impl TypedTool for Puppet {
         }
     }
 }
+
+struct PlaceInTrace(&'static str);
+
+impl TypedTool for PlaceInTrace {
+    type Args = NoArgs;
+    type Output = Said;
+
+    fn spec(&self) -> ToolSpec {
+        spec(self.0)
+    }
+
+    async fn run(&self, context: ToolContext, _: NoArgs) -> Result<Outcome, CallError> {
+        let Some(trace) = context.trace_context() else { return say("none") };
+        let state = trace.tracestate().map(|state| format!(" {state}")).unwrap_or_default();
+        say(&format!("{}{state}", trace.traceparent()))
+    }
+}
+
+/// A tool that says what it would pass on of the trace it is called in.
+pub(crate) fn place_in_trace(name: &'static str) -> Tool {
+    Tool::typed(PlaceInTrace(name))
+}

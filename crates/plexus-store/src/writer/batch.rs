@@ -60,8 +60,9 @@ impl Batch {
         }
     }
 
-    /// Carries out the requests and answers them. Never fails as a whole: failures are answers.
-    pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) {
+    /// Carries out the requests and answers them, and says whether they were committed. Never fails
+    /// as a whole: failures are answers.
+    pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> bool {
         let mut answers = Vec::with_capacity(requests.len());
         let mut units = Vec::with_capacity(requests.len());
         for Request { work, record, reply } in requests.drain(..) {
@@ -101,6 +102,7 @@ impl Batch {
                 (Ok(()), None) => Ok(()),
             });
         }
+        outcome.is_ok()
     }
 
     fn publish(&mut self, head: Option<AuditHead>) {

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::audit::NewAudit;
 use crate::dialect::Readers;
+use crate::metrics::StoreMetrics;
 use crate::{Conn, StoreError};
 
 use batch::Batch;
@@ -97,6 +98,7 @@ impl Writer {
         hub: &str,
         readers: Readers,
         lock: File,
+        metrics: StoreMetrics,
         supervisor: &Supervisor,
     ) -> Result<Self, StoreError> {
         let head = line.conn()?.audit_head(hub).await?;
@@ -107,7 +109,7 @@ impl Writer {
         let events = watch::Sender::new(());
         let mut batch = Batch::new(line, hub.to_owned(), head, published, healthy.clone(), events.clone());
         supervisor.spawn(Stage::Storage, "store writer", async move {
-            run(&mut batch, requests, stop).await;
+            run(&mut batch, requests, &metrics, stop).await;
             // The last to leave tidies up: with no other connection open, SQLite folds its log into
             // the file. Only then may another hub have it.
             readers.close().await;
@@ -171,6 +173,11 @@ impl Writer {
         Ok(ticket)
     }
 
+    /// Requests in the queue.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+
     pub(crate) fn last_commit_succeeded(&self) -> bool {
         self.healthy.load(Ordering::Relaxed) && !self.queue.is_closed()
     }
@@ -192,6 +199,7 @@ impl fmt::Debug for Writer {
 async fn run(
     batch: &mut Batch,
     mut requests: mpsc::Receiver<Request>,
+    metrics: &StoreMetrics,
     stop: tokio_util::sync::CancellationToken,
 ) {
     let mut waiting = Vec::with_capacity(BATCH);
@@ -209,7 +217,9 @@ async fn run(
             }
         }
         gather(&mut waiting, &mut requests).await;
-        batch.commit(&mut waiting).await;
+        let (taken, began) = (waiting.len(), Instant::now());
+        let committed = batch.commit(&mut waiting).await;
+        metrics.ended(taken, began.elapsed(), committed);
     }
 }
 

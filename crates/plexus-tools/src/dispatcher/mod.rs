@@ -1,6 +1,7 @@
 //! The one way in for every call.
 
 mod keys;
+mod measure;
 mod prepare;
 mod record;
 
@@ -9,21 +10,26 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use plexus_auth::Principal;
-use plexus_kit::{Clock, Quota, Stage, Supervisor};
+use plexus_kit::metrics::count;
+use plexus_kit::trace::Incoming;
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, Tool, ToolContext, ToolOutput, output};
 
 use keys::Keys;
+use measure::CallMetrics;
 use prepare::{Prepared, prepare};
 use record::{CallOrigin, CallRecord};
 
@@ -58,6 +64,8 @@ pub struct Call {
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
+    /// The trace that the caller says this is part of.
+    pub trace: Incoming,
     /// Dropped when the call has ended, also when nobody waits for it any more.
     pub until_end: Option<Box<dyn Send + Sync>>,
 }
@@ -106,6 +114,7 @@ struct Inner {
     running: Quota,
     keys: Keys,
     output_bytes: AtomicUsize,
+    metrics: CallMetrics,
 }
 
 impl Dispatcher {
@@ -127,6 +136,7 @@ impl Dispatcher {
             running: Quota::new(options.calls_per_principal),
             keys: Keys::default(),
             output_bytes: AtomicUsize::new(options.output_bytes),
+            metrics: CallMetrics::default(),
         }))
     }
 
@@ -134,6 +144,14 @@ impl Dispatcher {
     pub fn set_limits(&self, calls_per_principal: usize, output_bytes: usize) {
         self.0.running.set_limit(calls_per_principal);
         self.0.output_bytes.store(output_bytes, Ordering::Relaxed);
+    }
+
+    /// Lets others read what is measured here.
+    pub fn register(&self, metrics: &Metrics) {
+        self.0.metrics.register(metrics);
+        let inner = self.0.clone();
+        metrics
+            .read("plexus_tool_calls_in_flight", "Calls that run now", move || count(inner.running.total()));
     }
 
     #[must_use]
@@ -156,11 +174,16 @@ impl Dispatcher {
         let asked = call.tool.clone();
         let (reply, answer) = oneshot::channel();
         let inner = self.0.clone();
-        self.0.supervisor.spawn(Stage::Work, "call", async move {
+        let span = measure::span(call_id, &call);
+        let task = async move {
             let mut call = call;
             let _until_end = call.until_end.take();
-            let _ = reply.send(inner.run(call_id, principal, call).await);
-        });
+            let began = Instant::now();
+            let ended = inner.run(call_id, principal, call).await;
+            inner.metrics.ended(&ended, began.elapsed());
+            let _ = reply.send(ended);
+        };
+        self.0.supervisor.spawn(Stage::Work, "call", task.instrument(span));
         answer.await.unwrap_or_else(|_| CallReply {
             call_id,
             session_id: None,
@@ -185,15 +208,21 @@ impl Inner {
                 };
             }
         };
+        let span = Span::current();
+        span.record("session_id", tracing::field::display(session_id));
         let visible = self.registry.visible_to(&principal);
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
         let (tool, replayed_from, result) = match prepare(&visible, call.tool, call.arguments) {
             Err(refused) => {
+                if refused.error.code != ErrorCode::UnknownTool {
+                    span.record("tool", refused.tool.as_str());
+                }
                 let result = self.refuse(origin.of(&refused.tool, refused.arguments), refused.error).await;
                 (refused.tool, None, result)
             }
             Ok(prepared) => {
                 let name = prepared.tool.spec().name.to_string();
+                span.record("tool", name.as_str());
                 let record = origin.of(&name, prepared.arguments.clone());
                 let context = ToolContext {
                     call_id,
@@ -204,6 +233,7 @@ impl Inner {
                     clock: self.clock.clone(),
                     cancel: call.cancel.child_token(),
                     progress: call.progress,
+                    trace: call.trace.passed_on(&span),
                     sessions: self.sessions.clone(),
                 };
                 let admitted = self.admit(prepared, context, record, call.idempotency_key).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use plexus_auth::{Authenticator, KeyRing, Principal};
+use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
 use plexus_proto::{CallId, Event, SessionId, Timestamp};
@@ -170,6 +171,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        trace: Incoming::default(),
         until_end: None,
     }
 }

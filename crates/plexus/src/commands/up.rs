@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_hub::{Hub, HubOptions};
 use plexus_kit::config::{Change, RawConfig, default_data_dir};
-use plexus_kit::telemetry::{self, Logs};
+use plexus_kit::telemetry::{self, Options, Telemetry};
 use plexus_kit::{Config, ConfigError, Environment, Secret, env};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,7 +55,15 @@ impl UpArgs {
 
 pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let config = args.load(environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let logs = telemetry::init(&config.telemetry.log, config.telemetry.log_format, environment);
+    // Held to the end: what was traced until then is sent when it is dropped.
+    let logs = telemetry::init(
+        Options {
+            filter: &config.telemetry.log,
+            format: config.telemetry.log_format,
+            otlp_endpoint: config.telemetry.otlp_endpoint.as_deref(),
+        },
+        environment,
+    );
     super::warn_about_variables(environment);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -100,7 +108,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
 }
 
 /// Gives a running hub what was read anew; what is wrong changes nothing.
-fn reload(hub: &Hub, logs: &Logs, read: Result<Config, ConfigError>) {
+fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
     let read = match read {
         Ok(read) => read,
         Err(error) => {

@@ -17,7 +17,9 @@ mod doctor;
 mod event_readers;
 mod help;
 mod interleaved;
+mod logs;
 mod manual;
+mod metrics;
 mod quiet;
 mod reload;
 mod rotation;
@@ -27,6 +29,7 @@ mod tampered_head;
 mod tampering;
 mod terminal;
 mod tokens;
+mod traces;
 
 use plexus_testkit::{Plexus, postgres};
 

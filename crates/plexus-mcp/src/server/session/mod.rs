@@ -19,6 +19,7 @@ use plexus_tools::{CallReply, ProgressSink};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use super::call::ProgressWriter;
 use super::rpc::{self, METHOD_NOT_FOUND, Message, Notification, Request, RpcError};
@@ -57,7 +58,7 @@ pub(super) async fn post(
         Message::Request(request) => {
             let session =
                 open(state, headers, &principal).await.map_err(|error| error.with_id(request.id))?;
-            match answer_or_stream(state, &session, &request, principal).await {
+            match answer_or_stream(state, headers, &session, &request, principal).await {
                 Ok(Answer::Json(json)) => Ok(rpc::json_response(StatusCode::OK, json)),
                 Ok(Answer::Stream(response)) => Ok(response),
                 Err(error) => Err(error.with_id(request.id)),
@@ -103,7 +104,7 @@ pub(super) async fn post_batch(
         async move {
             match message {
                 Ok(Message::Request(request)) => {
-                    let json = answer(state, session, &request, principal).await;
+                    let json = answer(state, headers, session, &request, principal).await;
                     Some(json.unwrap_or_else(|error| error.with_id(request.id).to_json()))
                 }
                 Ok(Message::Notification(notification)) => {
@@ -196,22 +197,26 @@ enum Answer {
 /// A call that wants progress is answered as a stream, everything else as one JSON object.
 async fn answer_or_stream(
     state: &Arc<State>,
+    headers: &HeaderMap,
     session: &Arc<McpSession>,
     request: &Request<'_>,
     principal: Arc<Principal>,
 ) -> Result<Answer, RpcError> {
     if request.method != "tools/call" {
-        return answer(state, session, request, principal).await.map(Answer::Json);
+        return answer(state, headers, session, request, principal).await.map(Answer::Json);
     }
     let meta = call::meta(&request.params)?;
     match call::progress_token(&meta)? {
-        None => answer(state, session, request, principal).await.map(Answer::Json),
-        Some(token) => stream_call(state, session, request, &meta, token, principal).map(Answer::Stream),
+        None => answer(state, headers, session, request, principal).await.map(Answer::Json),
+        Some(token) => {
+            stream_call(state, headers, session, request, &meta, token, principal).map(Answer::Stream)
+        }
     }
 }
 
 async fn answer(
     state: &State,
+    headers: &HeaderMap,
     session: &Arc<McpSession>,
     request: &Request<'_>,
     principal: Arc<Principal>,
@@ -227,7 +232,7 @@ async fn answer(
             let meta = call::meta(&request.params)?;
             let key = identity::session_key(&principal, Some(session.client()), &meta, Some(session.id()));
             let running = session.running(request.id);
-            let mut call = call::from_params(&request.params, &meta, key, running.cancel(), None)?;
+            let mut call = call::from_params(&request.params, &meta, headers, key, running.cancel(), None)?;
             // A client that lost the connection can still cancel the call on another one.
             call.until_end = Some(Box::new(running));
             let reply = state.dispatcher.call(principal, call).await;
@@ -253,6 +258,7 @@ fn call_json(id: &RawValue, reply: CallReply, version: Version) -> Result<String
 /// connection loses nothing: it resumes the stream, and the call went on.
 fn stream_call(
     state: &Arc<State>,
+    headers: &HeaderMap,
     session: &Arc<McpSession>,
     request: &Request<'_>,
     meta: &Map<String, Value>,
@@ -266,13 +272,13 @@ fn stream_call(
     let key = identity::session_key(&principal, Some(session.client()), meta, Some(session.id()));
     let running = session.running(request.id);
     let cancel = running.cancel();
-    let call = call::from_params(&request.params, meta, key, cancel.clone(), Some(sink))?;
+    let call = call::from_params(&request.params, meta, headers, key, cancel.clone(), Some(sink))?;
     let place = state.streams.enter(&principal)?;
     let log = session.new_stream();
     let (id, version) = (request.id.to_owned(), session.version());
     let (dispatcher, feed, holder) = (state.dispatcher.clone(), log.clone(), principal.clone());
     let kept_with = session.clone();
-    state.supervisor.spawn(Stage::Work, "mcp call stream", async move {
+    let task = async move {
         let mut writer = ProgressWriter::new(token);
         let mut reply = std::pin::pin!(dispatcher.call(principal, call));
         let reply = loop {
@@ -292,6 +298,7 @@ fn stream_call(
             .then(|| call_json(&id, reply, version).unwrap_or_else(|error| error.with_id(&id).to_json()));
         feed.finish(json);
         kept_with.trim();
-    });
+    };
+    state.supervisor.spawn(Stage::Work, "mcp call stream", task.in_current_span());
     Ok(get::follow(state, session, Welcome::new(state.authenticator.clone(), holder, place), log, 0))
 }

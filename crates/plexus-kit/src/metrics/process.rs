@@ -1,0 +1,25 @@
+//! What the operating system knows of this process, under the names that dashboards expect.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Metrics, count};
+
+pub(super) fn register(metrics: &Metrics) {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
+    metrics.read("process_start_time_seconds", "When the hub started, since 1970", move || started);
+    metrics.read("process_resident_memory_bytes", "Memory of the process", resident_bytes);
+    metrics.read("process_open_fds", "Open files and connections", open_files);
+}
+
+/// None where the operating system does not tell it this way.
+fn resident_bytes() -> Option<f64> {
+    let status = fs_err::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+fn open_files() -> Option<f64> {
+    // One of them is the folder that is being read.
+    count(fs_err::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
+}

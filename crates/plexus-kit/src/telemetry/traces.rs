@@ -1,0 +1,181 @@
+//! Traces: finished spans, sent to a collector in the background.
+//!
+//! Spans wait in a bounded queue that a thread of its own empties; when it is full they are dropped.
+//! Nothing that is traced ever waits for the collector.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use opentelemetry::trace::{SpanKind, TracerProvider as _};
+use opentelemetry::{KeyValue, Value};
+use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Export,
+};
+use tokio::runtime::Runtime;
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::Registry;
+
+/// Spans that may wait; one more is dropped.
+const QUEUE: usize = 4096;
+const BATCH: usize = 512;
+/// Longest time that a finished span waits for company.
+const DELAY: Duration = Duration::from_secs(2);
+/// Time for the collector to take a batch.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for everything that still waits when the process ends.
+const FLUSH: Duration = Duration::from_secs(3);
+/// Path of traces below the address of a collector.
+const PATH: &str = "/v1/traces";
+
+#[derive(Debug)]
+pub(super) struct Traces(SdkTracerProvider);
+
+/// Why there are no traces.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TracesError {
+    #[error("{0:?} is not an address of a collector, such as http://127.0.0.1:4318")]
+    Address(String),
+    #[error("the exporter cannot be made: {0}")]
+    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    #[error("the exporter has no runtime: {0}")]
+    Runtime(#[from] std::io::Error),
+}
+
+impl Traces {
+    pub(super) fn start(endpoint: &str) -> Result<Self, TracesError> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_endpoint(address(endpoint)?)
+            .with_timeout(TIMEOUT)
+            // A batch that is lost is better than a queue that is full of old ones.
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let sender = Sender { exporter, runtime, failing: AtomicBool::new(false) };
+        let batches = BatchConfigBuilder::default()
+            .with_max_queue_size(QUEUE)
+            .with_max_export_batch_size(BATCH)
+            .with_scheduled_delay(DELAY)
+            .build();
+        let resource = Resource::builder_empty()
+            .with_service_name("plexus")
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .with_attribute(KeyValue::new("service.instance.id", uuid::Uuid::new_v4().to_string()))
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource)
+            .with_span_processor(BatchSpanProcessor::new(sender, batches))
+            .build();
+        Ok(Self(provider))
+    }
+
+    pub(super) fn layer(&self) -> OpenTelemetryLayer<Registry, SdkTracer> {
+        tracing_opentelemetry::layer()
+            .with_tracer(self.0.tracer("plexus"))
+            // Where in the code a span was made is of no use to an operator, and the current span is
+            // known to the subscriber anyway.
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_context_activation(false)
+    }
+
+    /// Sends what still waits.
+    pub(super) fn finish(self) {
+        if let Err(error) = self.0.shutdown_with_timeout(FLUSH) {
+            tracing::debug!(%error, "the last traces were not sent");
+        }
+    }
+}
+
+/// Where traces go, given the address of the collector with or without the path of traces.
+fn address(endpoint: &str) -> Result<String, TracesError> {
+    let base = endpoint.trim_end_matches('/');
+    let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
+    if host.is_none_or(str::is_empty) {
+        return Err(TracesError::Address(endpoint.to_owned()));
+    }
+    Ok(if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") })
+}
+
+/// The exporter with a runtime of its own: it is called on the thread of the queue, where there is none.
+#[derive(Debug)]
+struct Sender {
+    exporter: SpanExporter,
+    runtime: Runtime,
+    /// Whether the newest batch was lost; only a change is worth a line.
+    failing: AtomicBool,
+}
+
+impl Export for Sender {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let batch = batch.into_iter().map(by_convention).collect();
+        let sent = self.runtime.block_on(self.exporter.export(batch));
+        match (&sent, self.failing.swap(sent.is_err(), Ordering::Relaxed)) {
+            (Err(error), false) => {
+                tracing::warn!(%error, spans, "the collector does not take traces; they are dropped until it does");
+            }
+            (Ok(()), true) => tracing::info!("the collector takes traces again"),
+            (Err(error), true) => tracing::debug!(%error, spans, "the collector still takes no traces"),
+            (Ok(()), false) => {}
+        }
+        sent
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// A span under the names of OpenTelemetry's conventions; in logs they are short.
+fn by_convention(mut span: SpanData) -> SpanData {
+    let known = |name: &str| match span.attributes.iter().find(|known| known.key.as_str() == name) {
+        Some(KeyValue { value: Value::String(text), .. }) => text.as_str(),
+        _ => "",
+    };
+    match &*span.name {
+        "request" => {
+            span.name = format!("{} {}", known("method"), known("route")).into();
+            span.span_kind = SpanKind::Server;
+        }
+        "call" => span.name = format!("call {}", known("tool")).trim_end().to_owned().into(),
+        _ => {}
+    }
+    for attribute in &mut span.attributes {
+        let name = match attribute.key.as_str() {
+            "method" => "http.request.method",
+            "route" => "http.route",
+            "status" => "http.response.status_code",
+            "tool" => "gen_ai.tool.name",
+            _ => continue,
+        };
+        attribute.key = name.into();
+    }
+    span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn an_address_is_taken_with_or_without_the_path() {
+        for endpoint in ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"]
+        {
+            assert_eq!(address(endpoint).unwrap(), "http://127.0.0.1:4318/v1/traces");
+        }
+        assert_eq!(address("https://otel.example/base/").unwrap(), "https://otel.example/base/v1/traces");
+        for wrong in ["", "127.0.0.1:4318", "http://", "grpc://host"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

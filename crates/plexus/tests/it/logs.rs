@@ -1,0 +1,92 @@
+//! The hub's log: what an operator finds in it, and what is never in it.
+
+use plexus_testkit::HubProcess;
+use serde_json::{Value, json};
+
+/// Calls `todo` with arguments that do not fit, as a client that has an id of its own for it. The
+/// request's id and the call's.
+async fn failing_call(plexus: &plexus_testkit::Plexus, hub: &HubProcess, token: &str) -> (String, String) {
+    let request = plexus
+        .http()
+        .post(hub.url("/api/v1/tools/todo/call?secret=hunter2"))
+        .bearer_auth(token)
+        .header("x-request-id", "client-7")
+        .json(&json!({ "arguments": { "action": "no such action" } }));
+    let response = request.send().await.expect("an answer");
+    let request_id = response.headers()["x-request-id"].to_str().expect("an id").to_owned();
+    let error: Value = response.json().await.expect("JSON");
+    assert_eq!((&error["code"], &error["request_id"]), (&json!("invalid_arguments"), &json!(request_id)));
+    let audit = hub.api("/api/v1/audit?limit=1&tool=todo").await;
+    (request_id, audit["items"][0]["call_id"].as_str().expect("a call").to_owned())
+}
+
+#[tokio::test]
+async fn every_line_of_a_json_log_is_an_object_and_a_failing_call_is_found_by_its_ids() {
+    let plexus =
+        crate::plexus().with("PLEXUS_LOG", "debug".to_owned()).with("PLEXUS_LOG_FORMAT", "json".to_owned());
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    let (request_id, call_id) = failing_call(&plexus, &hub, &token).await;
+    let log = hub.log();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("not JSON ({e}): {line}")))
+        .collect();
+    for line in &lines {
+        for field in ["timestamp", "level", "target", "message"] {
+            assert!(line[field].is_string(), "no {field} in {line}");
+        }
+    }
+    let of_call: Vec<&Value> = lines.iter().filter(|line| line["call_id"] == json!(call_id)).collect();
+    let ended = of_call.iter().find(|line| line["message"] == "call ended").expect("the end of the call");
+    for (field, expected) in [
+        ("request_id", json!(request_id)),
+        ("client_request_id", json!("client-7")),
+        ("method", json!("POST")),
+        ("route", json!("/api/v1/tools/{name}/call")),
+        ("subject", json!("agent:codex")),
+        ("tool", json!("todo")),
+        ("via", json!("rest")),
+        ("outcome", json!("invalid_arguments")),
+    ] {
+        assert_eq!(ended[field], expected, "{field} in {ended}");
+    }
+    assert!(ended["elapsed_ms"].is_f64() && ended["session_id"].is_string(), "{ended}");
+    // The request's own line has what is known of it, and nothing of the call.
+    let of_request = |message: &str| {
+        let mut found = lines.iter().filter(|line| line["request_id"] == json!(request_id));
+        found.find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message} in {log}"))
+    };
+    assert_eq!(
+        (&of_request("request")["status"], &of_request("refused")["code"]),
+        (&json!(400), &json!("invalid_arguments"))
+    );
+    assert_eq!(of_request("request")["call_id"], Value::Null);
+    for secret in [token.as_str(), "eyJ", "hunter2"] {
+        assert!(!log.contains(secret), "{secret} in {log}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_for_people_names_request_and_call_too() {
+    let plexus = crate::plexus().with("PLEXUS_LOG", "plexus=debug".to_owned());
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    let (request_id, call_id) = failing_call(&plexus, &hub, &token).await;
+    let log = hub.log();
+    let ended = log.lines().find(|line| line.contains("call ended")).expect("the end of the call");
+    assert!(ended.contains(&request_id) && ended.contains(&call_id), "{ended}");
+}
+
+#[tokio::test]
+async fn calls_that_go_well_leave_no_line_in_the_default_log() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    let before = hub.log().lines().count();
+    for _ in 0..20 {
+        hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
+    }
+    let log = hub.log();
+    assert_eq!(log.lines().count(), before, "{log}");
+}

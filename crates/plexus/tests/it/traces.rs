@@ -1,0 +1,103 @@
+//! Traces, at a collector that speaks OTLP, and without one.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use plexus_testkit::Collector;
+use serde_json::json;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const IN_META: &str = "00f067aa0ba902b7";
+const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const IN_HEADER: &str = "b7ad6b7169203331";
+
+#[tokio::test]
+async fn spans_arrive_under_the_parents_that_were_named() {
+    let mut collector = Collector::start().await;
+    let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", collector.url());
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    let client = hub.mcp(&token).header("traceparent", &format!("00-{OTHER_TRACE}-{IN_HEADER}-01"));
+    let params = json!({
+        "name": "todo",
+        "arguments": { "action": "list" },
+        "_meta": { "traceparent": format!("00-{TRACE}-{IN_META}-01"), "tracestate": "vendor=1" },
+    });
+    let result = client.modern("tools/call", params).await.result();
+    let call_id = result["_meta"]["plexus/call-id"].as_str().expect("a call id").to_owned();
+    assert!(!result["_meta"].to_string().contains(TRACE), "nothing is told back: {result}");
+    // A call that names no parent of its own belongs to its request.
+    let plain = client.tool("todo", json!({ "action": "list" })).await;
+    let plain_id = plain["_meta"]["plexus/call-id"].as_str().expect("a call id").to_owned();
+    // What still waits is sent at the end.
+    assert_eq!(hub.terminate().await.code(), Some(0));
+
+    let call = collector.span(|span| span.attribute("call_id") == Some(&call_id)).await;
+    assert_eq!((call.trace_id.as_str(), call.parent_id.as_str()), (TRACE, IN_META));
+    assert_eq!(call.name, "call todo");
+    for (name, value) in [("gen_ai.tool.name", "todo"), ("outcome", "ok"), ("via", "mcp")] {
+        assert_eq!(call.attribute(name), Some(value), "{name} of {call:?}");
+    }
+    assert_eq!(call.resource("service.name"), Some("plexus"));
+    assert_eq!(call.resource("service.version"), Some(env!("CARGO_PKG_VERSION")));
+    assert!(call.resource("service.instance.id").is_some(), "{call:?}");
+
+    let plain = collector.span(|span| span.attribute("call_id") == Some(&plain_id)).await;
+    let request = collector.span(|span| span.span_id == plain.parent_id).await;
+    assert_eq!((request.trace_id.as_str(), request.parent_id.as_str()), (OTHER_TRACE, IN_HEADER));
+    assert_eq!((request.name.as_str(), request.kind), ("POST /mcp", 2));
+    for (name, value) in [
+        ("http.request.method", "POST"),
+        ("http.route", "/mcp"),
+        ("http.response.status_code", "200"),
+        ("subject", "agent:codex"),
+    ] {
+        assert_eq!(request.attribute(name), Some(value), "{name} of {request:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hub_works_without_its_collector_and_says_so_once() {
+    // No program of a test can listen there.
+    let plexus = crate::plexus()
+        .with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())
+        .with("PLEXUS_LOG", "plexus=debug".to_owned());
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    let two_batches_are_lost = async {
+        while !hub.log().contains("the collector still takes no traces") {
+            let result = hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
+            assert_eq!(result["isError"], false, "{result}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, two_batches_are_lost).await.expect("batches are sent");
+    let log = hub.log();
+    let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("collector")).count();
+    assert_eq!(warned, 1, "{log}");
+    assert_eq!(hub.terminate().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", format!("http://{address}"));
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
+    let began = Instant::now();
+    assert_eq!(hub.terminate().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_none_is_reported_and_done_without() {
+    let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", "localhost:4318".to_owned());
+    let hub = plexus.up().await;
+    let log = hub.log();
+    let said = log.lines().find(|line| line.contains("localhost:4318")).unwrap_or_else(|| panic!("{log}"));
+    assert!(said.contains("WARN") && said.contains("http://127.0.0.1:4318"), "{said}");
+}
