@@ -99,7 +99,6 @@ fn no_crate_of_the_table_reaches_itself() {
 fn a_library_outside_its_crate_is_found() {
     for (name, library) in [
         ("plexus-hub", "rmcp"),
-        ("plexus-testkit", "rmcp"),
         ("plexus-auth", "sqlx"),
         ("plexus-tools", "axum"),
         ("plexus-proto", "axum"),
@@ -120,12 +119,14 @@ fn a_library_in_its_crate_or_in_tests_is_free() {
     let mcp = manifest("plexus-mcp", "[dependencies]\nrmcp = \"1\"\naxum = \"1\"\ntokio = \"1\"");
     let store = manifest("plexus-store", "[dependencies]\nsqlx = \"1\"\ntokio = \"1\"");
     let hub = manifest("plexus-hub", "[dev-dependencies]\nrmcp = \"1\"");
+    let testkit = manifest("plexus-testkit", "[dependencies]\nsqlx = \"1\"");
     assert_clean(
         libraries::check,
         &[
             ("crates/plexus-mcp/Cargo.toml", &mcp),
             ("crates/plexus-store/Cargo.toml", &store),
             ("crates/plexus-hub/Cargo.toml", &hub),
+            ("crates/plexus-testkit/Cargo.toml", &testkit),
         ],
     );
 }

@@ -92,12 +92,3 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
     drop(silent);
 }
-
-#[tokio::test]
-async fn an_endpoint_that_is_none_is_reported_and_done_without() {
-    let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", "localhost:4318".to_owned());
-    let hub = plexus.up().await;
-    let log = hub.log();
-    let said = log.lines().find(|line| line.contains("localhost:4318")).unwrap_or_else(|| panic!("{log}"));
-    assert!(said.contains("WARN") && said.contains("http://127.0.0.1:4318"), "{said}");
-}
