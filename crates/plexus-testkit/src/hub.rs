@@ -81,6 +81,13 @@ impl TestHub {
         Self { hub, dir, http, change, clock, events }
     }
 
+    /// The same, for a hub to which so much time has passed since; its clock stands still from then on.
+    pub async fn restart_later(self, by: Duration) -> Self {
+        let clock = Clock::manual(self.clock.now());
+        clock.advance(by);
+        Self { clock, ..self }.restart().await
+    }
+
     /// Stops the hub; its folder can be looked at until the returned value is dropped.
     pub async fn stop(self) -> TempDir {
         let drained = self.hub.shutdown().await;

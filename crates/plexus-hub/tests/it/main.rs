@@ -12,5 +12,6 @@ mod event_sse;
 mod events;
 mod examples;
 mod openapi;
+mod retention;
 mod schemathesis;
 mod sessions;
