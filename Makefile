@@ -15,7 +15,7 @@ NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nexte
 # The phases of `make test`, cheapest first; the first that fails ends the run.
 PHASES := fmt-check clippy tidy doctest nextest
 
-.PHONY: help run test check bench soak fmt toolchain target-owner $(PHASES)
+.PHONY: help run test check bench soak generated fmt toolchain target-owner $(PHASES)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -43,6 +43,10 @@ bench: toolchain ## measure the budgets
 soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
+
+generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, help texts
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-kit -p plexus-hub -p plexus \
+	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt: toolchain ## format the code
 	cargo fmt --all

@@ -9,14 +9,14 @@ use serde_json::Value;
 fn the_committed_document_is_that_of_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let current = plexus_hub::openapi().unwrap();
-    if std::env::var_os("UPDATE").is_some() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &current).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == current,
         "docs/openapi.json is not what the routes say; look at the change after\n  \
-         UPDATE=1 cargo nextest run -p plexus-hub the_committed_document"
+         make generated"
     );
 }
 

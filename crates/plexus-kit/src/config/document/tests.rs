@@ -19,7 +19,7 @@ fn check(path: &Path, wanted: &str) {
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     let name = path.file_name().unwrap().display();
-    assert!(committed == wanted, "docs/{name} is stale: run UPDATE_DOCS=1 cargo test -p plexus-kit docs");
+    assert!(committed == wanted, "docs/{name} is stale: run `make generated`");
 }
 
 #[test]
