@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use plexus_kit::{Durability, hex, private_file};
 use plexus_proto::api::AuditHead;
+use plexus_store::Witness;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -112,6 +113,19 @@ impl AuditAnchor {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Witness for AuditAnchor {
+    fn sign(&self, statement: &str) -> String {
+        let key = self.keys.current();
+        format!("{}:{}", key.kid(), hex::encode(&key.sign(statement.as_bytes())))
+    }
+
+    fn vouches(&self, statement: &str, signature: &str) -> bool {
+        let Some((kid, signature)) = signature.split_once(':') else { return false };
+        let (key, signature) = (self.keys.find(kid), hex::decode(signature));
+        key.zip(signature).is_some_and(|(key, signature)| key.verify(statement.as_bytes(), &signature))
     }
 }
 

@@ -112,7 +112,8 @@ async fn retain(services: &Services) -> Result<(), plexus_store::StoreError> {
     if let Some(keep) = retention.audit_days {
         // Without a head that was signed nobody could tell what is removed from what was taken away.
         if let Ok(Some(signed)) = services.anchor.read() {
-            while let removed @ 1.. = services.store.prune_audit(days(keep), signed.n, now).await? {
+            let (store, anchor) = (&services.store, &services.anchor);
+            while let removed @ 1.. = store.prune_audit(days(keep), signed.n, now, anchor.clone()).await? {
                 entries += removed;
             }
         }

@@ -175,7 +175,7 @@ async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Resu
         Err(why) => (None, why),
         Ok(Some(signed)) => match store.read().await?.audit_break(&signed).await? {
             // A break that was found earlier is not healed by a restart.
-            None => return Ok(!store.read().await?.audit_was_broken(INSTANCE).await?),
+            None => return Ok(!store.read().await?.audit_was_broken(INSTANCE, anchor).await?),
             Some(message) => (Some(signed), message),
         },
     };

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::audit_chain::ChainedEntry;
 use crate::audit_verify::Link;
 use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, placeholders};
-use crate::{Conn, StoreError};
+use crate::{Conn, StoreError, Witness};
 
 const COLUMNS: usize = 14;
 
@@ -118,8 +118,8 @@ impl Conn {
     }
 
     /// Whether the hub ever found its chain broken, as far as its entries reach back.
-    pub async fn audit_was_broken(&mut self, hub: &str) -> Result<bool, StoreError> {
-        Ok(!self.audit_breaks(hub, i64::MAX).await?.is_empty())
+    pub async fn audit_was_broken(&mut self, hub: &str, witness: &dyn Witness) -> Result<bool, StoreError> {
+        Ok(!self.audit_breaks(hub, i64::MAX, witness).await?.is_empty())
     }
 
     /// Remarks of the hub about its own chain, of one kind, oldest first.

@@ -10,8 +10,9 @@ use plexus_kit::hex;
 use plexus_proto::api::{AuditEntry, AuditHead, AuditPhase};
 
 use crate::audit::{NewAudit, json};
+use crate::audit_verify::Pruned;
 use crate::conn::{Row, Value, storable};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Witness};
 
 impl Store {
     /// What a hub signs before its first entry.
@@ -194,11 +195,18 @@ impl NewAudit {
         }
     }
 
-    /// Entries up to number `through`, which has this hash, were removed; `breaks` are what was known
-    /// of breaks among them.
+    /// A retention policy removed entries; signed, because whoever removes entries can write a notice too.
     #[must_use]
-    pub(crate) fn pruned(at: plexus_proto::Timestamp, through: i64, hash: &str, breaks: &[String]) -> Self {
-        let detail = serde_json::json!({ "through": through, "hash": hash, "breaks": breaks });
+    pub(crate) fn pruned(
+        at: plexus_proto::Timestamp,
+        hub: &str,
+        pruned: &Pruned,
+        witness: &dyn Witness,
+    ) -> Self {
+        let Pruned { through, hash, breaks } = pruned;
+        let signature = witness.sign(&pruned.statement(hub));
+        let detail =
+            serde_json::json!({ "through": through, "hash": hash, "breaks": breaks, "signature": signature });
         Self {
             via: "retention",
             outcome: PRUNED_OUTCOME,

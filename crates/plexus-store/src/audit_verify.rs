@@ -3,7 +3,7 @@
 use plexus_proto::api::{AuditEntry, AuditHead, AuditProblem, AuditReport, ProblemKind};
 
 use crate::audit_chain::{BREAK_OUTCOME, ChainedEntry, GENESIS, PRUNED_OUTCOME};
-use crate::{Conn, Store, StoreError};
+use crate::{Conn, Store, StoreError, Witness};
 
 /// Problems spelt out in a report; beyond that they are counted.
 const PROBLEMS_NAMED: usize = 100;
@@ -131,15 +131,16 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// Begins at the first entry, or where a retention policy says that the entries begin. That it says
-    /// so is an entry of the chain itself, and as hard to forge as any other.
+    /// Begins at the first entry, or where a retention policy says that the entries begin. A notice that
+    /// says so counts only with the signature of the hub.
     async fn begin(
         conn: &mut Conn,
         hub: &str,
         signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
     ) -> Result<Self, StoreError> {
         let mut walk = Walk::default();
-        if let Some(pruned) = conn.audit_pruned(hub).await? {
+        if let Some(pruned) = conn.audit_pruned(hub, witness).await? {
             for message in pruned.breaks {
                 walk.problem(ProblemKind::BreakAtStart, pruned.through, message);
             }
@@ -211,14 +212,25 @@ impl Store {
     pub async fn verify_audit(
         &self,
         signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
-        let mut verifier = Verifier::begin(&mut *self.read().await?, self.instance_id(), signed).await?;
-        // A reader is only borrowed for a page, for there are few of them.
-        while verifier.page(&mut *self.read().await?).await? {
-            // A long chain must not keep the runtime from other work.
-            tokio::task::yield_now().await;
+        let hub = self.instance_id();
+        loop {
+            let from = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
+            let mut verifier =
+                Verifier::begin(&mut *self.read().await?, hub, signed.clone(), witness).await?;
+            // A reader is only borrowed for a page, for there are few of them.
+            while verifier.page(&mut *self.read().await?).await? {
+                // A long chain must not keep the runtime from other work.
+                tokio::task::yield_now().await;
+            }
+            let report = verifier.finish(&mut *self.read().await?).await?;
+            let now = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
+            // What a policy removed under our feet is not missing: look again.
+            if report.ok || from == now {
+                return Ok(report);
+            }
         }
-        verifier.finish(&mut *self.read().await?).await
     }
 }
 
@@ -228,37 +240,81 @@ impl Conn {
         &mut self,
         hub: &str,
         signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
-        let mut verifier = Verifier::begin(self, hub, signed).await?;
+        let mut verifier = Verifier::begin(self, hub, signed, witness).await?;
         while verifier.page(self).await? {}
         verifier.finish(self).await
     }
+
+    /// Whether the oldest entries, at most `limit` of them and up to number `through`, are as they were
+    /// written: those that are about to be removed.
+    pub(crate) async fn audit_begins_whole(
+        &mut self,
+        hub: &str,
+        through: i64,
+        limit: i64,
+        witness: &dyn Witness,
+    ) -> Result<bool, StoreError> {
+        let pruned = self.audit_pruned(hub, witness).await?;
+        let mut walk = Walk { last: pruned.map(|pruned| (pruned.through, pruned.hash)), ..Walk::default() };
+        for link in self.audit_links(hub, i64::MIN, limit).await? {
+            if matches!(&link, Ok(entry) if entry.n > through) {
+                break;
+            }
+            if !walk.link(link) {
+                return Ok(false);
+            }
+        }
+        walk.sort_misfits();
+        Ok(walk.problem_count == 0)
+    }
 }
 
-/// What a retention policy removed last.
+/// What a retention policy removed last: entries up to number `through`, which has this hash, and what
+/// was known of breaks among them.
 pub(crate) struct Pruned {
     pub(crate) through: i64,
     pub(crate) hash: String,
     pub(crate) breaks: Vec<String>,
 }
 
+impl Pruned {
+    /// What the hub signs.
+    pub(crate) fn statement(&self, hub: &str) -> String {
+        let breaks = serde_json::json!(self.breaks);
+        format!("plexus audit pruned\0{hub}\0{}\0{}\0{breaks}", self.through, self.hash)
+    }
+}
+
 impl Conn {
-    /// Up to where entries were removed, as the newest notice of it says.
-    pub(crate) async fn audit_pruned(&mut self, hub: &str) -> Result<Option<Pruned>, StoreError> {
+    /// Up to where entries were removed, as the newest notice of it says that the witness vouches for.
+    pub(crate) async fn audit_pruned(
+        &mut self,
+        hub: &str,
+        witness: &dyn Witness,
+    ) -> Result<Option<Pruned>, StoreError> {
         let notices = self.audit_notices(hub, PRUNED_OUTCOME, i64::MAX).await?;
         let pruned = notices.into_iter().filter_map(|notice| {
-            Some(Pruned {
+            let pruned = Pruned {
                 through: notice.detail["through"].as_i64()?,
                 hash: notice.detail["hash"].as_str()?.to_owned(),
                 breaks: serde_json::from_value(notice.detail["breaks"].clone()).ok()?,
-            })
+            };
+            let signature = notice.detail["signature"].as_str()?;
+            witness.vouches(&pruned.statement(hub), signature).then_some(pruned)
         });
         Ok(pruned.max_by_key(|pruned| pruned.through))
     }
 
     /// What is known of breaks in entries up to number `through`.
-    pub(crate) async fn audit_breaks(&mut self, hub: &str, through: i64) -> Result<Vec<String>, StoreError> {
-        let earlier = self.audit_pruned(hub).await?.map(|pruned| pruned.breaks).unwrap_or_default();
+    pub(crate) async fn audit_breaks(
+        &mut self,
+        hub: &str,
+        through: i64,
+        witness: &dyn Witness,
+    ) -> Result<Vec<String>, StoreError> {
+        let earlier = self.audit_pruned(hub, witness).await?.map(|pruned| pruned.breaks).unwrap_or_default();
         let notices = self.audit_notices(hub, BREAK_OUTCOME, PROBLEMS_NAMED as i64).await?;
         let removed = notices.iter().filter(|notice| notice.n <= through).map(break_message);
         Ok(earlier.into_iter().chain(removed).take(PROBLEMS_NAMED).collect())
@@ -272,7 +328,10 @@ fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str
             signed.n
         );
         walk.problem(ProblemKind::CutOff, last_n + 1, message);
-    } else if at_signed.is_some_and(|hash| hash != signed.hash) {
+    } else if at_signed.is_some_and(|hash| hash != signed.hash)
+        // Where everything else fits, an entry that was signed and is not there was replaced by others.
+        || (at_signed.is_none() && signed.n > 0 && walk.problem_count == 0)
+    {
         let message = format!("entry {} is not the one that was signed: the chain was rewritten", signed.n);
         walk.problem(ProblemKind::Rewritten, signed.n, message);
     }

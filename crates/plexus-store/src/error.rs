@@ -29,6 +29,8 @@ pub enum StoreError {
          postgres://user@host/database"
     )]
     UnsupportedUrl(String),
+    #[error("the database URL has a parameter {name:?}, which is none of {known}")]
+    UrlParameter { name: String, known: String },
     #[error("the database URL cannot be read; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },
     #[error("the archive cannot be used: {0}")]

@@ -25,6 +25,7 @@ mod snapshot;
 mod store;
 mod todos;
 mod tokens;
+mod witness;
 mod writer;
 
 pub use append::{AppendError, Appended};
@@ -39,4 +40,5 @@ pub use sessions::SessionFilter;
 pub use snapshot::{DatabaseInfo, Snapshot};
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};
+pub use witness::{NoWitness, Witness};
 pub use writer::{Records, Ticket};

@@ -1,19 +1,22 @@
 //! Removing what is older than its policy says, oldest first, a bounded number of rows at a time.
 //!
-//! - Of the audit the beginning goes, and in the same transaction a notice joins the chain that says
-//!   up to where and with which hash: what is left is verified from there on.
+//! - Of the audit the beginning goes, and in the same transaction a signed notice joins the chain that
+//!   says up to where and with which hash: what is left is verified from there on. What is not as it
+//!   was written is not removed: a policy must not tidy up after someone who tampered.
 //! - Of the events of all sessions the beginning goes too; each session remembers up to where its own
 //!   log was removed.
+
+use std::sync::Arc;
 
 use plexus_proto::Timestamp;
 
 use crate::audit::NewAudit;
 use crate::audit_verify::Pruned;
 use crate::writer::Records;
-use crate::{Conn, Store, StoreError};
+use crate::{Conn, Store, StoreError, Witness};
 
 /// Rows removed in one transaction, so that writers wait for moments only.
-const CHUNK: i64 = 5_000;
+const CHUNK: i64 = 1_000;
 
 impl Store {
     /// Removes entries from before `before`, but never entry `keep_from` or a later one: that is the one
@@ -23,22 +26,25 @@ impl Store {
         before: Timestamp,
         keep_from: i64,
         now: Timestamp,
+        witness: Arc<dyn Witness>,
     ) -> Result<i64, StoreError> {
-        let hub = self.instance_id().to_owned();
+        let (hub, name, signer) =
+            (self.instance_id().to_owned(), self.instance_id().to_owned(), witness.clone());
         let outcome = self
             .transact(
-                move |conn| Box::pin(async move { conn.prune_audit(&hub, before, keep_from).await }),
+                move |conn| {
+                    Box::pin(async move { conn.prune_audit(&hub, before, keep_from, &*witness).await })
+                },
                 move |outcome| match outcome {
-                    Ok((removed, pruned)) if *removed > 0 => {
-                        let Pruned { through, hash, breaks } = pruned;
-                        let notice = NewAudit::pruned(now, *through, hash, breaks);
+                    Ok(Some((_, pruned))) => {
+                        let notice = NewAudit::pruned(now, &name, pruned, &*signer);
                         Records { audit: vec![notice], events: vec![] }
                     }
                     _ => Records::default(),
                 },
             )
             .await?;
-        outcome.map(|(removed, _)| removed)
+        outcome.map(|removed| removed.map_or(0, |(count, _)| count))
     }
 
     /// Removes events from before `before`. Returns how many; call again until there are none.
@@ -53,8 +59,8 @@ impl Conn {
         hub: &str,
         before: Timestamp,
         keep_from: i64,
-    ) -> Result<(i64, Pruned), StoreError> {
-        let none = Pruned { through: 0, hash: String::new(), breaks: vec![] };
+        witness: &dyn Witness,
+    ) -> Result<Option<(i64, Pruned)>, StoreError> {
         // In the order of the chain, so that only the old ones are looked at.
         let first = "SELECT n FROM audit WHERE hub = $1 ORDER BY n LIMIT 1";
         let first = self.row("reading the first audit entry", first, vec![hub.into()]).await?;
@@ -62,17 +68,20 @@ impl Conn {
         let kept = self
             .row("looking for old audit entries", kept, vec![hub.into(), before.as_millisecond().into()])
             .await?;
-        let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok((0, none)) };
+        let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok(None) };
         let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(keep_from);
         let through = (kept - 1).min(first + CHUNK - 1);
         if through < first {
-            return Ok((0, none));
+            return Ok(None);
+        }
+        if !self.audit_begins_whole(hub, through, CHUNK, witness).await? {
+            tracing::error!("old audit entries are not as they were written; none are removed");
+            return Ok(None);
         }
         let hash = "SELECT hash FROM audit WHERE hub = $1 AND n = $2";
         let hash = self.row("reading an audit entry", hash, vec![hub.into(), through.into()]).await?;
-        // A chain with a hole is not for a policy to tidy up.
-        let Some(hash) = hash.map(|row| row.text(0)).transpose()? else { return Ok((0, none)) };
-        let breaks = self.audit_breaks(hub, through).await?;
+        let Some(hash) = hash.map(|row| row.text(0)).transpose()? else { return Ok(None) };
+        let breaks = self.audit_breaks(hub, through, witness).await?;
         let removed = self
             .execute(
                 "removing old audit entries",
@@ -80,7 +89,7 @@ impl Conn {
                 vec![hub.into(), through.into()],
             )
             .await?;
-        Ok((i64::try_from(removed).unwrap_or(i64::MAX), Pruned { through, hash, breaks }))
+        Ok(Some((i64::try_from(removed).unwrap_or(i64::MAX), Pruned { through, hash, breaks })))
     }
 
     async fn prune_events(&mut self, before: Timestamp) -> Result<u64, StoreError> {

@@ -6,7 +6,7 @@ use plexus_proto::api::{AuditHead, AuditReport};
 
 use crate::conn::Sql;
 use crate::dialect::{self, Location, sqlite};
-use crate::{Conn, StoreError, StoreOptions};
+use crate::{Conn, StoreError, StoreOptions, Witness};
 
 /// A read-only transaction; what is written after it began is not in it.
 #[derive(Debug)]
@@ -141,7 +141,8 @@ impl Snapshot {
         &mut self,
         hub: &str,
         signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
-        self.conn.verify_audit(hub, signed).await
+        self.conn.verify_audit(hub, signed, witness).await
     }
 }

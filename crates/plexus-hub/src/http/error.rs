@@ -89,9 +89,16 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_retryable() {
-            let message = "the hub could not reach its database";
+            let (message, hint) = match error {
+                StoreError::Uncertain { .. } => (
+                    "the hub lost its database before it said whether it stored this",
+                    "It may have been done all the same. Look first; an idempotency key, an external_id or \
+                     expected_seq makes it safe to send again.",
+                ),
+                _ => ("the hub could not reach its database", "Nothing was changed. Try again."),
+            };
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
-                .hint("Try again.")
+                .hint(hint)
                 .caused_by(&error);
         }
         Self::internal("reading the database", &error)

@@ -121,5 +121,6 @@ pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint("Try again.")
         );
     };
-    Ok(Json(caller.services.store.verify_audit(caller.services.anchor.read()).await?))
+    let (store, anchor) = (&caller.services.store, &*caller.services.anchor);
+    Ok(Json(store.verify_audit(anchor.read(), anchor).await?))
 }

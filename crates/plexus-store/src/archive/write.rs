@@ -50,7 +50,7 @@ pub async fn write<W: Write>(
     }
     for (path, content) in files {
         progress(&path, 0);
-        manifest.files.push(archive.file(path, content)?);
+        manifest.files.extend(archive.file(path, content)?);
     }
     archive.json("manifest.json", &manifest)?;
     let failed = io("writing the archive");
@@ -104,7 +104,8 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    fn file(&mut self, path: String, content: Content) -> Result<Summary, StoreError> {
+    /// None: the file went away since it was listed, as files of sessions may.
+    fn file(&mut self, path: String, content: Content) -> Result<Option<Summary>, StoreError> {
         let name = format!("files/{path}");
         let mut hash = digest::Context::new(&digest::SHA256);
         let size = match content {
@@ -115,7 +116,11 @@ impl<W: Write> Archive<W> {
             }
             Content::File(source) => {
                 let failed = io(&path);
-                let file = fs_err::File::open(&source).map_err(&failed)?;
+                let file = match fs_err::File::open(&source) {
+                    Ok(file) => file,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(failed(error)),
+                };
                 let size = file.metadata().map_err(&failed)?.len();
                 // A file that grows meanwhile is taken as it was; one that shrinks is filled up.
                 let whole = file.take(size).chain(io::repeat(0)).take(size);
@@ -123,7 +128,7 @@ impl<W: Write> Archive<W> {
                 size
             }
         };
-        Ok(Summary { name: path, count: size, sha256: hex::encode(hash.finish().as_ref()) })
+        Ok(Some(Summary { name: path, count: size, sha256: hex::encode(hash.finish().as_ref()) }))
     }
 
     fn json(&mut self, name: &str, value: &impl serde::Serialize) -> Result<(), StoreError> {

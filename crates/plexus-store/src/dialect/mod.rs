@@ -117,7 +117,7 @@ impl Location {
         let (scheme, rest) = url.split_once(':').unwrap_or(("a URL without a scheme", ""));
         let unsupported = || StoreError::UnsupportedUrl(scheme.to_owned());
         match scheme {
-            "postgres" | "postgresql" => {
+            "postgres" | "postgresql" if rest.starts_with("//") => {
                 postgres::Server::new(url).map(|server| Self::Postgres(Box::new(server)))
             }
             "sqlite" => {

@@ -37,11 +37,44 @@ pub(crate) struct Server {
     options: PgConnectOptions,
 }
 
+/// What a URL may say after its question mark. Anything else is most likely misspelt, and the driver
+/// would write it into the log.
+const PARAMETERS: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "host",
+];
+
+/// The server gives up a connection whose other end is gone within half a minute; with it goes the lock.
+const KEEP_ALIVE: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "30000"),
+];
+
 impl Server {
     pub(crate) fn new(url: &str) -> Result<Self, StoreError> {
+        let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
+        let names = query.split('&').filter(|pair| !pair.is_empty());
+        let unknown = names
+            .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name))
+            .find(|name| !PARAMETERS.contains(name));
+        if let Some(name) = unknown {
+            return Err(StoreError::UrlParameter { name: name.to_owned(), known: PARAMETERS.join(", ") });
+        }
+        // Tells our connections from those of a hub with the same number on another machine.
+        let name = format!("plexus {} {}", std::process::id(), uuid::Uuid::new_v4().simple());
         let options = PgConnectOptions::from_str(url)
             .map_err(|source| StoreError::Url { source: Arc::new(source) })?
-            .application_name(&format!("plexus {}", std::process::id()))
+            .application_name(&name)
+            .options(KEEP_ALIVE)
             .statement_cache_capacity(500)
             .disable_statement_logging();
         Ok(Self { options })
@@ -122,6 +155,8 @@ impl Source {
             if conn.try_lock(self.lock).await? {
                 return Ok(conn);
             }
+            // Our own former connection, if the server has not noticed that it broke.
+            conn.end_own(self.lock).await?;
             if Instant::now() >= until {
                 let holder = conn.lock_holder(self.lock).await?;
                 // Closed, not kept: a place in the pool must not be taken by a connection without the lock.
@@ -148,6 +183,16 @@ impl Conn {
         Ok(row.map(|row| row.int(0)).transpose()? == Some(1))
     }
 
+    /// Ends another connection of this process that holds the lock.
+    async fn end_own(&mut self, key: i64) -> Result<(), StoreError> {
+        let sql = "SELECT CASE WHEN pg_terminate_backend(a.pid) THEN 1::BIGINT ELSE 0::BIGINT END \
+                   FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
+                   WHERE l.locktype = 'advisory' AND l.granted AND (l.classid::BIGINT << 32) | l.objid::BIGINT = $1 \
+                   AND a.application_name = current_setting('application_name') AND a.pid <> pg_backend_pid()";
+        self.rows("ending a former connection", sql, vec![key.into()]).await?;
+        Ok(())
+    }
+
     /// The process that holds the lock, as it named itself when it connected.
     async fn lock_holder(&mut self, key: i64) -> Result<Option<String>, StoreError> {
         let sql = "SELECT CAST(a.application_name AS TEXT) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
@@ -155,6 +200,7 @@ impl Conn {
                    AND (l.classid::BIGINT << 32) | l.objid::BIGINT = $1";
         let row = self.row("asking who holds the lock of the hub", sql, vec![key.into()]).await?;
         let name = row.map(|row| row.text(0)).transpose()?;
-        Ok(name.and_then(|name| Some(name.strip_prefix("plexus ")?.to_owned())))
+        // "plexus", its process, and a name of its own.
+        Ok(name.and_then(|name| name.strip_prefix("plexus ")?.split(' ').next().map(str::to_owned)))
     }
 }

@@ -129,11 +129,10 @@ impl Batch {
     /// on it yet that would have to be sent again.
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.restore().await?;
-        let Err(error) = self.line.begin().await else { return Ok(()) };
-        self.line.give_up().await;
-        if self.line.conn().is_ok() {
-            return Err(error);
+        if self.line.begin().await.is_ok() {
+            return Ok(());
         }
+        self.line.give_up().await;
         self.restore().await?;
         self.line.begin().await
     }

@@ -80,7 +80,7 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
     let to = Database { backend: to, store, supervisor };
     fill(&to, 1).await;
     let head = to.store.audit_heads().borrow().clone();
-    let report = to.store.verify_audit(Ok(head)).await.unwrap();
+    let report = to.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
     assert_eq!((report.ok, report.entries), (true, 2_804), "{report:?}");
     assert!(matches!(restored(&to.backend, &archive).await, Err(StoreError::InUse { .. })));
     to.supervisor.shutdown(LIMIT).await;

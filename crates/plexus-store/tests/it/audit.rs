@@ -82,7 +82,7 @@ pub(crate) async fn entries_are_numbered_without_a_gap_and_published_after_the_c
         // Acknowledged, so published, and what was published can be read.
         assert!(heads.has_changed().unwrap());
         let head = heads.borrow_and_update().clone().unwrap();
-        let report = db.store.verify_audit(Ok(Some(head.clone()))).await.unwrap();
+        let report = db.store.verify_audit(Ok(Some(head.clone())), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, report.entries), (true, head.n), "{report:?}");
         assert_eq!(report.head, Some(head));
     }

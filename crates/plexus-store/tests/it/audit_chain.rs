@@ -81,7 +81,7 @@ impl Chain {
     }
 
     async fn verify(&self) -> AuditReport {
-        self.db.store.verify_audit(Ok(Some(self.signed.clone()))).await.unwrap()
+        self.db.store.verify_audit(Ok(Some(self.signed.clone())), &plexus_store::NoWitness).await.unwrap()
     }
 
     /// Checks that exactly these problems are reported.
@@ -290,13 +290,18 @@ async fn newest_entries_that_are_gone_are_named_from_the_first() {
 async fn entries_without_a_signed_head_are_a_problem_and_none_are_not() {
     bounded(async {
         let chain = Chain::of(3).await;
-        let report = chain.db.store.verify_audit(Ok(None)).await.unwrap();
+        let report = chain.db.store.verify_audit(Ok(None), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::HeadInvalid, 3)]));
-        let report = chain.db.store.verify_audit(Err("the signature does not fit".to_owned())).await.unwrap();
+        let report = chain
+            .db
+            .store
+            .verify_audit(Err("the signature does not fit".to_owned()), &plexus_store::NoWitness)
+            .await
+            .unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::HeadInvalid, 3)]));
         assert_eq!(report.problems[0].message, "the signature does not fit");
         let empty = Database::<Sqlite>::fresh().await.unwrap();
-        assert!(empty.store.verify_audit(Ok(None)).await.unwrap().ok);
+        assert!(empty.store.verify_audit(Ok(None), &plexus_store::NoWitness).await.unwrap().ok);
     })
     .await;
 }
@@ -324,7 +329,7 @@ async fn a_break_found_at_start_stays_in_the_chain() {
         db.store.append(Records { audit: vec![notice], events: vec![] }).await.unwrap();
         // Signed anew, the chain is whole from here on; that it was broken is still told.
         let head = db.store.audit_heads().borrow().clone();
-        let report = db.store.verify_audit(Ok(head.clone())).await.unwrap();
+        let report = db.store.verify_audit(Ok(head.clone()), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::BreakAtStart, 5)]));
         let whole = db.store.read().await.unwrap().audit_break(&head.unwrap()).await.unwrap();
         assert_eq!(whole, None);

@@ -70,7 +70,7 @@ async fn a_connection_that_broke_is_replaced_before_anyone_notices() {
         }
         assert_eq!(database.events(id).await.len(), 5);
         let head = database.store.audit_heads().borrow().clone();
-        let report = database.store.verify_audit(Ok(head)).await.unwrap();
+        let report = database.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, report.entries), (true, 5), "{report:?}");
     })
     .await;
@@ -177,6 +177,58 @@ async fn migrations_run_once() {
             sqlx::query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut raw).await;
         let versions: Vec<i64> = rows.unwrap().iter().map(|row| row.get(0)).collect();
         assert_eq!(versions, [1, 2]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_none_is_named_without_its_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        data_dir: dir.path().to_owned(),
+        database_url: Some(Secret::from("postgres://h/db?sslpassword=hunter2".to_owned())),
+        durability: Durability::Process,
+        instance_id: "main".to_owned(),
+    };
+    let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
+    let told = format!("{error} {error:?}");
+    assert!(told.contains("sslpassword") && told.contains("sslmode") && !told.contains("hunter2"), "{told}");
+}
+
+/// A network that swallows everything: the server does not learn that the hub's connection is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_our_own_lost_connection_holds_is_taken_back() {
+    bounded(async {
+        let Some(database) = Database::<Postgres>::fresh().await else { return };
+        let id = database.session("agent:a", "k").await;
+        // Takes the place of the connection that the server still believes in: same name, same lock.
+        let mut raw = database.backend.raw().await;
+        let sql = "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
+                   JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() \
+                   WHERE l.locktype = 'advisory' AND l.granted";
+        let name: String = sqlx::query(sql).fetch_one(&mut raw).await.unwrap().get(0);
+        let sql = "SELECT classid::BIGINT << 32 | objid::BIGINT FROM pg_locks l \
+                   JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() \
+                   WHERE l.locktype = 'advisory' AND l.granted";
+        let key: i64 = sqlx::query(sql).fetch_one(&mut raw).await.unwrap().get(0);
+        let mut ghost = database.backend.raw().await;
+        let set = sqlx::query("SELECT set_config('application_name', $1, false)").bind(&name);
+        set.execute(&mut ghost).await.unwrap();
+        // Waits for the lock, and has it when the hub's own connection ends.
+        let haunting = tokio::spawn(async move {
+            let _ = sqlx::query("SELECT pg_advisory_lock($1)").bind(key).execute(&mut ghost).await;
+            std::future::pending::<()>().await;
+            drop(ghost);
+        });
+        let waiting = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        while sqlx::query(waiting).fetch_one(&mut raw).await.unwrap().get::<i64, _>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let cut = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                   AND d.datname = current_database() WHERE l.locktype = 'advisory' AND l.granted";
+        sqlx::query(cut).execute(&mut raw).await.unwrap();
+        database.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
+        haunting.abort();
     })
     .await;
 }

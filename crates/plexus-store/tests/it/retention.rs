@@ -1,10 +1,26 @@
 //! Rules for what is removed after a while.
 
+use std::sync::Arc;
+
 use plexus_proto::CallId;
 use plexus_proto::api::{AuditPhase, ProblemKind};
-use plexus_store::{NewAudit, Records};
+use plexus_store::{NewAudit, Records, Witness};
 
-use crate::backend::{Backend, Database, at, audit, event, events, seqs};
+use crate::backend::{Backend, Database, Sqlite, at, audit, bounded, event, events, seqs};
+
+/// Signs in a way that a test can tell from a forgery.
+#[derive(Debug)]
+struct Seal;
+
+impl Witness for Seal {
+    fn sign(&self, statement: &str) -> String {
+        format!("sealed {}", statement.len())
+    }
+
+    fn vouches(&self, statement: &str, signature: &str) -> bool {
+        self.sign(statement) == signature
+    }
+}
 
 fn entry(millis: i64) -> NewAudit {
     NewAudit { at: at(millis), ..audit(AuditPhase::Started, CallId::new(), "agent:a", "x") }
@@ -17,24 +33,28 @@ async fn append(database: &Database<impl Backend>, entries: Vec<NewAudit>) {
 /// Numbers of the entries that are left, and whether they verify.
 async fn verified(database: &Database<impl Backend>) -> (i64, bool) {
     let head = database.store.audit_heads().borrow().clone();
-    let report = database.store.verify_audit(Ok(head)).await.unwrap();
+    let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
     (report.entries, report.ok)
 }
 
 pub(crate) async fn old_audit_entries_go_and_the_rest_still_verifies(database: Database<impl Backend>) {
     append(&database, (0..20).map(entry).collect()).await;
     // Nothing beyond the entry that was signed, and nothing that is young enough.
-    assert_eq!(database.store.prune_audit(at(10), 6, at(100)).await.unwrap(), 5);
+    assert_eq!(database.store.prune_audit(at(10), 6, at(100), Arc::new(Seal)).await.unwrap(), 5);
     assert_eq!(verified(&database).await, (16, true), "15 entries and the notice");
-    assert_eq!(database.store.prune_audit(at(10), 20, at(101)).await.unwrap(), 5);
-    assert_eq!(database.store.prune_audit(at(10), 20, at(101)).await.unwrap(), 0, "and no notice of nothing");
+    assert_eq!(database.store.prune_audit(at(10), 20, at(101), Arc::new(Seal)).await.unwrap(), 5);
+    assert_eq!(
+        database.store.prune_audit(at(10), 20, at(101), Arc::new(Seal)).await.unwrap(),
+        0,
+        "and no notice of nothing"
+    );
     assert_eq!(verified(&database).await, (12, true), "10 entries and both notices");
     append(&database, vec![entry(200)]).await;
     let database = database.reopened().await;
     append(&database, vec![entry(201)]).await;
     assert_eq!(verified(&database).await, (14, true));
     // Everything old, but for the one that was signed.
-    assert_eq!(database.store.prune_audit(at(1_000), 24, at(1_001)).await.unwrap(), 13);
+    assert_eq!(database.store.prune_audit(at(1_000), 24, at(1_001), Arc::new(Seal)).await.unwrap(), 13);
     assert_eq!(verified(&database).await, (2, true));
 }
 
@@ -44,13 +64,13 @@ pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Da
     for round in 0..2 {
         append(&database, vec![entry(10 + round)]).await;
         let last = database.store.audit_heads().borrow().as_ref().unwrap().n;
-        assert!(database.store.prune_audit(at(1_000), last, at(20)).await.unwrap() > 0);
+        assert!(database.store.prune_audit(at(1_000), last, at(20), Arc::new(Seal)).await.unwrap() > 0);
         let head = database.store.audit_heads().borrow().clone();
-        let report = database.store.verify_audit(Ok(head)).await.unwrap();
+        let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
         let [problem] = report.problems.as_slice() else { panic!("{report:?}") };
         assert_eq!(problem.kind, ProblemKind::BreakAtStart);
         assert!(problem.message.contains("somebody was here"), "{problem:?}");
-        assert!(database.store.read().await.unwrap().audit_was_broken("main").await.unwrap());
+        assert!(database.store.read().await.unwrap().audit_was_broken("main", &Seal).await.unwrap());
     }
 }
 
@@ -69,4 +89,83 @@ pub(crate) async fn old_events_go_and_the_numbers_of_the_rest_stay(database: Dat
     assert_eq!(seqs(&database.events(a).await), [5, 6]);
     let positions: Vec<i64> = database.events(a).await.iter().map(|event| event.pos).collect();
     assert_eq!(positions, [9, 11]);
+}
+
+/// What someone who can write to the database does to it.
+async fn tamper(database: &Database<Sqlite>, sql: &'static str) {
+    let file =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(database.backend.dir.path().join("plexus.db"));
+    let pool = sqlx::SqlitePool::connect_with(file).await.unwrap();
+    sqlx::query(sql).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_notice_of_removal_that_nobody_signed_hides_nothing() {
+    bounded(async {
+        let database = Database::<Sqlite>::fresh().await.unwrap();
+        append(&database, (0..20).map(entry).collect()).await;
+        let hash = database.store.audit_heads().borrow().as_ref().unwrap().hash.clone();
+        let detail =
+            serde_json::json!({ "through": 20, "hash": hash, "breaks": [], "signature": "sealed 1" });
+        let forged = NewAudit {
+            phase: AuditPhase::Notice,
+            outcome: "pruned",
+            via: "retention",
+            detail: detail.to_string(),
+            ..entry(21)
+        };
+        append(&database, vec![forged]).await;
+        tamper(&database, "DELETE FROM audit WHERE n <= 20").await;
+        let head = database.store.audit_heads().borrow().clone();
+        let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
+        assert_eq!(
+            report.problems.first().map(|problem| problem.kind),
+            Some(ProblemKind::Missing),
+            "{report:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_does_not_tidy_up_after_someone_who_tampered() {
+    for sql in [
+        "DELETE FROM audit WHERE n BETWEEN 3 AND 6",
+        "UPDATE audit SET actor = 'agent:innocent' WHERE n = 8",
+        // To have it removed before its time.
+        "UPDATE audit SET at = 0 WHERE n <= 15",
+    ] {
+        bounded(async {
+            let database = Database::<Sqlite>::fresh().await.unwrap();
+            append(&database, (0..20).map(entry).collect()).await;
+            tamper(&database, sql).await;
+            assert_eq!(
+                database.store.prune_audit(at(10), 20, at(100), Arc::new(Seal)).await.unwrap(),
+                0,
+                "{sql}"
+            );
+            let (_, whole) = verified(&database).await;
+            assert!(!whole, "{sql}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_chain_that_fits_but_lacks_the_signed_entry_is_another_one() {
+    bounded(async {
+        let database = Database::<Sqlite>::fresh().await.unwrap();
+        append(&database, (0..20).map(entry).collect()).await;
+        let signed = database.store.audit_heads().borrow().clone().unwrap();
+        // All of it gone by a notice that is genuine, but removes the entry that was signed.
+        assert_eq!(database.store.prune_audit(at(100), 21, at(100), Arc::new(Seal)).await.unwrap(), 20);
+        let report = database.store.verify_audit(Ok(Some(signed)), &Seal).await.unwrap();
+        assert_eq!(
+            report.problems.first().map(|problem| problem.kind),
+            Some(ProblemKind::Rewritten),
+            "{report:?}"
+        );
+    })
+    .await;
 }

@@ -56,6 +56,7 @@ async fn an_unsupported_url_is_refused_without_its_password() {
         for url in [
             "mysql://ann:hunter2@db.example/plexus",
             "redis://:hunter2@db.example",
+            "postgres:ann:hunter2@db.example/plexus",
             "hunter2",
             "sqlite::memory:hunter2",
             "sqlite:",

@@ -278,6 +278,6 @@ pub(crate) async fn everything_is_there_after_reopening<B: Backend>(db: Database
     db.store.append(records).await.unwrap();
     assert_eq!(seqs(&db.events(id).await), [1, 2, 3]);
     let head = db.store.audit_heads().borrow().clone();
-    let report = db.store.verify_audit(Ok(head)).await.unwrap();
+    let report = db.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
     assert!(report.ok && report.entries == 4, "{report:?}");
 }

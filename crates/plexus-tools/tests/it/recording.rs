@@ -66,7 +66,7 @@ async fn every_call_is_recorded_twice_and_attributed_however_it_ends() {
             }
         }
         let head = hub.store.audit_heads().borrow().clone();
-        let report = hub.store.verify_audit(Ok(head)).await.unwrap();
+        let report = hub.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
         assert!(report.ok && report.entries == recorded, "{report:?}");
     })
     .await;

@@ -15,7 +15,7 @@ use plexus_auth::{AuditAnchor, KeyRing};
 use plexus_kit::{Clock, private_file};
 use plexus_proto::api::AuditHead;
 use plexus_store::archive::{self, AuditState, Content, Manifest};
-use plexus_store::{Snapshot, StoreOptions};
+use plexus_store::{NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
 use super::{Place, no_database, status};
@@ -50,6 +50,7 @@ pub(super) async fn run(
     let options = args.place.options(invocation)?;
     let target = Target::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
+    let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
     // Before the snapshot: the file follows the table, so this head is in the snapshot.
     let signed = anchor.as_ref().map_or(Ok(None), AuditAnchor::read);
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
@@ -60,12 +61,15 @@ pub(super) async fn run(
         // What another hub signed is in that hub's folder; here its chain can only be checked in itself.
         let own = head.hub == options.instance_id;
         let signed = if own { signed.clone() } else { Ok(Some(head.clone())) };
-        let report = snapshot.verify_audit(&head.hub, signed).await?;
+        let report = snapshot.verify_audit(&head.hub, signed, witness).await?;
         audit.push(AuditState { head, ok: report.ok });
     }
     let intact = audit.iter().all(|state| state.ok);
     let files = match keys {
-        Keys::Included => files(&options, anchor.as_ref(), audit.iter().find(|state| state.ok))?,
+        Keys::Included => {
+            let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
+            files(&options, anchor.as_ref(), own.map(|state| &state.head))?
+        }
         Keys::LeftOut => vec![],
     };
     let mut tell = |what: &str, count: u64| progress.tell(&format!("Copying {what}: {count}"));
@@ -113,7 +117,7 @@ fn report(
 }
 
 /// What signs and reads the head of the audit; none where no hub has been yet.
-fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
+pub(super) fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
     let keys = KeyRing::load(&options.data_dir, Clock::system())?;
     let path = options.data_dir.join("audit.head");
     Ok(keys.map(|keys| AuditAnchor::new(path, Arc::new(keys), options.durability)))
@@ -123,7 +127,7 @@ fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
 fn files(
     options: &StoreOptions,
     anchor: Option<&AuditAnchor>,
-    intact: Option<&AuditState>,
+    intact: Option<&AuditHead>,
 ) -> anyhow::Result<Vec<(String, Content)>> {
     let folder = &options.data_dir;
     let Some(key) = private_file::read(&folder.join("signing-key"))? else {
@@ -133,8 +137,7 @@ fn files(
             .into());
     };
     let mut files = vec![("signing-key".to_owned(), Content::Bytes(key))];
-    let own = intact.map(|state| &state.head).filter(|head| head.hub == options.instance_id);
-    if let Some(head) = head_file(folder, anchor, own)? {
+    if let Some(head) = head_file(folder, anchor, intact)? {
         files.push(("audit.head".to_owned(), Content::Bytes(head)));
     }
     for tree in ["retired-keys", "sessions"] {
@@ -167,7 +170,8 @@ fn collect(folder: &Path, below: &Path, files: &mut Vec<(String, Content)>) -> a
         let (path, kind) = (below.join(entry.file_name()), entry.file_type()?);
         if kind.is_dir() {
             collect(folder, &path, files)?;
-        } else if kind.is_file() {
+        // What is being written has another name until it is whole.
+        } else if kind.is_file() && !path.to_string_lossy().contains(".tmp") {
             let Some(name) = path.to_str() else { bail!("the name of {} is not text", path.display()) };
             files.push((name.to_owned(), Content::File(entry.path())));
         }

@@ -9,9 +9,10 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_kit::Supervisor;
 use plexus_store::archive::{self, Restored};
+use plexus_store::{Snapshot, StoreOptions};
 use serde_json::json;
 
-use super::Place;
+use super::{Place, backup};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 
@@ -47,7 +48,7 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     let Restored { header, manifest } =
         restored.with_context(|| format!("nothing was restored from {}", args.file.display()))?;
     progress.finish("Restored");
-    let intact = manifest.audit.iter().all(|state| state.ok);
+    let intact = is_intact(&options).await?;
     if out.json() {
         let line = json!({
             "made_at": header.created_at,
@@ -67,8 +68,17 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
         ))?;
         match intact {
             true => out.note("The audit is intact. Start the hub with the same flags: plexus up"),
-            false => out.note("The audit was not intact when the copy was made; it is as it was."),
+            false => out.note("The audit is not intact: `plexus audit verify` says what is wrong."),
         }
     }
     Ok(Exit::Ok.into())
+}
+
+/// Whether what was restored verifies with the keys and the signed head that are in the folder now.
+async fn is_intact(options: &StoreOptions) -> anyhow::Result<bool> {
+    let (Some(anchor), Some(mut snapshot)) = (backup::anchor(options)?, Snapshot::open(options).await?)
+    else {
+        return Ok(false);
+    };
+    Ok(snapshot.verify_audit(&options.instance_id, anchor.read(), &anchor).await?.ok)
 }
