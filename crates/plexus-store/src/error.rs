@@ -8,8 +8,9 @@ pub enum StoreError {
     #[error("cannot open the database {what}")]
     Open { what: String, source: Arc<sqlx::Error> },
     #[error(
-        "the database {path} is in use by another hub{}; stop that one first, or give this one its own --data-dir",
-        holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
+        "the database {path} is in use by another hub{}; stop that one first, or give this one its own {}",
+        holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default(),
+        if path.starts_with("postgres:") { "database" } else { "--data-dir" }
     )]
     InUse { path: String, holder: Option<String> },
     #[error("cannot use the file {path}")]

@@ -215,7 +215,8 @@ async fn a_lock_that_our_own_lost_connection_holds_is_taken_back() {
         let set = sqlx::query("SELECT set_config('application_name', $1, false)").bind(&name);
         set.execute(&mut ghost).await.unwrap();
         // Waits for the lock, and has it when the hub's own connection ends.
-        let haunting = tokio::spawn(async move {
+        let mut haunting = tokio::task::JoinSet::new();
+        haunting.spawn(async move {
             let _ = sqlx::query("SELECT pg_advisory_lock($1)").bind(key).execute(&mut ghost).await;
             std::future::pending::<()>().await;
             drop(ghost);
@@ -228,7 +229,6 @@ async fn a_lock_that_our_own_lost_connection_holds_is_taken_back() {
                    AND d.datname = current_database() WHERE l.locktype = 'advisory' AND l.granted";
         sqlx::query(cut).execute(&mut raw).await.unwrap();
         database.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
-        haunting.abort();
     })
     .await;
 }

@@ -202,6 +202,12 @@ async fn what_cannot_be_done_is_said_and_leaves_nothing() {
     let full = plexus.run(&["db", "restore", text(&file)]).await;
     assert!(full.failed(1).contains("not empty"), "{full:?}");
     assert_eq!(plexus.run(&["db", "migrate"]).await.ok(), "The database has schema 2, which is current.\n");
+    // A restore that fails leaves nothing, not even the folder.
+    let nowhere = plexus.home().join("nowhere");
+    std::fs::write(plexus.home().join("junk"), "junk").expect("a file");
+    let junk = plexus.run(&["db", "restore", "junk", "--data-dir", text(&nowhere)]).await;
+    assert!(junk.failed(1).contains("nothing was restored"), "{junk:?}");
+    assert!(!nowhere.exists());
     // Through a pipe, as over ssh.
     let elsewhere = crate::plexus();
     let line = format!("plexus db backup - | HOME={} plexus db restore -", text(elsewhere.home()));

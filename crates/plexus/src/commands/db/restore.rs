@@ -38,6 +38,7 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
             Box::new(io::BufReader::new(file))
         }
     };
+    let fresh = Fresh::note(&options);
     plexus_hub::prepare_data_dir(&options.data_dir)?;
     let out = &invocation.out;
     let progress = out.progress("Restoring");
@@ -45,10 +46,13 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     let mut tell = |what: &str, count: u64| progress.tell(&format!("Restoring {what}: {count}"));
     let restored = archive::restore(&options, source, &supervisor, &mut tell).await;
     supervisor.shutdown(GRACE).await;
+    if restored.is_err() {
+        fresh.clear();
+    }
     let Restored { header, manifest } =
         restored.with_context(|| format!("nothing was restored from {}", args.file.display()))?;
     progress.finish("Restored");
-    let intact = is_intact(&options).await?;
+    let (intact, place) = look(&options).await?;
     if out.json() {
         let line = json!({
             "made_at": header.created_at,
@@ -60,10 +64,10 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
         out.json_line(&line.to_string())?;
     } else {
         out.line(&format!(
-            "Restored {} rows and {} files of {} into {}.",
+            "Restored {} rows of {} into {place}, and {} files into {}.",
             manifest.rows(),
-            manifest.files.len(),
             out.at(header.created_at),
+            manifest.files.len(),
             options.data_dir.display(),
         ))?;
         match intact {
@@ -74,11 +78,32 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     Ok(Exit::Ok.into())
 }
 
-/// Whether what was restored verifies with the keys and the signed head that are in the folder now.
-async fn is_intact(options: &StoreOptions) -> anyhow::Result<bool> {
-    let (Some(anchor), Some(mut snapshot)) = (backup::anchor(options)?, Snapshot::open(options).await?)
-    else {
-        return Ok(false);
-    };
-    Ok(snapshot.verify_audit(&options.instance_id, anchor.read(), &anchor).await?.ok)
+/// Whether what was restored verifies with the keys and the signed head that are in the folder now, and
+/// where it is.
+async fn look(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
+    let mut snapshot = Snapshot::open(options).await?.ok_or_else(|| super::no_database(options))?;
+    let place = snapshot.location().to_owned();
+    let Some(anchor) = backup::anchor(options)? else { return Ok((false, place)) };
+    let report = snapshot.verify_audit(&options.instance_id, anchor.read(), &anchor).await?;
+    Ok((report.ok, place))
+}
+
+/// What a restore that failed has to take away again: what was not there before it.
+struct Fresh(Vec<PathBuf>);
+
+impl Fresh {
+    fn note(options: &StoreOptions) -> Self {
+        let folder = &options.data_dir;
+        let files =
+            ["plexus.db", "plexus.db-wal", "plexus.db-shm", "plexus.lock"].map(|name| folder.join(name));
+        let made = files.into_iter().chain([folder.clone()]).filter(|path| !path.exists());
+        Self(made.collect())
+    }
+
+    fn clear(self) {
+        for path in self.0 {
+            // Not there, or not empty: then it is not ours to take away.
+            let _ = if path.is_dir() { fs_err::remove_dir(&path) } else { fs_err::remove_file(&path) };
+        }
+    }
 }
