@@ -207,10 +207,21 @@ impl Authenticator {
         let epoch = reader.revocation_epoch().await?;
         if epoch != *self.epoch.borrow() {
             let revoked = reader.revoked_tokens(self.clock.now()).await?;
-            self.revoked.store(Arc::new(revoked.into_iter().collect()));
-            self.epoch.send_replace(epoch);
+            self.take_revocations(epoch, revoked);
         }
         Ok(())
+    }
+
+    /// Unless somebody who read later was here first: what is revoked stays so.
+    fn take_revocations(&self, epoch: i64, revoked: Vec<(TokenId, Timestamp)>) {
+        self.epoch.send_if_modified(|known| {
+            if epoch <= *known {
+                return false;
+            }
+            self.revoked.store(Arc::new(revoked.into_iter().collect()));
+            *known = epoch;
+            true
+        });
     }
 
     /// When a token was used last, as far as it has not been written yet.

@@ -131,6 +131,22 @@ async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() 
 }
 
 #[tokio::test]
+async fn a_list_of_revocations_that_was_read_earlier_does_not_undo_a_later_one() {
+    let f = fixture().await;
+    let (token, _) = f.agent("a").await;
+    // As a poll that read these and was then overtaken by the revocation.
+    let mut reader = f.store.read().await.unwrap();
+    let epoch = reader.revocation_epoch().await.unwrap();
+    let revoked = reader.revoked_tokens(f.clock.now()).await.unwrap();
+    drop(reader);
+    f.authenticator.revoke(&f.admin, token.jti).await.unwrap();
+
+    f.authenticator.take_revocations(epoch, revoked);
+
+    assert!(matches!(f.authenticator.authenticate(&token.token), Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
 async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
     let f = fixture().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
