@@ -11,7 +11,7 @@ use plexus_store::Records;
 use serde_json::json;
 
 use super::Authenticator;
-use super::mint::Plan;
+use super::mint::{Plan, insert};
 use crate::policy::{DAY, check_seconds, default_ttl};
 use crate::{AuthError, Principal, Scope};
 
@@ -89,9 +89,7 @@ impl Authenticator {
                         if !conn.end_token(&old, ends_at, now).await? {
                             return Err(already_over(&old));
                         }
-                        if !conn.insert_token(&new).await? {
-                            return Err(AuthError::Revoked);
-                        }
+                        insert(conn, &new).await?;
                         conn.adopt_tokens(&old, new.jti).await?;
                         Ok(())
                     })

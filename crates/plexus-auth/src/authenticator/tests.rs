@@ -32,8 +32,9 @@ impl Fixture {
     }
 
     async fn agent(&self, name: &str) -> (CreatedToken, Arc<Principal>) {
-        let created =
-            self.authenticator.mint(&self.admin, params(TokenKind::Agent, name, &[])).await.unwrap();
+        // The one of the file: that of the fixture may have been replaced.
+        let admin = self.authenticator.authenticate(&self.admin_token()).unwrap();
+        let created = self.authenticator.mint(&admin, params(TokenKind::Agent, name, &[])).await.unwrap();
         let principal = self.authenticator.authenticate(&created.token).unwrap();
         (created, principal)
     }
@@ -363,6 +364,33 @@ async fn a_rotated_token_ends_after_its_grace_and_what_it_made_lives_on() {
     // The children are the new one's now.
     f.authenticator.revoke(&f.admin, new.jti).await.unwrap();
     assert!(matches!(f.authenticator.authenticate(&child.token), Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
+async fn a_token_that_was_replaced_makes_none_in_its_grace() {
+    let f = fixture().await;
+    let wanted = CreateTokenParams { renew_seconds: Some(DAY), ..params(TokenKind::User, "ann", &[]) };
+    let old = f.authenticator.mint(&f.admin, wanted).await.unwrap();
+    let old = f.authenticator.authenticate(&old.token).unwrap();
+    let grace = Duration::from_secs(60);
+    let new = f.authenticator.rotate(&f.admin, old.token_id(), grace).await.unwrap().unwrap();
+
+    f.authenticator.check(&old).expect("it has time left");
+    let child = f.authenticator.mint(&old, params(TokenKind::Agent, "ann/a", &[])).await;
+    let like_itself = f.authenticator.mint(&old, params(TokenKind::User, "ann", &[])).await;
+    let renewal = f.authenticator.renew(&old).await;
+    for (what, made) in [("child", child), ("like itself", like_itself), ("renewal", renewal)] {
+        let refusal = made.expect_err(what);
+        assert!(matches!(refusal, AuthError::Forbidden(_)), "{what}: {refusal}");
+        assert!(refusal.to_string().contains("has been replaced"), "{what}: {refusal}");
+    }
+    // The new one makes what the old one did.
+    let new = f.authenticator.authenticate(&new.token).unwrap();
+    f.authenticator.mint(&new, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
+    f.authenticator.renew(&new).await.unwrap();
+    f.clock.advance(grace);
+    let late = f.authenticator.mint(&old, params(TokenKind::Agent, "ann/a", &[])).await;
+    assert!(matches!(late, Err(AuthError::Revoked)));
 }
 
 #[tokio::test]
