@@ -5,7 +5,7 @@ use plexus_proto::{Timestamp, TokenId};
 use plexus_store::{Conn, Records};
 use serde_json::json;
 
-use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES};
+use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES, log};
 use crate::policy::{check_name, check_seconds, default_renewal, default_ttl, plan_scopes};
 use crate::{AuthError, Principal};
 
@@ -40,7 +40,10 @@ impl Authenticator {
         let detail = json!({
             "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
         });
-        self.insert(row, self.records(by, CREATE, "ok", &detail)).await?;
+        if let Err(error) = self.insert(row, self.records(by, CREATE, "ok", &detail)).await {
+            return self.refused(by, CREATE, error, &asked).await;
+        }
+        log(by, CREATE, "ok", &detail);
         Ok(created)
     }
 

@@ -10,8 +10,8 @@ use plexus_proto::{Timestamp, TokenId};
 use plexus_store::Records;
 use serde_json::json;
 
-use super::Authenticator;
 use super::mint::{Plan, insert};
+use super::{Authenticator, log};
 use crate::policy::{DAY, check_seconds, default_ttl};
 use crate::{AuthError, Principal, Scope};
 
@@ -46,7 +46,10 @@ impl Authenticator {
         let (created, row) = self.sign(plan, old.parent)?;
         let detail = json!({ "jti": created.jti, "replaces": asked });
         let records = self.records(by, ROTATE, "ok", &detail);
-        self.replace(old, row, self.after(grace), records).await?;
+        if let Err(error) = self.replace(old, row, self.after(grace), records).await {
+            return self.refused(by, ROTATE, error, &asked).await;
+        }
+        log(by, ROTATE, "ok", &detail);
         if is_local {
             self.write_admin_token(&created)?;
         }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_kit::{Clock, Durability, Supervisor};
@@ -156,6 +156,61 @@ async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
     f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
     let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
     assert!(matches!(child, Err(AuthError::Revoked)));
+}
+
+/// What operations were logged with.
+#[derive(Clone, Default)]
+struct Outcomes(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Outcomes {
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        if field.name() == "outcome" {
+            self.0.lock().unwrap().push(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl tracing::Subscriber for Outcomes {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn the_log_tells_what_came_of_a_request_and_not_what_was_hoped_for() {
+    let f = fixture().await;
+    let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
+    let principal = f.authenticator.authenticate(&parent.token).unwrap();
+    f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
+    let outcomes = Outcomes::default();
+    let _listening = tracing::subscriber::set_default(outcomes.clone());
+    let logged = || std::mem::take(&mut *outcomes.0.lock().unwrap());
+
+    f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &[])).await.unwrap();
+    assert_eq!(logged(), ["ok"]);
+    let refused = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
+    assert!(matches!(refused, Err(AuthError::Revoked)));
+    assert_eq!(logged(), ["unauthenticated"]);
+    let nobody = f.authenticator.revoke(&f.admin, plexus_proto::TokenId::new()).await.unwrap();
+    assert_eq!((nobody, logged().len()), (None, 0), "nothing was done");
 }
 
 #[tokio::test]
