@@ -104,12 +104,17 @@ impl Authenticator {
     }
 
     /// Makes sure that the file holds an admin token of the current key that is good for a while yet.
+    /// Where it does, that is all, and no database is asked. To be repeated: a rotation that lost the
+    /// database half-way has ended that token and put none in its place.
     pub async fn ensure_admin_token(&self) -> Result<(), AuthError> {
+        let _one = self.changing.acquire().await;
         // A file that others may read is for a person to look at.
         private_file::read(&self.admin_token).map_err(unusable)?;
         let local = self.local_admin();
         let good = local.as_ref().is_some_and(|local| {
-            local.expires_at() > self.in_seconds(30 * DAY) && local.key().until().is_none()
+            local.expires_at() > self.in_seconds(30 * DAY)
+                && local.key().until().is_none()
+                && !self.revoked.load().contains_key(&local.token_id())
         });
         if good { Ok(()) } else { self.renew_admin_token(local.as_deref()).await }
     }

@@ -485,6 +485,35 @@ async fn rotating_the_local_admin_token_rewrites_its_file() {
 }
 
 #[tokio::test]
+async fn an_admin_token_that_a_rotation_left_to_die_is_made_anew_and_a_good_one_is_left_alone() {
+    let f = fixture().await;
+    let file = f.dir.path().join("admin-token");
+    let before = std::fs::read(&file).unwrap();
+    f.authenticator.ensure_admin_token().await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before, "a good one was replaced");
+    let leave_old = || std::fs::write(&file, &before).unwrap();
+    let healed = async |what: &str| {
+        f.authenticator.ensure_admin_token().await.unwrap();
+        assert_ne!(std::fs::read(&file).unwrap(), before, "{what}");
+        let admin = f.authenticator.authenticate(&f.admin_token()).unwrap();
+        f.authenticator.mint(&admin, params(TokenKind::Agent, "a", &[])).await.expect(what);
+    };
+
+    // As if the database had been lost after it was told, and before the file was written.
+    f.authenticator.rotate(&f.admin, f.admin.token_id(), Duration::from_secs(60)).await.unwrap();
+    leave_old();
+    healed("replaced, with time left").await;
+    f.clock.advance(Duration::from_secs(60));
+    leave_old();
+    healed("replaced and over").await;
+    f.authenticator.rotate_keys(&f.admin, Duration::ZERO).await.unwrap();
+    leave_old();
+    healed("of a key that was retired").await;
+    std::fs::remove_file(&file).unwrap();
+    healed("gone").await;
+}
+
+#[tokio::test]
 async fn the_last_use_is_known_at_once_and_written_when_asked() {
     let f = fixture().await;
     let (token, principal) = f.agent("a").await;
