@@ -80,6 +80,8 @@ impl FailedAttempts {
             if failures > limit {
                 wait = wait.max(left);
                 crossed |= failures == limit.saturating_add(1);
+                // An address that must wait could fill the table with tokens that it makes up.
+                break;
             }
         }
         // Once a window, and never with the token.

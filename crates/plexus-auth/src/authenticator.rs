@@ -189,14 +189,23 @@ impl Authenticator {
     /// None: there is no such token.
     pub async fn revoke(&self, by: &Principal, jti: TokenId) -> Result<Option<Token>, AuthError> {
         let now = self.clock.now();
-        let records = self.records(by, REVOKE, "ok", &json!({ "jti": jti }));
-        let token = self
+        let detail = json!({ "jti": jti });
+        let records = self.records(by, REVOKE, "ok", &detail);
+        let revoked = self
             .store
             .transact(
                 move |conn| Box::pin(conn.revoke_token(jti, now)),
                 move |outcome| if matches!(outcome, Ok(Some(_))) { records } else { Records::default() },
             )
-            .await??;
+            .await
+            .flatten();
+        let token = match revoked {
+            Ok(token) => token,
+            Err(error) => return self.refused(by, REVOKE, error.into(), &detail).await,
+        };
+        if token.is_some() {
+            log(by, REVOKE, "ok", &detail);
+        }
         self.refresh_revocations().await?;
         Ok(token)
     }
@@ -207,10 +216,21 @@ impl Authenticator {
         let epoch = reader.revocation_epoch().await?;
         if epoch != *self.epoch.borrow() {
             let revoked = reader.revoked_tokens(self.clock.now()).await?;
-            self.revoked.store(Arc::new(revoked.into_iter().collect()));
-            self.epoch.send_replace(epoch);
+            self.take_revocations(epoch, revoked);
         }
         Ok(())
+    }
+
+    /// Unless somebody who read later was here first: what is revoked stays so.
+    fn take_revocations(&self, epoch: i64, revoked: Vec<(TokenId, Timestamp)>) {
+        self.epoch.send_if_modified(|known| {
+            if epoch <= *known {
+                return false;
+            }
+            self.revoked.store(Arc::new(revoked.into_iter().collect()));
+            *known = epoch;
+            true
+        });
     }
 
     /// When a token was used last, as far as it has not been written yet.
@@ -238,7 +258,6 @@ impl Authenticator {
 
     /// Who may do what is as much part of the record as what they did.
     fn records(&self, by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) -> Records {
-        tracing::info!(by = by.subject(), outcome, %detail, "{what}");
         let call_id = CallId::new();
         let started = self.entry(by, what, call_id, AuditPhase::Started, "", detail);
         let finished = self.entry(by, what, call_id, AuditPhase::Finished, outcome, detail);
@@ -268,7 +287,8 @@ impl Authenticator {
         }
     }
 
-    /// Records that a request was turned down, and hands the reason on.
+    /// Records that a request was turned down, and hands the reason on. One that the database failed
+    /// is in the log alone.
     async fn refused<T>(
         &self,
         by: &Principal,
@@ -276,8 +296,10 @@ impl Authenticator {
         error: AuthError,
         asked: &Value,
     ) -> Result<T, AuthError> {
-        let records = self.records(by, what, error.outcome(), asked);
-        self.store.append(records).await?;
+        log(by, what, error.outcome(), asked);
+        if !matches!(error, AuthError::Store(_)) {
+            self.store.append(self.records(by, what, error.outcome(), asked)).await?;
+        }
         Err(error)
     }
 
@@ -298,6 +320,11 @@ impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authenticator").field("keys", &self.keys).finish_non_exhaustive()
     }
+}
+
+/// Says what came of a request, once that is certain.
+fn log(by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) {
+    tracing::info!(by = by.subject(), outcome, %detail, "{what}");
 }
 
 /// SHA-256 of a token, which stands for it where the token itself must not be kept.

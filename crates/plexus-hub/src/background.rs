@@ -18,6 +18,9 @@ const KEEP_RESULTS: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEEP_MCP_SESSIONS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Tokens are listed for 30 days after they expired.
 const KEEP_TOKENS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Commands on this machine are without a good admin token for at most about this, once the database
+/// answers.
+const ADMIN_TOKEN: Duration = Duration::from_secs(1);
 /// When tokens were used last is written this often, and at the end.
 const USAGE: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,20 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
                 tokio::time::sleep(REVOCATIONS).await;
                 if let Err(error) = services.authenticator.refresh_revocations().await {
                     tracing::warn!(%error, "cannot read revocations");
+                    return;
+                }
+            }
+        }
+    });
+
+    let admin_token = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "admin token", move || {
+        let services = admin_token.clone();
+        async move {
+            loop {
+                tokio::time::sleep(ADMIN_TOKEN).await;
+                if let Err(error) = services.authenticator.ensure_admin_token().await {
+                    tracing::warn!(%error, "cannot make sure of the admin token for commands on this machine");
                     return;
                 }
             }

@@ -34,18 +34,18 @@ fn token(row: &Row) -> Result<Token, StoreError> {
 }
 
 impl Conn {
-    /// False when the token that mints it has been revoked, and so nothing was stored. One that ends
-    /// later takes its renewals along.
+    /// False when the token that mints it has been revoked or replaced, and so nothing was stored. One
+    /// that was replaced and has time left is no exception: what it minted went to the new one, and
+    /// nobody would be left to take along what comes later.
     pub async fn insert_token(&mut self, token: &Token) -> Result<bool, StoreError> {
         let scopes = serde_json::to_string(&token.scopes).map_err(damaged)?;
         let stored = self
             .execute(
                 "storing a token",
                 "INSERT INTO tokens (jti, kind, name, scopes, profile, parent, created_at, expires_at, \
-                     renew_until, revoked_at) \
-                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, \
-                     (SELECT revoked_at FROM tokens WHERE jti = $6 AND kind = $2 AND name = $3) \
-                 WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at <= $7)",
+                     renew_until) \
+                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+                 WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at IS NOT NULL)",
                 vec![
                     token.jti.to_string().into(),
                     token.kind.as_str().into(),

@@ -70,6 +70,16 @@ fn a_full_table_counts_newcomers_as_one_until_its_entries_are_over() {
 }
 
 #[test]
+fn an_address_that_must_wait_does_not_fill_the_table_with_tokens() {
+    let (attempts, _clock) = attempts(3);
+    for number in 0..100 {
+        let _ = attempts.note(address("10.0.0.1"), Some(&format!("token {number}")));
+    }
+    // Itself, and the tokens it was allowed to try.
+    assert_eq!(attempts.table.lock().unwrap().windows.len(), 4);
+}
+
+#[test]
 fn without_a_limit_nothing_is_counted() {
     let (attempts, _clock) = attempts(0);
     assert!((0..100).all(|_| attempts.note(address("10.0.0.1"), Some("a")).is_ok()));

@@ -2,10 +2,10 @@
 
 use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
 use plexus_proto::{Timestamp, TokenId};
-use plexus_store::Records;
+use plexus_store::{Conn, Records};
 use serde_json::json;
 
-use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES};
+use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES, log};
 use crate::policy::{check_name, check_seconds, default_renewal, default_ttl, plan_scopes};
 use crate::{AuthError, Principal};
 
@@ -40,7 +40,10 @@ impl Authenticator {
         let detail = json!({
             "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
         });
-        self.insert(row, self.records(by, CREATE, "ok", &detail)).await?;
+        if let Err(error) = self.insert(row, self.records(by, CREATE, "ok", &detail)).await {
+            return self.refused(by, CREATE, error, &asked).await;
+        }
+        log(by, CREATE, "ok", &detail);
         Ok(created)
     }
 
@@ -157,18 +160,32 @@ impl Authenticator {
         Ok((CreatedToken { token, jti, expires_at, renew_until, kind, name, scopes, profile }, row))
     }
 
-    /// Stores a token with the record of it. One whose maker was revoked while it asked must leave
-    /// nothing behind.
+    /// Stores a token with the record of it. One whose maker was revoked or replaced while it asked
+    /// must leave nothing behind.
     pub(super) async fn insert(&self, row: Token, records: Records) -> Result<(), AuthError> {
         self.store
             .transact(
-                move |conn| {
-                    Box::pin(async move {
-                        if conn.insert_token(&row).await? { Ok(()) } else { Err(AuthError::Revoked) }
-                    })
-                },
+                move |conn| Box::pin(async move { insert(conn, &row).await }),
                 move |outcome| if outcome.is_ok() { records } else { Records::default() },
             )
             .await?
     }
+}
+
+/// Stores a token, unless its maker has been revoked or replaced.
+pub(super) async fn insert(conn: &mut Conn, row: &Token) -> Result<(), AuthError> {
+    if conn.insert_token(row).await? {
+        return Ok(());
+    }
+    let maker = match row.parent {
+        Some(parent) => conn.token(parent).await?,
+        None => None,
+    };
+    let ends_at = maker.and_then(|maker| maker.revoked_at).filter(|ends_at| *ends_at > row.created_at);
+    Err(ends_at.map_or(AuthError::Revoked, |ends_at| {
+        AuthError::Forbidden(format!(
+            "this token has been replaced and makes no others in the time it has left, until {ends_at}; \
+             use the one that replaced it"
+        ))
+    }))
 }

@@ -6,8 +6,8 @@
 use plexus_proto::api::{CreatedToken, Token};
 use serde_json::json;
 
-use super::Authenticator;
 use super::mint::Plan;
+use super::{Authenticator, log};
 use crate::{AuthError, Principal};
 
 /// Name of this operation in the audit.
@@ -30,7 +30,10 @@ impl Authenticator {
         };
         let (created, row) = self.sign(plan, Some(by.token_id()))?;
         let detail = json!({ "jti": created.jti, "kind": created.kind, "name": created.name });
-        self.insert(row, self.records(by, RENEW, "ok", &detail)).await?;
+        if let Err(error) = self.insert(row, self.records(by, RENEW, "ok", &detail)).await {
+            return self.refused(by, RENEW, error, &asked).await;
+        }
+        log(by, RENEW, "ok", &detail);
         Ok(created)
     }
 

@@ -10,8 +10,8 @@ use plexus_proto::{Timestamp, TokenId};
 use plexus_store::Records;
 use serde_json::json;
 
-use super::Authenticator;
-use super::mint::Plan;
+use super::mint::{Plan, insert};
+use super::{Authenticator, log};
 use crate::policy::{DAY, check_seconds, default_ttl};
 use crate::{AuthError, Principal, Scope};
 
@@ -46,7 +46,10 @@ impl Authenticator {
         let (created, row) = self.sign(plan, old.parent)?;
         let detail = json!({ "jti": created.jti, "replaces": asked });
         let records = self.records(by, ROTATE, "ok", &detail);
-        self.replace(old, row, self.after(grace), records).await?;
+        if let Err(error) = self.replace(old, row, self.after(grace), records).await {
+            return self.refused(by, ROTATE, error, &asked).await;
+        }
+        log(by, ROTATE, "ok", &detail);
         if is_local {
             self.write_admin_token(&created)?;
         }
@@ -89,9 +92,7 @@ impl Authenticator {
                         if !conn.end_token(&old, ends_at, now).await? {
                             return Err(already_over(&old));
                         }
-                        if !conn.insert_token(&new).await? {
-                            return Err(AuthError::Revoked);
-                        }
+                        insert(conn, &new).await?;
                         conn.adopt_tokens(&old, new.jti).await?;
                         Ok(())
                     })
@@ -103,12 +104,17 @@ impl Authenticator {
     }
 
     /// Makes sure that the file holds an admin token of the current key that is good for a while yet.
+    /// Where it does, that is all, and no database is asked. To be repeated: a rotation that lost the
+    /// database half-way has ended that token and put none in its place.
     pub async fn ensure_admin_token(&self) -> Result<(), AuthError> {
+        let _one = self.changing.acquire().await;
         // A file that others may read is for a person to look at.
         private_file::read(&self.admin_token).map_err(unusable)?;
         let local = self.local_admin();
         let good = local.as_ref().is_some_and(|local| {
-            local.expires_at() > self.in_seconds(30 * DAY) && local.key().until().is_none()
+            local.expires_at() > self.in_seconds(30 * DAY)
+                && local.key().until().is_none()
+                && !self.revoked.load().contains_key(&local.token_id())
         });
         if good { Ok(()) } else { self.renew_admin_token(local.as_deref()).await }
     }

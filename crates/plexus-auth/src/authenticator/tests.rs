@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_kit::{Clock, Durability, Supervisor};
@@ -32,8 +32,9 @@ impl Fixture {
     }
 
     async fn agent(&self, name: &str) -> (CreatedToken, Arc<Principal>) {
-        let created =
-            self.authenticator.mint(&self.admin, params(TokenKind::Agent, name, &[])).await.unwrap();
+        // The one of the file: that of the fixture may have been replaced.
+        let admin = self.authenticator.authenticate(&self.admin_token()).unwrap();
+        let created = self.authenticator.mint(&admin, params(TokenKind::Agent, name, &[])).await.unwrap();
         let principal = self.authenticator.authenticate(&created.token).unwrap();
         (created, principal)
     }
@@ -131,6 +132,22 @@ async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() 
 }
 
 #[tokio::test]
+async fn a_list_of_revocations_that_was_read_earlier_does_not_undo_a_later_one() {
+    let f = fixture().await;
+    let (token, _) = f.agent("a").await;
+    // As a poll that read these and was then overtaken by the revocation.
+    let mut reader = f.store.read().await.unwrap();
+    let epoch = reader.revocation_epoch().await.unwrap();
+    let revoked = reader.revoked_tokens(f.clock.now()).await.unwrap();
+    drop(reader);
+    f.authenticator.revoke(&f.admin, token.jti).await.unwrap();
+
+    f.authenticator.take_revocations(epoch, revoked);
+
+    assert!(matches!(f.authenticator.authenticate(&token.token), Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
 async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
     let f = fixture().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
@@ -139,6 +156,61 @@ async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
     f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
     let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
     assert!(matches!(child, Err(AuthError::Revoked)));
+}
+
+/// What operations were logged with.
+#[derive(Clone, Default)]
+struct Outcomes(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Outcomes {
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        if field.name() == "outcome" {
+            self.0.lock().unwrap().push(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl tracing::Subscriber for Outcomes {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn the_log_tells_what_came_of_a_request_and_not_what_was_hoped_for() {
+    let f = fixture().await;
+    let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
+    let principal = f.authenticator.authenticate(&parent.token).unwrap();
+    f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
+    let outcomes = Outcomes::default();
+    let _listening = tracing::subscriber::set_default(outcomes.clone());
+    let logged = || std::mem::take(&mut *outcomes.0.lock().unwrap());
+
+    f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &[])).await.unwrap();
+    assert_eq!(logged(), ["ok"]);
+    let refused = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
+    assert!(matches!(refused, Err(AuthError::Revoked)));
+    assert_eq!(logged(), ["unauthenticated"]);
+    let nobody = f.authenticator.revoke(&f.admin, plexus_proto::TokenId::new()).await.unwrap();
+    assert_eq!((nobody, logged().len()), (None, 0), "nothing was done");
 }
 
 #[tokio::test]
@@ -350,6 +422,33 @@ async fn a_rotated_token_ends_after_its_grace_and_what_it_made_lives_on() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_replaced_makes_none_in_its_grace() {
+    let f = fixture().await;
+    let wanted = CreateTokenParams { renew_seconds: Some(DAY), ..params(TokenKind::User, "ann", &[]) };
+    let old = f.authenticator.mint(&f.admin, wanted).await.unwrap();
+    let old = f.authenticator.authenticate(&old.token).unwrap();
+    let grace = Duration::from_secs(60);
+    let new = f.authenticator.rotate(&f.admin, old.token_id(), grace).await.unwrap().unwrap();
+
+    f.authenticator.check(&old).expect("it has time left");
+    let child = f.authenticator.mint(&old, params(TokenKind::Agent, "ann/a", &[])).await;
+    let like_itself = f.authenticator.mint(&old, params(TokenKind::User, "ann", &[])).await;
+    let renewal = f.authenticator.renew(&old).await;
+    for (what, made) in [("child", child), ("like itself", like_itself), ("renewal", renewal)] {
+        let refusal = made.expect_err(what);
+        assert!(matches!(refusal, AuthError::Forbidden(_)), "{what}: {refusal}");
+        assert!(refusal.to_string().contains("has been replaced"), "{what}: {refusal}");
+    }
+    // The new one makes what the old one did.
+    let new = f.authenticator.authenticate(&new.token).unwrap();
+    f.authenticator.mint(&new, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
+    f.authenticator.renew(&new).await.unwrap();
+    f.clock.advance(grace);
+    let late = f.authenticator.mint(&old, params(TokenKind::Agent, "ann/a", &[])).await;
+    assert!(matches!(late, Err(AuthError::Revoked)));
+}
+
+#[tokio::test]
 async fn of_rotations_at_the_same_moment_one_succeeds() {
     let f = fixture().await;
     let (old, _) = f.agent("a").await;
@@ -383,6 +482,35 @@ async fn rotating_the_local_admin_token_rewrites_its_file() {
     f.authenticator.rotate(&f.admin, f.admin.token_id(), Duration::ZERO).await.unwrap().unwrap();
     assert!(matches!(f.authenticator.authenticate(&before), Err(AuthError::Revoked)));
     assert!(f.authenticator.authenticate(&f.admin_token()).unwrap().is_admin());
+}
+
+#[tokio::test]
+async fn an_admin_token_that_a_rotation_left_to_die_is_made_anew_and_a_good_one_is_left_alone() {
+    let f = fixture().await;
+    let file = f.dir.path().join("admin-token");
+    let before = std::fs::read(&file).unwrap();
+    f.authenticator.ensure_admin_token().await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before, "a good one was replaced");
+    let leave_old = || std::fs::write(&file, &before).unwrap();
+    let healed = async |what: &str| {
+        f.authenticator.ensure_admin_token().await.unwrap();
+        assert_ne!(std::fs::read(&file).unwrap(), before, "{what}");
+        let admin = f.authenticator.authenticate(&f.admin_token()).unwrap();
+        f.authenticator.mint(&admin, params(TokenKind::Agent, "a", &[])).await.expect(what);
+    };
+
+    // As if the database had been lost after it was told, and before the file was written.
+    f.authenticator.rotate(&f.admin, f.admin.token_id(), Duration::from_secs(60)).await.unwrap();
+    leave_old();
+    healed("replaced, with time left").await;
+    f.clock.advance(Duration::from_secs(60));
+    leave_old();
+    healed("replaced and over").await;
+    f.authenticator.rotate_keys(&f.admin, Duration::ZERO).await.unwrap();
+    leave_old();
+    healed("of a key that was retired").await;
+    std::fs::remove_file(&file).unwrap();
+    healed("gone").await;
 }
 
 #[tokio::test]

@@ -147,21 +147,17 @@ pub(crate) async fn a_replaced_token_ends_with_its_renewals_and_leaves_its_child
     assert_eq!(found, expected);
     assert!(db.store.read().await.unwrap().revocation_epoch().await.unwrap() > before);
 
-    // A renewal while it ends, ends with it, and what else it mints does not; after its end it mints nothing.
-    let other = Token { created_at: at(20), ..named("ann/c", Some(old.jti)) };
-    insert(&db, &other).await;
-    assert_eq!(stored(&db, &other).await.unwrap().revoked_at, None);
-    let late = Token { created_at: at(20), ..named("ann", Some(old.jti)) };
-    insert(&db, &late).await;
-    assert_eq!(stored(&db, &late).await.unwrap().revoked_at, Some(at(50)));
-    let too_late = Token { created_at: at(50), ..named("ann", Some(old.jti)) };
-    insert(&db, &too_late).await;
-    assert_eq!(stored(&db, &too_late).await, None);
+    // While it ends it mints nothing, no renewal either; nor after its end.
+    for (name, when) in [("ann", 20), ("ann/c", 20), ("ann", 50), ("ann/c", 50)] {
+        let late = Token { created_at: at(when), ..named(name, Some(old.jti)) };
+        insert(&db, &late).await;
+        assert_eq!(stored(&db, &late).await, None, "{name} at {when}");
+    }
     // Revoking brings an end that is yet to come forward.
     let jti = old.jti;
     let revoked = db.store.write(move |conn| Box::pin(conn.revoke_token(jti, at(30)))).await.unwrap();
     assert_eq!(revoked.unwrap().revoked_at, Some(at(30)));
-    assert_eq!(stored(&db, &late).await.unwrap().revoked_at, Some(at(30)));
+    assert_eq!(stored(&db, &renewal).await.unwrap().revoked_at, Some(at(30)));
 }
 
 pub(crate) async fn purged_tokens_leave_their_children_to_the_nearest_ancestor<B: Backend>(db: Database<B>) {
