@@ -170,6 +170,21 @@ fn a_secret_is_in_no_error_and_in_no_report() {
 }
 
 #[test]
+fn what_a_collector_asks_for_is_in_no_error_and_in_no_report() {
+    let secret = "hunter2";
+    for url in [format!("https://ann:{secret}@otel.example"), format!("https://otel.example?k={secret}")] {
+        let config = load("", &[("PLEXUS_TELEMETRY_OTLP_ENDPOINT", &url)]).unwrap();
+        let report = config.settings.report();
+        let shown = &report.iter().find(|setting| setting.key == "telemetry.otlp_endpoint").unwrap().value;
+        assert!(shown.as_str().unwrap().contains("otel.example"), "{shown}");
+        assert!(!format!("{report:?} {config:?}").contains(secret), "{config:?}");
+        let wrong =
+            load("", &[("PLEXUS_TELEMETRY_OTLP_ENDPOINT", &url.replace("https", "grpc"))]).unwrap_err();
+        assert!(!format!("{wrong} {wrong:?}").contains(secret), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_secret_may_name_a_variable_or_a_file() {
     use crate::ExposeSecret;
     let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
@@ -247,12 +262,13 @@ fn what_can_never_match_is_refused() {
 
 #[test]
 fn the_standard_variable_for_traces_is_used_where_ours_is_not_set() {
+    use crate::ExposeSecret;
     let theirs = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4318/");
     let endpoint = |vars: &[(&str, &str)]| load("", vars).unwrap().telemetry.otlp_endpoint;
-    assert_eq!(endpoint(&[theirs]).as_deref(), Some("http://theirs:4318"));
+    assert_eq!(endpoint(&[theirs]).as_ref().map(|url| url.expose_secret()), Some("http://theirs:4318"));
     let ours = ("PLEXUS_TELEMETRY_OTLP_ENDPOINT", "http://ours:4318");
-    assert_eq!(endpoint(&[theirs, ours]).as_deref(), Some("http://ours:4318"));
-    assert_eq!(endpoint(&[]), None);
+    assert_eq!(endpoint(&[theirs, ours]).as_ref().map(|url| url.expose_secret()), Some("http://ours:4318"));
+    assert!(endpoint(&[]).is_none());
 }
 
 #[test]

@@ -25,8 +25,7 @@ pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Fi
     };
     let warnings = config.warnings();
     if !warnings.is_empty() {
-        let fix =
-            "put the whole URL into PLEXUS_DATABASE_URL, or the password into a variable that the file names";
+        let fix = "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
         let found = warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), fix)).collect();
         return (found, Some(config));
     }
