@@ -26,7 +26,7 @@ use crate::http::HttpMetrics;
 pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 use services::Services;
-pub use services::{INSTANCE, prepare_data_dir};
+pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);

@@ -47,7 +47,36 @@ fn fix(problem: &Problem) -> String {
     }
 }
 
-/// Takes the line out, which leaves the default.
+/// Takes the line out, which leaves the default; only where the line is all that belongs to it.
 fn comment_out(path: &Path, line: usize) -> String {
-    format!("correct the line, or take it out: sed -i '{line}s/^/#/' {}", shell::word(path))
+    let text = fs_err::read_to_string(path).unwrap_or_default();
+    match text.lines().nth(line.saturating_sub(1)) {
+        Some(written) if is_whole(written) => {
+            format!("correct the line, or take it out: sed -i '{line}s/^/#/' {}", shell::word(path))
+        }
+        _ => format!("correct it in {}", shell::word(path)),
+    }
+}
+
+/// Whether a line is a key with all of its value.
+fn is_whole(line: &str) -> bool {
+    let balanced = |open: char, close: char| line.matches(open).count() == line.matches(close).count();
+    let is_pair = line.contains('=') && !line.trim_start().starts_with('[');
+    let one_line = !line.contains("\"\"\"") && !line.contains("'''");
+    is_pair && one_line && balanced('[', ']') && balanced('{', '}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_whole;
+
+    #[test]
+    fn only_a_key_with_all_of_its_value_is_taken_out() {
+        for line in ["lisen = 1", "listen = 127.0.0.1:1", "allowed_hosts = [\"a\"]", "a = { b = 1 }"] {
+            assert!(is_whole(line), "{line}");
+        }
+        for line in ["[zebra]", "nonsense", "allowed_hosts = [", "about = \"\"\"text", "a = {"] {
+            assert!(!is_whole(line), "{line}");
+        }
+    }
 }
