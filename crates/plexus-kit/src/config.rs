@@ -191,7 +191,8 @@ impl Config {
             Err(problem) => problems.push(problem),
         }
         if !problems.is_empty() {
-            return Err(ConfigError { problems });
+            problems.sort_by_key(Problem::line);
+            return Err(ConfigError { problems, warnings: read.warnings });
         }
         config.settings = Settings::new(effective, read.warnings);
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));

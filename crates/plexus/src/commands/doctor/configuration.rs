@@ -13,20 +13,18 @@ const CHECK: &str = "configuration";
 
 /// The findings, and a configuration to go on with.
 pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Finding>, Option<Config>) {
-    let config = match config::load(file, invocation) {
-        Ok(config) => config,
-        Err(error) => {
-            let found = error
-                .problems
-                .iter()
-                .map(|problem| Finding::problem(CHECK, problem.to_string(), fix(problem)));
-            return (found.collect(), fallback(invocation));
-        }
+    let checked = config::load(file, invocation);
+    let (problems, warnings) = match &checked {
+        Ok(config) => (&[][..], config.warnings()),
+        Err(error) => (&error.problems[..], &error.warnings[..]),
     };
-    let warnings = config.warnings();
-    if !warnings.is_empty() {
-        let fix = "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
-        let found = warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), fix)).collect();
+    let mut found: Vec<_> =
+        problems.iter().map(|problem| Finding::problem(CHECK, problem.to_string(), fix(problem))).collect();
+    let out_of_the_file =
+        "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
+    found.extend(warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), out_of_the_file)));
+    let Ok(config) = checked else { return (found, fallback(invocation)) };
+    if !found.is_empty() {
         return (found, Some(config));
     }
     let set = config.settings.iter().filter(|effective| effective.origin != Origin::Default).count();
@@ -43,6 +41,7 @@ fn fix(problem: &Problem) -> String {
         Problem::Read { path, .. } => {
             format!("make {} readable, or name another file with --config", shell::word(path))
         }
+        Problem::Reference { .. } => "set what it names, or name another".to_owned(),
         Problem::Value { .. } | Problem::NoDataDir => "name a folder with --data-dir".to_owned(),
     }
 }
