@@ -83,7 +83,7 @@ struct CreateArgs {
     /// Name of the holder, such as codex
     #[arg(long)]
     name: String,
-    /// Profile that narrows what the holder sees
+    /// Name that is carried in the token and shown by `session_info`; it does not narrow anything yet
     #[arg(long)]
     profile: Option<String>,
     /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]
