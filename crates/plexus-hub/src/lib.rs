@@ -12,7 +12,7 @@ mod serve;
 mod services;
 mod stall;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::http::HttpMetrics;
 pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 use services::Services;
-pub use services::{INSTANCE, prepare_data_dir};
+pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);
@@ -64,6 +64,7 @@ pub struct Hub {
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     config: LiveConfig,
+    /// Where clients on this machine reach it.
     address: SocketAddr,
     ready: Arc<OnceLock<Arc<Services>>>,
     metrics: Metrics,
@@ -94,19 +95,25 @@ impl Hub {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
         let app = App {
             config: config.clone(),
-            address,
+            address: reachable(address),
             ready: Arc::default(),
             http: Arc::new(HttpMetrics::new(&metrics)),
             metrics,
         };
         let router = routes::router(app.clone());
         serve::start(listener, router, options.events.stalled(), &app.http, &supervisor);
-        match Services::open(options, config, address, &supervisor).await {
+        match Services::open(options, config, reachable(address), &supervisor).await {
             Ok(services) => {
                 let services = Arc::new(services);
                 services.register(&app.metrics);
                 background::start(&services, &supervisor);
                 let _ = app.ready.set(services.clone());
+                tracing::info!(
+                    listen = %address,
+                    version = env!("CARGO_PKG_VERSION"),
+                    database = services.store.database(),
+                    "ready"
+                );
                 Ok(Self { address, supervisor, services })
             }
             Err(error) => {
@@ -116,14 +123,16 @@ impl Hub {
         }
     }
 
+    /// Where it listens, which may be every interface.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Where clients on this machine reach it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", reachable(self.address))
     }
 
     /// The tools this hub offers; tools may be added and removed while it runs.
@@ -172,4 +181,15 @@ impl Hub {
     pub fn tasks(&self, stage: Stage) -> usize {
         self.supervisor.count(stage)
     }
+}
+
+/// Where clients on this machine reach what listens at an address: one that stands for every
+/// interface is none to connect to, and loopback is among those it stands for.
+fn reachable(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
 }

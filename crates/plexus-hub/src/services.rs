@@ -148,15 +148,31 @@ impl Services {
 /// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
 /// change, nor is another's the place for keys.
 pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
-    let ours = ["plexus.db", "plexus.lock", "signing-key"].iter().any(|name| path.join(name).exists());
-    if path.is_dir() && !ours {
-        // Who configures a hub before its first start has put the file there.
-        let entries = fs_err::read_dir(path).map_err(HubError::DataDir)?;
-        if entries.into_iter().any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME)) {
-            return Err(HubError::ForeignDataDir(path.to_owned()));
-        }
+    if path.is_dir() && data_dir_state(path).map_err(HubError::DataDir)? == DataDirState::Foreign {
+        return Err(HubError::ForeignDataDir(path.to_owned()));
     }
     private_file::create_dir(path).map_err(HubError::DataDir)
+}
+
+/// Whose a folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataDirState {
+    /// A hub was started on it.
+    Ours,
+    /// There is nothing in it, or only the configuration: who configures a hub before its first start
+    /// has put the file there.
+    Empty,
+    Foreign,
+}
+
+/// Looks into a folder that is there.
+pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
+    if ["plexus.db", "plexus.lock", "signing-key"].iter().any(|name| path.join(name).exists()) {
+        return Ok(DataDirState::Ours);
+    }
+    let mut entries = fs_err::read_dir(path)?;
+    let foreign = entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME));
+    Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
 }
 
 /// Compares the table with the signed head before the first new entry hides a difference.

@@ -26,6 +26,7 @@ pub use live::{Change, LiveConfig, Reloaded};
 pub use nearest::nearest;
 pub use problem::{ConfigError, Origin, Problem};
 pub use registry::{SETTINGS, Setting};
+pub(crate) use secret_url::redacted;
 pub use settings::{Effective, Settings};
 pub use value::{Kind, Value};
 
@@ -141,10 +142,10 @@ pub struct Retention {
 }
 
 /// What the hub tells about itself, and to whom.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TelemetryConfig {
-    /// Where traces are sent; none: nowhere.
-    pub otlp_endpoint: Option<String>,
+    /// Where traces are sent; none: nowhere. It may carry what the collector asks for.
+    pub otlp_endpoint: Option<Secret>,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// Log filter.
@@ -190,7 +191,8 @@ impl Config {
             Err(problem) => problems.push(problem),
         }
         if !problems.is_empty() {
-            return Err(ConfigError { problems });
+            problems.sort_by_key(Problem::line);
+            return Err(ConfigError { problems, warnings: read.warnings });
         }
         config.settings = Settings::new(effective, read.warnings);
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));

@@ -49,6 +49,11 @@ fn known() -> impl Iterator<Item = &'static str> {
 
 /// What all have in front is no likeness.
 fn meant(name: &str) -> Option<&'static str> {
+    // Two settings have a shorter name than their key says.
+    let derived = |key: &str| format!("{PREFIX}{}", key.to_uppercase().replace('.', "_"));
+    if let Some(setting) = SETTINGS.iter().find(|setting| derived(setting.key) == name) {
+        return Some(setting.variable);
+    }
     let own = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
     let near = nearest(name.strip_prefix(PREFIX)?, known().map(own))?;
     known().find(|known| own(known) == near)

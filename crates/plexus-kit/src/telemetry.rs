@@ -16,15 +16,19 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use tracing::{Level, Metadata};
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt as log, reload};
 
+use crate::Secret;
 use crate::config::LogFormat;
 use crate::env::{self, Environment};
 use traces::Traces;
+
+/// Where the remarks of a PostgreSQL server are logged.
+const SERVER_REMARKS: &str = "sqlx::postgres::notice";
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
@@ -35,7 +39,7 @@ pub struct Options<'o> {
     pub filter: &'o str,
     pub format: LogFormat,
     /// Collector that traces are sent to, over OTLP with HTTP; none: no traces.
-    pub otlp_endpoint: Option<&'o str>,
+    pub otlp_endpoint: Option<&'o Secret>,
 }
 
 /// For a command that has no configuration. `filter` holds where no variable says otherwise; what a
@@ -77,7 +81,7 @@ pub struct Telemetry {
 impl Telemetry {
     /// From now on this filter holds; one that does not parse changes nothing.
     pub fn set_filter(&self, filter: &str) {
-        if let Ok(filter) = EnvFilter::try_new(filter) {
+        if let Ok(filter) = filter_of(filter) {
             // Fails only where another subscriber was installed first, whose filter is not ours.
             let _ = self.filter.reload(filter);
         }
@@ -109,7 +113,7 @@ pub fn millis(took: Duration) -> f64 {
 /// A collector that cannot be had is reported and done without: that is no reason to keep a hub from
 /// starting.
 pub fn init(options: Options<'_>, environment: &Environment) -> Telemetry {
-    let (filter, handle) = reload::Layer::new(EnvFilter::new(options.filter));
+    let (filter, handle) = reload::Layer::new(filter_of(options.filter).unwrap_or_default());
     let lines = log::layer().with_writer(std::io::stderr);
     let lines: BoxedLayer = match options.format {
         LogFormat::Human => {
@@ -134,6 +138,16 @@ pub fn init(options: Options<'_>, environment: &Environment) -> Telemetry {
         tracing::warn!(%error, "no traces: the OTLP endpoint cannot be used");
     }
     Telemetry { filter: handle, traces }
+}
+
+/// The filter that was asked for, without the remarks of a database server on statements of ours that
+/// had nothing to do; who wants those names them.
+fn filter_of(text: &str) -> Result<EnvFilter, ParseError> {
+    let filter = EnvFilter::try_new(text)?;
+    if text.contains("sqlx") || filter.max_level_hint() < Some(LevelFilter::INFO) {
+        return Ok(filter);
+    }
+    EnvFilter::try_new(format!("{text},{SERVER_REMARKS}=warn"))
 }
 
 /// Our own spans, and what was logged in them that an operator would see by default.

@@ -29,8 +29,9 @@ Environment:
   NO_COLOR         set to anything: no colours
 
 On a terminal, lists are tables. In a pipe they are lines of tab-separated fields without a
-heading, and times are in UTC; --json prints what the hub's API answers, and an error as an
-object with code, message and hint on standard error.
+heading, and times are in UTC; events are lines for people in both. --json
+prints what the hub's API answers, and an error as an object with code, message and hint on
+standard error.
 
 Example:
   plexus up                                  # start the hub

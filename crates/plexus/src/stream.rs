@@ -31,25 +31,39 @@ pub(crate) struct Tail<'a> {
     pub(crate) follow: bool,
 }
 
+/// What was told so far.
+#[derive(Default)]
+struct Progress {
+    /// That the hub is away.
+    away: bool,
+    /// At least one event.
+    any: bool,
+}
+
 impl Tail<'_> {
     /// `print` gets each event once, typed and as the hub wrote it.
     pub(crate) async fn run(
         mut self,
         print: impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let (mut pause, mut told) = (PAUSE, false);
+        let (mut pause, mut progress) = (PAUSE, Progress::default());
         loop {
             let before = self.start.clone();
-            match self.read(&print).await {
-                Ok(()) if !self.follow => return Ok(()),
+            match self.read(&print, &mut progress).await {
+                Ok(()) if !self.follow => {
+                    if !progress.any && !self.out.json() {
+                        self.out.note("No events.");
+                    }
+                    return Ok(());
+                }
                 // A hub that restarts is waited for: the stream goes on where it was.
                 Err(error) if !(self.follow && is_retryable(&error)) => return Err(error),
                 ended => {
                     if before != self.start {
-                        (pause, told) = (PAUSE, false);
+                        pause = PAUSE;
                     }
                     if let Err(error) = ended
-                        && !std::mem::replace(&mut told, true)
+                        && !std::mem::replace(&mut progress.away, true)
                     {
                         self.out.note(&format!("{error}; waiting for it to come back"));
                     }
@@ -64,14 +78,21 @@ impl Tail<'_> {
     async fn read(
         &mut self,
         print: &impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
+        progress: &mut Progress,
     ) -> anyhow::Result<()> {
         let mut query = self.filters.clone();
         query.push(self.start.clone());
         let mut stream =
             SseReader { response: self.hub.stream(self.path, &query).await?, buffer: Vec::new() };
+        if std::mem::take(&mut progress.away) {
+            self.out.note(&format!("{} is back", self.hub.url()));
+        }
         while let Some(message) = stream.next(self.hub).await? {
             match decode(&message.data)? {
-                StreamMessage::Event(event) => print(self.out, &event, &message.data)?,
+                StreamMessage::Event(event) => {
+                    progress.any = true;
+                    print(self.out, &event, &message.data)?;
+                }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
                 StreamMessage::Control(StreamControl::Pruned { after, through }) => {
                     let gone = format!("events {} to {through} are no longer kept", after + 1);

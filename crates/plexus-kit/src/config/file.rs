@@ -1,5 +1,6 @@
 //! The configuration file: TOML, in which every key must be known and every value of the right form.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use secrecy::ExposeSecret;
@@ -34,12 +35,17 @@ pub(super) fn read(path: &Path, environment: &Environment, problems: &mut Vec<Pr
             return Layer::default();
         }
     };
-    let mut reading = Reading { path, text: &text, environment, problems, layer: Layer::default() };
+    let mut reading =
+        Reading { path, text: &text, environment, problems, broken: HashSet::new(), layer: Layer::default() };
     let (table, errors) = DeTable::parse_recoverable(&text);
     for error in errors {
         let line = reading.line(error.span().map_or(0, |span| span.start));
-        let message = error.message().trim().to_owned();
-        reading.problems.push(Problem::Syntax { path: path.to_owned(), line, message });
+        // One mistake is told once, in the words of the first that noticed it.
+        if reading.broken.insert(line) {
+            let written = text.lines().nth(line - 1).unwrap_or_default();
+            let message = unquoted(written).unwrap_or_else(|| error.message().trim().to_owned());
+            reading.problems.push(Problem::Syntax { path: path.to_owned(), line, message });
+        }
     }
     reading.table("", table.get_ref());
     reading.layer
@@ -50,6 +56,8 @@ struct Reading<'a> {
     text: &'a str,
     environment: &'a Environment,
     problems: &'a mut Vec<Problem>,
+    /// Lines that are not TOML: what is made of the rest of them means nothing.
+    broken: HashSet<usize>,
     layer: Layer,
 }
 
@@ -61,6 +69,9 @@ impl Reading<'_> {
                 prefix => format!("{prefix}.{}", name.get_ref()),
             };
             let line = self.line(name.span().start);
+            if self.broken.contains(&line) {
+                continue;
+            }
             if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) {
                 self.value(setting, value, line);
             } else if let (true, Some(inner)) = (is_section(&key), value.get_ref().as_table()) {
@@ -77,7 +88,7 @@ impl Reading<'_> {
         let read = Value::from_toml(setting.kind, value.get_ref());
         if let Some(secret) = read.as_ref().and_then(Value::secret)
             && secret_url::has_password(
-                &substituted(secret.expose_secret(), |_, _| Some(String::new())).unwrap_or_default(),
+                &substituted(secret.expose_secret(), |_, _| Ok(String::new())).unwrap_or_default(),
             )
         {
             self.layer.warnings.push(format!(
@@ -86,8 +97,11 @@ impl Reading<'_> {
                 setting.key, setting.variable
             ));
         }
-        match read.and_then(|read| self.resolved(read)) {
-            Some(read) => self.layer.values.push((setting.key, read, origin)),
+        match read.map(|read| self.resolved(read)) {
+            Some(Ok(read)) => self.layer.values.push((setting.key, read, origin)),
+            Some(Err(message)) => {
+                self.problems.push(Problem::Reference { origin, key: setting.key, message });
+            }
             None => {
                 let written = self.text.get(value.span()).unwrap_or_default();
                 self.problems.push(setting.refuse(origin, written.to_owned()));
@@ -95,16 +109,22 @@ impl Reading<'_> {
         }
     }
 
-    /// A secret may name what holds a part of it: `${env:NAME}` a variable, `${file:PATH}` a file. None
-    /// where that is not there.
-    fn resolved(&self, value: Value) -> Option<Value> {
-        let Some(secret) = value.secret() else { return Some(value) };
+    /// A secret may name what holds a part of it: `${env:NAME}` a variable, `${file:PATH}` a file. Else
+    /// why it cannot be had.
+    fn resolved(&self, value: Value) -> Result<Value, String> {
+        let Some(secret) = value.secret() else { return Ok(value) };
         let resolved = substituted(secret.expose_secret(), |source, name| match source {
-            "env" => self.environment.value(name).map(str::to_owned),
-            "file" => std::fs::read_to_string(name).ok().map(|text| text.trim_end().to_owned()),
-            _ => None,
+            "env" => {
+                let value = self.environment.value(name);
+                value.map(str::to_owned).ok_or_else(|| format!("the variable {name} is not set"))
+            }
+            "file" => match std::fs::read_to_string(name) {
+                Ok(text) => Ok(text.trim_end().to_owned()),
+                Err(error) => Err(format!("cannot read {name}: {error}")),
+            },
+            _ => Err(NO_REFERENCE.to_owned()),
         })?;
-        Value::parse(Kind::Secret, &resolved)
+        Ok(Value::Secret(resolved.trim().into()))
     }
 
     fn line(&self, offset: usize) -> usize {
@@ -113,18 +133,31 @@ impl Reading<'_> {
     }
 }
 
+const NO_REFERENCE: &str = "a `${…}` in it is neither `${env:NAME}` nor `${file:PATH}`";
+
 /// The text with every `${source:name}` replaced by what it stands for.
-fn substituted(text: &str, resolve: impl Fn(&str, &str) -> Option<String>) -> Option<String> {
+fn substituted(text: &str, resolve: impl Fn(&str, &str) -> Result<String, String>) -> Result<String, String> {
     let (mut whole, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
-        let (reference, after) = after.split_once('}')?;
-        let (source, name) = reference.split_once(':')?;
+        let (reference, after) = after.split_once('}').ok_or(NO_REFERENCE)?;
+        let (source, name) = reference.split_once(':').ok_or(NO_REFERENCE)?;
         whole.push_str(before);
         whole.push_str(&resolve(source, name)?);
         rest = after;
     }
     whole.push_str(rest);
-    Some(whole)
+    Ok(whole)
+}
+
+/// What to say of a line that would be right with quotes. The value is not repeated: it may be secret.
+fn unquoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.trim());
+    let is_text = |setting: &Setting| matches!(setting.kind, Kind::Text | Kind::Secret);
+    let is_meant = |setting: &&Setting| setting.key.rsplit('.').next() == key.rsplit('.').next();
+    let quoted = value.starts_with(['"', '\'']);
+    let wants = !value.is_empty() && !quoted && SETTINGS.iter().filter(is_meant).any(is_text);
+    wants.then(|| format!("text needs quotes: {key} = \"…\""))
 }
 
 fn is_section(key: &str) -> bool {

@@ -41,8 +41,42 @@ pub enum Problem {
         shown: Option<String>,
         expected: &'static str,
     },
+    /// What a value names is not there.
+    #[error("{origin}: `{key}`: {message}")]
+    Reference { origin: Origin, key: &'static str, message: String },
     #[error("no data folder: set --data-dir or {}, or HOME", env::DATA_DIR.name)]
     NoDataDir,
+}
+
+impl Problem {
+    /// The file and line, the variable or the flag that it is in.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Syntax { path, line, .. } | Self::UnknownKey { path, line, .. } => {
+                Some(Origin::File { path: path.clone(), line: *line })
+            }
+            Self::Value { origin, .. } | Self::Reference { origin, .. } => Some(origin.clone()),
+            Self::Read { .. } | Self::NoDataDir => None,
+        }
+    }
+
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { key, .. } => Some(key),
+            Self::Value { key, .. } | Self::Reference { key, .. } => Some(key),
+            Self::Read { .. } | Self::Syntax { .. } | Self::NoDataDir => None,
+        }
+    }
+
+    /// In the order of the file, then the others.
+    pub(super) fn line(&self) -> usize {
+        match self.origin() {
+            Some(Origin::File { line, .. }) => line,
+            _ => usize::MAX,
+        }
+    }
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {
@@ -68,6 +102,8 @@ fn wrong_value(origin: &Origin, key: &str, shown: Option<&str>, expected: &str) 
 pub struct ConfigError {
     /// At least one.
     pub problems: Vec<Problem>,
+    /// What could be used but should not stay as it is.
+    pub warnings: Vec<String>,
 }
 
 fn told(problems: &[Problem]) -> String {

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 use tracing_subscriber::EnvFilter;
 
 use super::{Config, DEFAULT_LISTEN, Durability, Kind, LogFormat, Origin, Problem, Value};
-use crate::env;
+use crate::{Secret, env};
 
 /// Stores a value in its field; none where the value is not one that the setting takes.
 type Apply = fn(&mut Config, &Value) -> Option<()>;
@@ -283,8 +283,9 @@ pub const SETTINGS: &[Setting] = &[
     .default("true")
     .about("Whether `/metrics` is served.")
     .expects("`true` or `false`"),
-    Setting::new("telemetry.otlp_endpoint", "PLEXUS_TELEMETRY_OTLP_ENDPOINT", Kind::Text, |config, value| {
-        config.telemetry.otlp_endpoint = optional_url(value.text()?)?;
+    Setting::new("telemetry.otlp_endpoint", "PLEXUS_TELEMETRY_OTLP_ENDPOINT", Kind::Secret, |config, value| {
+        let url = optional_url(value.secret()?.expose_secret())?;
+        config.telemetry.otlp_endpoint = url.map(Secret::from);
         Some(())
     })
     .or_variable(env::OTLP_ENDPOINT.name)

@@ -3,12 +3,15 @@
 const HIDDEN: &str = "***";
 
 /// The URL with its password, and every parameter that may be one, replaced.
-pub(super) fn redacted(url: &str) -> String {
+pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // A file, or not a URL at all: then it is not known which part of it is secret.
         let known = url.is_empty() || url.starts_with("sqlite:");
         return if known { url } else { HIDDEN }.to_owned();
     };
+    if scheme.starts_with("http") {
+        return redacted_http(scheme, rest);
+    }
     let (login, rest) = match login(rest) {
         Some((user, _, rest)) => (format!("{user}:{HIDDEN}@"), rest),
         None => (String::new(), rest),
@@ -21,6 +24,19 @@ pub(super) fn redacted(url: &str) -> String {
     format!("{scheme}://{login}{place}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
+/// Of an address on the web, only where it is: a user name alone may be a token there, and so may any
+/// parameter.
+fn redacted_http(scheme: &str, rest: &str) -> String {
+    let (login, place) = match rest.rsplit_once('@') {
+        Some((_, place)) => (format!("{HIDDEN}@"), place),
+        None => (String::new(), rest),
+    };
+    match place.split_once(['?', '#']) {
+        Some((place, _)) => format!("{scheme}://{login}{place}?{HIDDEN}"),
+        None => format!("{scheme}://{login}{place}"),
+    }
+}
+
 /// Whether a password stands in the URL itself.
 pub(super) fn has_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
@@ -28,7 +44,8 @@ pub(super) fn has_password(url: &str) -> bool {
     let in_query = query.split('&').any(|parameter| {
         parameter.split_once('=').is_some_and(|(name, value)| names_a_secret(name) && !value.is_empty())
     });
-    in_query || login(rest).is_some_and(|(_, password, _)| !password.is_empty())
+    let is_token = url.starts_with("http") && rest.contains('@');
+    in_query || is_token || login(rest).is_some_and(|(_, password, _)| !password.is_empty())
 }
 
 /// User, password and what comes after them. A password may hold any character, so its end is the
@@ -56,6 +73,11 @@ mod tests {
             ("postgres://db/x?user=ann&password=p", "postgres://db/x?user=ann&password=***", true),
             ("postgres://ann:p?q@db/x", "postgres://ann:***@db/x", true),
             ("sqlite:/var/lib/plexus.db", "sqlite:/var/lib/plexus.db", false),
+            ("http://otel:4318/base", "http://otel:4318/base", false),
+            ("https://ann:p@s/s@otel/base", "https://***@otel/base", true),
+            ("https://p@otel", "https://***@otel", true),
+            ("https://otel/base?api-key=p&x=y", "https://otel/base?***", true),
+            ("https://otel/#p", "https://otel/?***", false),
             ("hunter2", "***", false),
             ("", "", false),
         ] {

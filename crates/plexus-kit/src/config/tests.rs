@@ -152,6 +152,32 @@ fn a_file_that_is_not_toml_is_named_with_the_line() {
 }
 
 #[test]
+fn text_without_quotes_is_one_problem_and_says_so() {
+    let found = problems("json_deph = 1\nlisten = 127.0.0.1:7420\ndurability = power\n", &[]);
+    assert_eq!(found.len(), 3, "{found:#?}");
+    // In the order of the file.
+    assert!(found[0].contains(":1: unknown key"), "{found:#?}");
+    assert!(found[1].ends_with(":2: text needs quotes: listen = \"…\""), "{found:#?}");
+    assert!(found[2].ends_with(":3: text needs quotes: durability = \"…\""), "{found:#?}");
+    let secret = load("database_url = postgres://ann:hunter2@db/x\n", &[]).unwrap_err().to_string();
+    assert!(secret.contains("needs quotes") && !secret.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn a_warning_is_not_lost_among_problems() {
+    let error = load("lisen = 1\ndatabase_url = \"postgres://ann:hunter2@db/x\"\n", &[]).unwrap_err();
+    assert_eq!((error.problems.len(), error.warnings.len()), (1, 1), "{error:?}");
+}
+
+#[test]
+fn a_variable_named_after_its_key_is_told_its_short_name() {
+    let environment =
+        environment(&[("PLEXUS_TELEMETRY_LOG", "debug"), ("PLEXUS_TELEMETRY_LOG_FORMAT", "json")]);
+    let meant: Vec<_> = environment.unknown().into_iter().map(|(_, meant)| meant).collect();
+    assert_eq!(meant, [Some("PLEXUS_LOG"), Some("PLEXUS_LOG_FORMAT")]);
+}
+
+#[test]
 fn a_secret_is_in_no_error_and_in_no_report() {
     let secret = "hunter2";
     let wrong = load(&format!("database_url = [\"{secret}\"]"), &[]).unwrap_err();
@@ -170,6 +196,21 @@ fn a_secret_is_in_no_error_and_in_no_report() {
 }
 
 #[test]
+fn what_a_collector_asks_for_is_in_no_error_and_in_no_report() {
+    let secret = "hunter2";
+    for url in [format!("https://ann:{secret}@otel.example"), format!("https://otel.example?k={secret}")] {
+        let config = load("", &[("PLEXUS_TELEMETRY_OTLP_ENDPOINT", &url)]).unwrap();
+        let report = config.settings.report();
+        let shown = &report.iter().find(|setting| setting.key == "telemetry.otlp_endpoint").unwrap().value;
+        assert!(shown.as_str().unwrap().contains("otel.example"), "{shown}");
+        assert!(!format!("{report:?} {config:?}").contains(secret), "{config:?}");
+        let wrong =
+            load("", &[("PLEXUS_TELEMETRY_OTLP_ENDPOINT", &url.replace("https", "grpc"))]).unwrap_err();
+        assert!(!format!("{wrong} {wrong:?}").contains(secret), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_secret_may_name_a_variable_or_a_file() {
     use crate::ExposeSecret;
     let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
@@ -183,9 +224,14 @@ fn a_secret_may_name_a_variable_or_a_file() {
     let config = load(&text_of_file, &[]).unwrap();
     assert!(config.warnings().is_empty(), "{:?}", config.warnings());
     assert_eq!(config.database_url.unwrap().expose_secret(), "postgres://ann:hunter3@db/plexus");
-    for missing in [text, "database_url = \"${file:/no/such/file}\"", "database_url = \"${vault:x}\""] {
+    for (missing, words) in [
+        (text, "`database_url`: the variable DB_PASSWORD is not set"),
+        ("database_url = \"${file:/no/such/file}\"", "cannot read /no/such/file: "),
+        ("database_url = \"${vault:x}\"", "neither `${env:NAME}` nor `${file:PATH}`"),
+        ("database_url = \"${env:X\"", "neither `${env:NAME}` nor `${file:PATH}`"),
+    ] {
         let error = load(missing, &[]).unwrap_err().to_string();
-        assert!(error.contains("`${env:NAME}` and `${file:PATH}` is there"), "{error}");
+        assert!(error.contains(words), "{error}");
     }
 }
 
@@ -247,12 +293,13 @@ fn what_can_never_match_is_refused() {
 
 #[test]
 fn the_standard_variable_for_traces_is_used_where_ours_is_not_set() {
+    use crate::ExposeSecret;
     let theirs = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4318/");
     let endpoint = |vars: &[(&str, &str)]| load("", vars).unwrap().telemetry.otlp_endpoint;
-    assert_eq!(endpoint(&[theirs]).as_deref(), Some("http://theirs:4318"));
+    assert_eq!(endpoint(&[theirs]).as_ref().map(|url| url.expose_secret()), Some("http://theirs:4318"));
     let ours = ("PLEXUS_TELEMETRY_OTLP_ENDPOINT", "http://ours:4318");
-    assert_eq!(endpoint(&[theirs, ours]).as_deref(), Some("http://ours:4318"));
-    assert_eq!(endpoint(&[]), None);
+    assert_eq!(endpoint(&[theirs, ours]).as_ref().map(|url| url.expose_secret()), Some("http://ours:4318"));
+    assert!(endpoint(&[]).is_none());
 }
 
 #[test]

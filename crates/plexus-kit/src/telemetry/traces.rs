@@ -10,13 +10,16 @@ use opentelemetry::trace::{SpanKind, TracerProvider as _};
 use opentelemetry::{KeyValue, Value};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Export,
 };
 use tokio::runtime::Runtime;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::Registry;
+
+use crate::config::redacted;
+use crate::{ExposeSecret, Secret};
 
 /// Spans that may wait; one more is dropped.
 const QUEUE: usize = 4096;
@@ -36,8 +39,9 @@ pub(super) struct Traces(SdkTracerProvider);
 /// Why there are no traces.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TracesError {
-    #[error("{0:?} is not an address of a collector, such as http://127.0.0.1:4318")]
-    Address(String),
+    // It is not repeated: it may carry a password.
+    #[error("what it holds is not an address of a collector, such as http://127.0.0.1:4318")]
+    Address,
     #[error("the exporter cannot be made: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
     #[error("the exporter has no runtime: {0}")]
@@ -45,7 +49,8 @@ pub(super) enum TracesError {
 }
 
 impl Traces {
-    pub(super) fn start(endpoint: &str) -> Result<Self, TracesError> {
+    pub(super) fn start(endpoint: &Secret) -> Result<Self, TracesError> {
+        let endpoint = endpoint.expose_secret();
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(address(endpoint)?)
@@ -54,7 +59,7 @@ impl Traces {
             .with_retry_policy(RetryPolicy::disabled())
             .build()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let sender = Sender { exporter, runtime, failing: AtomicBool::new(false) };
+        let sender = Sender { exporter, runtime, shown: redacted(endpoint), failing: AtomicBool::new(false) };
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE)
             .with_max_export_batch_size(BATCH)
@@ -97,7 +102,7 @@ fn address(endpoint: &str) -> Result<String, TracesError> {
     let base = endpoint.trim_end_matches('/');
     let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
     if host.is_none_or(str::is_empty) {
-        return Err(TracesError::Address(endpoint.to_owned()));
+        return Err(TracesError::Address);
     }
     Ok(if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") })
 }
@@ -107,6 +112,8 @@ fn address(endpoint: &str) -> Result<String, TracesError> {
 struct Sender {
     exporter: SpanExporter,
     runtime: Runtime,
+    /// The address without what is secret in it.
+    shown: String,
     /// Whether the newest batch was lost; only a change is worth a line.
     failing: AtomicBool,
 }
@@ -116,6 +123,9 @@ impl Export for Sender {
         let spans = batch.len();
         let batch = batch.into_iter().map(by_convention).collect();
         let sent = self.runtime.block_on(self.exporter.export(batch));
+        // Those who get it log it too.
+        let sent =
+            sent.map_err(|error| OTelSdkError::InternalFailure(without_url(&error.to_string(), &self.shown)));
         match (&sent, self.failing.swap(sent.is_err(), Ordering::Relaxed)) {
             (Err(error), false) => {
                 tracing::warn!(%error, spans, "the collector does not take traces; they are dropped until it does");
@@ -133,6 +143,15 @@ impl Export for Sender {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.exporter.set_resource(resource);
+    }
+}
+
+/// An error without the address that it quotes, which may carry a password; what follows the address
+/// cannot be told from it.
+fn without_url(error: &str, shown: &str) -> String {
+    match ["http://", "https://"].iter().filter_map(|scheme| error.find(scheme)).min() {
+        Some(start) => format!("{}{shown} …", &error[..start]),
+        None => error.to_owned(),
     }
 }
 
@@ -165,7 +184,16 @@ fn by_convention(mut span: SpanData) -> SpanData {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{address, without_url};
+
+    #[test]
+    fn an_error_does_not_repeat_the_address() {
+        let error =
+            "sending failed for url (https://ann:hunter2@otel.example/v1/traces?key=hunter3): refused";
+        let told = without_url(error, "https://***@otel.example?***");
+        assert_eq!(told, "sending failed for url (https://***@otel.example?*** …");
+        assert_eq!(without_url("status 503", "x"), "status 503");
+    }
 
     #[test]
     fn an_address_is_taken_with_or_without_the_path() {

@@ -11,7 +11,9 @@ use crate::output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
+mkdir -p ~/.local/share/bash-completion/completions\n  \
 plexus completions bash > ~/.local/share/bash-completion/completions/plexus\n  \
+plexus completions zsh > \"${fpath[1]}/_plexus\"   # in zsh, before compinit\n  \
 plexus completions fish > ~/.config/fish/completions/plexus.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell that reads the script

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_kit::config::{self, RawConfig};
+use plexus_kit::config::{self, Problem, RawConfig};
 use plexus_kit::{Config, ConfigError};
 use plexus_proto::api::{ConfigSetting, Page};
 use serde_json::json;
@@ -56,7 +56,7 @@ struct FileArgs {
 pub(crate) fn run(args: ConfigArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     match args.command {
         ConfigCommand::Show { origin, file } => show(origin, &file, invocation)?,
-        ConfigCommand::Check { file } => check(&file, invocation)?,
+        ConfigCommand::Check { file } => return check(&file, invocation),
         ConfigCommand::Default => invocation.out.block(&config::default_file())?,
     }
     Ok(Exit::Ok.into())
@@ -78,21 +78,39 @@ fn show(origin: bool, file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::R
     out.table(&headers[..if origin { 3 } else { 2 }], rows.collect())
 }
 
-fn check(file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+fn check(file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
-    let config = load(file.config.as_deref(), invocation).map_err(unusable)?;
-    let warnings = config.warnings();
+    let checked = load(file.config.as_deref(), invocation);
+    let warnings = match &checked {
+        Ok(config) => config.warnings(),
+        Err(error) => &error.warnings,
+    };
     if out.json() {
-        return out.json_line(&json!({ "ok": true, "warnings": warnings }).to_string());
+        let problems = checked.as_ref().err().map_or(&[][..], |error| &error.problems);
+        let problems: Vec<_> = problems.iter().map(problem_json).collect();
+        out.json_line(
+            &json!({ "ok": checked.is_ok(), "problems": problems, "warnings": warnings }).to_string(),
+        )?;
+        return Ok(if checked.is_ok() { Exit::Ok } else { Exit::Usage }.into());
     }
     for warning in warnings {
         out.note(&format!("warning: {warning}"));
     }
+    checked.map_err(unusable)?;
     let path = config::file_path(file.config.as_deref(), invocation.environment(), &flags(invocation));
     out.line(&match path {
         Some(path) => format!("The configuration can be used: {}", path.display()),
         None => "The configuration can be used: no file, only defaults and variables".to_owned(),
-    })
+    })?;
+    Ok(Exit::Ok.into())
+}
+
+/// A problem in its parts: what it says does not repeat where it is.
+fn problem_json(problem: &Problem) -> serde_json::Value {
+    let origin = problem.origin().map(|origin| origin.to_string());
+    let told = problem.to_string();
+    let message = origin.as_deref().and_then(|origin| told.strip_prefix(origin)?.strip_prefix(": "));
+    json!({ "origin": origin, "key": problem.key(), "message": message.unwrap_or(&told) })
 }
 
 /// What `plexus up` would take here and now.

@@ -5,6 +5,7 @@
 //! is one.
 
 mod admin_token;
+mod audit;
 mod clock;
 mod configuration;
 mod data_folder;
@@ -28,6 +29,7 @@ use super::Invocation;
 use crate::failure::Exit;
 use crate::output::Output;
 use crate::shell;
+use data_folder::Folder;
 
 #[derive(Debug, Args)]
 #[command(
@@ -107,12 +109,32 @@ pub(crate) async fn run(args: DoctorArgs, invocation: &Invocation<'_>) -> anyhow
 }
 
 async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut Vec<Finding>) {
-    findings.extend(data_folder::check(subject));
-    findings.push(database::check(subject).await);
-    findings.push(signing_key::check(subject));
-    findings.push(admin_token::check(subject, invocation.out.now()));
-    let (hub_findings, seen) = hub::check(subject, invocation).await;
-    findings.extend(hub_findings);
+    let (found, folder) = data_folder::check(subject);
+    findings.extend(found);
+    let in_folder = subject.config.database_url.is_none();
+    let mut has_database = false;
+    if folder == Folder::Ours || !in_folder {
+        let (found, exists) = database::check(subject).await;
+        findings.push(found);
+        has_database = exists;
+    }
+    // What is not in a folder that no hub has used yet, or that is another's, is not missing.
+    if folder == Folder::Ours {
+        findings.push(signing_key::check(subject, has_database));
+        findings.push(admin_token::check(subject, invocation.out.now()));
+        findings.extend(audit::check(subject, has_database));
+    }
+    let seen = match folder {
+        // The folder would say where the hub is.
+        Folder::Unusable if !invocation.names_hub() => None,
+        _ => {
+            let (found, seen) = hub::check(subject, invocation).await;
+            // That none was started yet was said of the folder.
+            let told = folder == Folder::Unused;
+            findings.extend(found.into_iter().filter(|found| !(told && found.level == Level::Warning)));
+            seen
+        }
+    };
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(invocation.out.now(), seen.as_ref()));
     findings.push(disk::check(subject));

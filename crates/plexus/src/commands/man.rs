@@ -25,19 +25,20 @@ pub(crate) fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
         None => output::file(&page(&command)?)?,
         Some(folder) => {
             fs_err::create_dir_all(&folder)?;
-            write_pages(&command, &folder)?;
+            let pages = write_pages(&command, &folder)?;
+            output::file(format!("{pages} pages in {}\n", folder.display()).as_bytes())?;
         }
     }
     Ok(Exit::Ok.into())
 }
 
-/// A page for the command and, beside it, for each command below it.
-fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
+/// A page for the command and, beside it, for each command below it; how many that are.
+fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<usize> {
     // `plexus token create` is the page `plexus-token-create`.
     let name = command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
     fs_err::write(folder.join(format!("{name}.1")), page(&command.clone().display_name(name))?)?;
     let below = command.get_subcommands().filter(|below| below.get_name() != "help");
-    below.into_iter().try_for_each(|below| write_pages(below, folder))
+    below.into_iter().try_fold(1, |pages, below| Ok(pages + write_pages(below, folder)?))
 }
 
 fn page(command: &Command) -> anyhow::Result<Vec<u8>> {

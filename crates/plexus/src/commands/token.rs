@@ -4,6 +4,7 @@
 //! captures exactly it; what there is to say about it goes to standard error.
 
 mod find;
+mod revoke;
 
 use std::process::ExitCode;
 
@@ -68,6 +69,9 @@ Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     Revoke {
         /// Id of the token, or its name where only one active token has it
         token: String,
+        /// Also where it is the admin token with which commands on the hub's machine reach it
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -79,7 +83,7 @@ struct CreateArgs {
     /// Name of the holder, such as codex
     #[arg(long)]
     name: String,
-    /// Profile that narrows what the holder sees
+    /// Name that is carried in the token and shown by `session_info`; it does not narrow anything yet
     #[arg(long)]
     profile: Option<String>,
     /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]
@@ -107,7 +111,7 @@ pub(crate) async fn run(args: TokenArgs, invocation: &Invocation<'_>) -> anyhow:
             let answer = invocation.hub()?.post(&["tokens", "renew"], &(), &[]).await?;
             print_new("Renewed", &answer, invocation)
         }
-        TokenCommand::Revoke { token } => revoke(&token, invocation).await,
+        TokenCommand::Revoke { token, force } => revoke::run(&token, force, invocation).await,
     }
 }
 
@@ -206,20 +210,6 @@ async fn rotate(token: &str, grace: Option<u64>, invocation: &Invocation<'_>) ->
     let params = RotateTokenParams { grace_seconds: grace };
     let answer = hub.post(&["tokens", &jti, "rotate"], &params, &[]).await?;
     print_new("Put in its place:", &answer, invocation)
-}
-
-async fn revoke(token: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let hub = invocation.hub()?;
-    let jti = find::one(&hub, token, &invocation.out).await?.to_string();
-    let answer = hub.delete(&["tokens", &jti]).await?;
-    let out = &invocation.out;
-    if out.json() {
-        out.json_line(answer.raw().get())?;
-        return Ok(Exit::Ok.into());
-    }
-    let token: Token = answer.decode()?;
-    out.line(&format!("Revoked {} token {} ({}).", token.kind, token.name, token.jti))?;
-    Ok(Exit::Ok.into())
 }
 
 fn scopes_text(scopes: &[String]) -> String {

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         Options {
             filter: &config.telemetry.log,
             format: config.telemetry.log_format,
-            otlp_endpoint: config.telemetry.otlp_endpoint.as_deref(),
+            otlp_endpoint: config.telemetry.otlp_endpoint.as_ref(),
         },
         environment,
     );
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };
-    output::announce(&welcome(&hub.url(), &data_dir, environment));
+    output::announce(&welcome(&hub, &data_dir, environment));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -138,7 +138,12 @@ fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
 }
 
 /// What a person needs to know now; nothing secret, for it may end up in a log.
-fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
+fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
+    let url = hub.url();
+    let everywhere = match hub.address() {
+        address if address.ip().is_unspecified() => format!("\n  Listens on    {address}, all interfaces"),
+        _ => String::new(),
+    };
     // Commands find the default folder by themselves; another one has to be named.
     let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
@@ -156,7 +161,7 @@ fn welcome(url: &str, data_dir: &Path, environment: &Environment) -> String {
         .collect();
     format!(
         "Plexus is ready.\n\
-         \x20 MCP endpoint  {url}/mcp\n\
+         \x20 MCP endpoint  {url}/mcp{everywhere}\n\
          \x20 Data folder   {}\n\
          \n\
          Next, in another terminal:\n{}\n\

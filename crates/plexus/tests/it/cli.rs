@@ -289,3 +289,12 @@ async fn exit_codes_are_honest() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_hub_without_events_says_so() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let ran = plexus.run(&["events"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", "No events.\n"));
+    assert_eq!(plexus.run(&["events", "--json"]).await.ok(), "");
+}

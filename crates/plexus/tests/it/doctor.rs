@@ -78,8 +78,8 @@ async fn a_home_without_a_hub_is_told_how_to_start_one() {
     let plexus = crate::plexus();
     let report = doctor(&plexus, 0, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
     let wrong = complaints(&report);
-    assert!(wrong.iter().all(|(_, level)| level == "warning"), "{report:#}");
-    assert!(wrong.iter().any(|(check, _)| check == "data folder"), "{report:#}");
+    // What is not there yet is said once.
+    assert_eq!(wrong, [("data folder".to_owned(), "warning".to_owned())], "{report:#}");
     assert!(!plexus.data_dir().exists(), "a check made something");
 }
 
@@ -204,4 +204,66 @@ async fn a_password_in_the_file_is_warned_about() {
     let line = ran.stdout.lines().find(|line| line.contains("configuration")).expect("the check");
     assert!(line.starts_with("warning") && line.contains("mine.toml:1"), "{ran:?}");
     assert!(!ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_is_gone_is_put_back_and_not_made_anew() {
+    let (plexus, address) = stopped().await;
+    let listen = [("PLEXUS_LISTEN", address.as_str())];
+    for (name, check, words) in [
+        ("plexus.db", "database", "plexus db restore"),
+        ("signing-key", "signing key", "from a backup"),
+        ("audit.head", "audit", "put it back"),
+    ] {
+        let (there, away) = (plexus.data_dir().join(name), plexus.home().join(name));
+        std::fs::rename(&there, &away).expect("it can be moved");
+        let (message, fix) = problem(&plexus, check, &listen).await;
+        assert!(message.contains(name) && fix.contains(words), "{message}: {fix}");
+        std::fs::rename(&away, &there).expect("it can be moved");
+    }
+    let report = doctor(&plexus, 0, &listen).await;
+    assert_eq!(complaints(&report), [("hub".to_owned(), "warning".to_owned())], "{report:#}");
+}
+
+#[tokio::test]
+async fn a_running_hub_that_found_its_audit_broken_is_a_problem() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await.token;
+    hub.mcp(&token).tool("todo", serde_json::json!({ "action": "list" })).await;
+    assert!(hub.terminate().await.success());
+    std::fs::remove_file(plexus.data_dir().join("audit.head")).expect("it can be removed");
+    let _hub = plexus.up().await;
+    let (message, fix) = problem(&plexus, "audit", &[]).await;
+    assert!(message.contains("signed head"), "{message}");
+    assert_eq!(plexus.shell(&fix).await.code, Some(3));
+}
+
+#[tokio::test]
+async fn a_hub_with_another_database_than_the_configuration_is_a_problem() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let elsewhere = [("PLEXUS_DATABASE_URL", "postgres://nobody@127.0.0.1:1/x")];
+    let report = doctor(&plexus, 1, &elsewhere).await;
+    let of = |words: &str| findings(&report).iter().any(|found| found["message"].to_string().contains(words));
+    assert!(of("the hub's database is sqlite"), "{report:#}");
+    // A cause is told once.
+    let told = report.to_string();
+    assert!(told.matches("refused").count() <= 1, "{told}");
+}
+
+#[tokio::test]
+async fn a_folder_of_somebody_else_is_one_problem() {
+    let plexus = crate::plexus();
+    let project = plexus.home().join("project");
+    std::fs::create_dir(&project).expect("a folder");
+    std::fs::write(project.join("main.rs"), "").expect("a file");
+    for path in [project.clone(), project.join("main.rs")] {
+        let args = ["doctor", "--json", "--data-dir", path.to_str().expect("UTF-8")];
+        let report = plexus.run_with(&args, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await.json(1);
+        let problems: Vec<_> =
+            complaints(&report).into_iter().filter(|(_, level)| level == "problem").collect();
+        assert_eq!(problems, [("data folder".to_owned(), "problem".to_owned())], "{report:#}");
+        assert!(!report.to_string().contains("chmod"), "{report:#}");
+    }
 }

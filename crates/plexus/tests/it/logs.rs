@@ -68,6 +68,21 @@ async fn every_line_of_a_json_log_is_an_object_and_a_failing_call_is_found_by_it
 }
 
 #[tokio::test]
+async fn the_start_and_the_end_of_a_hub_are_in_the_default_log() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let address = hub.url("").replace("http://", "");
+    assert!(hub.terminate().await.success());
+    let log = std::fs::read_to_string(plexus.home().join("hub.log")).expect("the log");
+    let ready =
+        log.lines().find(|line| line.contains("ready")).unwrap_or_else(|| panic!("no start in {log}"));
+    for words in ["INFO", &address, env!("CARGO_PKG_VERSION"), "sqlite"] {
+        assert!(ready.contains(words), "no {words} in {ready}");
+    }
+    assert!(log.lines().any(|line| line.ends_with("stopped")), "{log}");
+}
+
+#[tokio::test]
 async fn a_line_for_people_names_request_and_call_too() {
     let plexus = crate::plexus().with("PLEXUS_LOG", "plexus=debug".to_owned());
     let hub = plexus.up().await;

@@ -39,7 +39,9 @@ async fn the_manual_has_a_page_for_every_command() {
         assert!(main.ok().contains(&format!("plexus\\-{command}")), "{command} is not in the page");
     }
     let folder = plexus.home().join("man/man1");
-    plexus.run(&["man", "--dir", folder.to_str().expect("UTF-8")]).await.ok();
+    let written = plexus.run(&["man", "--dir", folder.to_str().expect("UTF-8")]).await;
+    let pages = std::fs::read_dir(&folder).expect("the folder").count();
+    assert_eq!(written.ok(), format!("{pages} pages in {}\n", folder.display()));
     let page =
         |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(page("plexus.1"), main.stdout);

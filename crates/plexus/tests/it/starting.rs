@@ -102,6 +102,21 @@ async fn the_printed_commands_work_for_a_folder_with_a_space() {
 }
 
 #[tokio::test]
+async fn a_hub_on_all_interfaces_is_reached_over_loopback() {
+    let plexus = crate::plexus();
+    let hub = plexus.up_with(&["--listen", "0.0.0.0:0"]).await;
+    assert!(hub.url("").starts_with("http://127.0.0.1:"), "{}", hub.welcome());
+    assert!(
+        hub.welcome().contains("0.0.0.0:") && hub.welcome().contains("all interfaces"),
+        "{}",
+        hub.welcome()
+    );
+    let file = std::fs::read_to_string(hub.data_dir().join("hub.json")).expect("the address file");
+    assert!(file.contains(&hub.url("")) && !file.contains("0.0.0.0"), "{file}");
+    printed_commands_work(&plexus, &hub).await;
+}
+
+#[tokio::test]
 async fn a_second_hub_on_the_same_folder_is_refused() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;

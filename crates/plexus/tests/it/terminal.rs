@@ -36,3 +36,27 @@ async fn progress_is_for_a_terminal_and_leaves_one_line() {
     assert!(piped.ok().starts_with("Intact: "), "{piped:?}");
     assert_eq!(piped.stderr, "");
 }
+
+#[tokio::test]
+async fn a_table_breaks_no_word_on_a_narrow_terminal() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("an-agent-with-a-long-name").await;
+    hub.mcp(&token.token).tool("todo", serde_json::json!({ "action": "list" })).await;
+    for command in ["token list", "audit list"] {
+        let piped = plexus.shell(&format!("plexus {command}")).await;
+        // Times are told in another form in a pipe.
+        let is_time = |word: &&str| word.starts_with("20") || word.ends_with('Z');
+        let words: Vec<&str> =
+            piped.ok().split_whitespace().filter(|word| word.len() > 2 && !is_time(word)).collect();
+        assert!(words.len() > 4, "{piped:?}");
+        // The terminal of `script` has no width until somebody says one.
+        for width in ["", "stty cols 80; ", "stty cols 20; "] {
+            let seen = on_a_terminal(&plexus, &format!("{width}TERM=dumb plexus {command}")).await;
+            let shown: Vec<&str> = seen.split_whitespace().collect();
+            for word in &words {
+                assert!(shown.contains(word), "{width}{command} breaks {word}: {seen}");
+            }
+        }
+    }
+}

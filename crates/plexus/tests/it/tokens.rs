@@ -164,3 +164,32 @@ async fn who_fails_too_often_waits_and_who_has_a_valid_token_does_not() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("127.0.0.1") && !log.contains("wrong-"), "{warnings:?}");
 }
+
+#[tokio::test]
+async fn what_ends_with_a_token_is_said_and_the_admin_token_is_revoked_only_by_force() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let agent = hub.token("builder").await;
+    let renewed = [("PLEXUS_TOKEN", agent.token.as_str())];
+    plexus.run_with(&["token", "renew"], &renewed).await.ok();
+    hub.token("other").await;
+
+    let shown = plexus.run(&["token", "show", "--json"]).await.json(0);
+    let admin = shown["jti"].as_str().expect("an id");
+    let refused = plexus.run(&["token", "revoke", admin]).await;
+    let said = refused.failed(1);
+    for words in ["admin token", "3 tokens made from it", "--force", "restarted"] {
+        assert!(said.contains(words), "no {words:?} in {said}");
+    }
+
+    let ended = plexus.run(&["token", "revoke", "builder"]).await;
+    assert!(ended.ok().ends_with("With it ended 1 token made from it.\n"), "{ended:?}");
+    let forced = plexus.run(&["token", "revoke", admin, "--force"]).await;
+    assert!(forced.ok().contains("1 token made from it"), "{forced:?}");
+    assert!(forced.stderr.contains("Restart the hub"), "{forced:?}");
+    plexus.run(&["status"]).await.failed(5);
+    // What it says.
+    assert!(hub.terminate().await.success());
+    let _hub = plexus.up().await;
+    plexus.run(&["status"]).await.ok();
+}

@@ -13,21 +13,18 @@ const CHECK: &str = "configuration";
 
 /// The findings, and a configuration to go on with.
 pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Finding>, Option<Config>) {
-    let config = match config::load(file, invocation) {
-        Ok(config) => config,
-        Err(error) => {
-            let found = error
-                .problems
-                .iter()
-                .map(|problem| Finding::problem(CHECK, problem.to_string(), fix(problem)));
-            return (found.collect(), fallback(invocation));
-        }
+    let checked = config::load(file, invocation);
+    let (problems, warnings) = match &checked {
+        Ok(config) => (&[][..], config.warnings()),
+        Err(error) => (&error.problems[..], &error.warnings[..]),
     };
-    let warnings = config.warnings();
-    if !warnings.is_empty() {
-        let fix =
-            "put the whole URL into PLEXUS_DATABASE_URL, or the password into a variable that the file names";
-        let found = warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), fix)).collect();
+    let mut found: Vec<_> =
+        problems.iter().map(|problem| Finding::problem(CHECK, problem.to_string(), fix(problem))).collect();
+    let out_of_the_file =
+        "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
+    found.extend(warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), out_of_the_file)));
+    let Ok(config) = checked else { return (found, fallback(invocation)) };
+    if !found.is_empty() {
         return (found, Some(config));
     }
     let set = config.settings.iter().filter(|effective| effective.origin != Origin::Default).count();
@@ -44,11 +41,41 @@ fn fix(problem: &Problem) -> String {
         Problem::Read { path, .. } => {
             format!("make {} readable, or name another file with --config", shell::word(path))
         }
+        Problem::Reference { .. } => "set what it names, or name another".to_owned(),
         Problem::Value { .. } | Problem::NoDataDir => "name a folder with --data-dir".to_owned(),
     }
 }
 
-/// Takes the line out, which leaves the default.
+/// Takes the line out, which leaves the default; only where the line is all that belongs to it.
 fn comment_out(path: &Path, line: usize) -> String {
-    format!("correct the line, or take it out: sed -i '{line}s/^/#/' {}", shell::word(path))
+    let text = fs_err::read_to_string(path).unwrap_or_default();
+    match text.lines().nth(line.saturating_sub(1)) {
+        Some(written) if is_whole(written) => {
+            format!("correct the line, or take it out: sed -i '{line}s/^/#/' {}", shell::word(path))
+        }
+        _ => format!("correct it in {}", shell::word(path)),
+    }
+}
+
+/// Whether a line is a key with all of its value.
+fn is_whole(line: &str) -> bool {
+    let balanced = |open: char, close: char| line.matches(open).count() == line.matches(close).count();
+    let is_pair = line.contains('=') && !line.trim_start().starts_with('[');
+    let one_line = !line.contains("\"\"\"") && !line.contains("'''");
+    is_pair && one_line && balanced('[', ']') && balanced('{', '}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_whole;
+
+    #[test]
+    fn only_a_key_with_all_of_its_value_is_taken_out() {
+        for line in ["lisen = 1", "listen = 127.0.0.1:1", "allowed_hosts = [\"a\"]", "a = { b = 1 }"] {
+            assert!(is_whole(line), "{line}");
+        }
+        for line in ["[zebra]", "nonsense", "allowed_hosts = [", "about = \"\"\"text", "a = {"] {
+            assert!(!is_whole(line), "{line}");
+        }
+    }
 }

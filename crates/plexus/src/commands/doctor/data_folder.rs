@@ -1,8 +1,11 @@
 //! Whether the data folder and what is in it belong to this user and are closed to others.
 
+use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use plexus_hub::{DataDirState, data_dir_state};
 use plexus_kit::config::FILE_NAME;
 
 use super::{Finding, Subject};
@@ -10,26 +13,52 @@ use crate::shell;
 
 const CHECK: &str = "data folder";
 
-pub(super) fn check(subject: &Subject) -> Vec<Finding> {
-    let folder = &subject.config.data_dir;
-    let shown = folder.display();
-    let metadata = match fs_err::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => {
-            return vec![Finding::problem(
-                CHECK,
-                format!("{shown} is not a folder"),
-                "name another with --data-dir",
-            )];
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("{shown} does not exist; the hub makes it when it first starts");
-            return vec![Finding::warning(CHECK, message, format!("{} up", subject.plexus))];
-        }
-        Err(error) => {
-            return vec![Finding::problem(CHECK, error.to_string(), "run this as the user of the hub")];
-        }
+/// What the other checks may expect in the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folder {
+    /// A hub was started on it.
+    Ours,
+    /// None was yet.
+    Unused,
+    /// No hub can be.
+    Unusable,
+}
+
+pub(super) fn check(subject: &Subject) -> (Vec<Finding>, Folder) {
+    let path = &subject.config.data_dir;
+    let shown = path.display();
+    let unusable =
+        |message: String, fix: &str| (vec![Finding::problem(CHECK, message, fix)], Folder::Unusable);
+    let unused = |message: String| {
+        (vec![Finding::warning(CHECK, message, format!("{} up", subject.plexus))], Folder::Unused)
     };
+    let metadata = match fs_err::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => return unusable(format!("{shown} is not a folder"), "name another with --data-dir"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return unused(format!(
+                "{shown} does not exist yet: the hub makes it, with its database, key and admin token, when it first \
+                 starts"
+            ));
+        }
+        Err(error) => return unusable(error.to_string(), "run this as the user of the hub"),
+    };
+    match data_dir_state(path) {
+        Ok(DataDirState::Ours) => (closed(path, &metadata), Folder::Ours),
+        Ok(DataDirState::Empty) => unused(format!(
+            "{shown} is not used yet: the hub puts its database, key and admin token there when it first starts"
+        )),
+        Ok(DataDirState::Foreign) => unusable(
+            format!("{shown} is not empty and not a data folder of Plexus"),
+            "name another with --data-dir",
+        ),
+        Err(error) => unusable(error.to_string(), "run this as the user of the hub"),
+    }
+}
+
+/// Whether it belongs to this user, and to no other.
+fn closed(folder: &Path, metadata: &Metadata) -> Vec<Finding> {
+    let shown = folder.display();
     let mut found = Vec::new();
     let own = rustix::process::geteuid();
     if metadata.uid() != own.as_raw() && !own.is_root() {

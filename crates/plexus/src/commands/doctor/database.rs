@@ -1,13 +1,15 @@
 //! Whether the database can be read and has a schema that this program knows. A hub that runs is
 //! not disturbed: nothing is locked and nothing is written.
 
+use plexus_kit::Config;
 use plexus_store::{Snapshot, StoreError, StoreOptions};
 
 use super::{Finding, Subject};
 
 const CHECK: &str = "database";
 
-pub(super) async fn check(subject: &Subject) -> Finding {
+/// What was found, and whether there is a database.
+pub(super) async fn check(subject: &Subject) -> (Finding, bool) {
     let config = &subject.config;
     let options = StoreOptions {
         data_dir: config.data_dir.clone(),
@@ -21,13 +23,25 @@ pub(super) async fn check(subject: &Subject) -> Finding {
         Ok(Some(Found { place: snapshot.location().to_owned(), version, schema }))
     };
     match looked.await {
-        Ok(Some(found)) => judge(&found, subject),
-        Ok(None) => {
-            let message = "there is none yet; the hub makes it when it first starts";
-            Finding::warning(CHECK, message, format!("{} up", subject.plexus))
-        }
-        Err(error) => unusable(&error),
+        Ok(Some(found)) => (judge(&found, subject), true),
+        Ok(None) => (missing(subject), false),
+        // Whatever it is, it is there.
+        Err(error) => (unusable(&error), config.data_dir.join("plexus.db").exists()),
     }
+}
+
+/// A folder with a key and a signed audit had a database: starting on it would begin a new one.
+fn missing(subject: &Subject) -> Finding {
+    let Config { data_dir, database_url, .. } = &subject.config;
+    if database_url.is_none() && ["signing-key", "audit.head"].iter().all(|name| data_dir.join(name).exists())
+    {
+        let message =
+            format!("{} is gone: its key and its audit are there", data_dir.join("plexus.db").display());
+        let fix = "put it back, or restore a backup into a new folder: plexus db restore FILE --data-dir DIR";
+        return Finding::problem(CHECK, message, fix);
+    }
+    let message = "there is none yet; the hub makes it when it first starts";
+    Finding::warning(CHECK, message, format!("{} up", subject.plexus))
 }
 
 struct Found {
@@ -60,7 +74,11 @@ fn unusable(error: &StoreError) -> Finding {
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        message.push_str(&format!(": {cause}"));
+        // One that was quoted by the one above it is not said twice.
+        let told = cause.to_string();
+        if !message.contains(&told) {
+            message.push_str(&format!(": {told}"));
+        }
         source = cause.source();
     }
     let fix = match error {

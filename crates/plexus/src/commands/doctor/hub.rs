@@ -1,5 +1,6 @@
 //! Whether a hub runs, takes requests, and is of the same version as this program.
 
+use plexus_kit::{ExposeSecret, Secret};
 use plexus_proto::api::Status;
 
 use super::{Finding, Subject};
@@ -36,7 +37,20 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Ve
         return (vec![Finding::warning(CHECK, message, format!("{} up", subject.plexus))], None);
     }
     let seen = Seen { url: hub.url().to_owned(), date: alive.date };
-    (vec![ready(&hub).await, version(&hub).await], Some(seen))
+    let mut found = vec![ready(&hub).await];
+    match status(&hub).await {
+        Ok(status) => {
+            found.push(version(&status));
+            found.extend(database(&status, subject).filter(|_| !invocation.names_hub()));
+            found.extend(audit(&status));
+        }
+        Err(error) => found.push(Finding::problem(
+            "version",
+            format!("the hub does not tell its version: {error}"),
+            "unset PLEXUS_TOKEN, or set it to a token with the scope read:status",
+        )),
+    }
+    (found, Some(seen))
 }
 
 async fn ready(hub: &Hub) -> Finding {
@@ -54,32 +68,35 @@ async fn ready(hub: &Hub) -> Finding {
     }
 }
 
-async fn version(hub: &Hub) -> Finding {
+async fn status(hub: &Hub) -> anyhow::Result<Status> {
+    hub.get(&["status"], &[]).await?.decode()
+}
+
+fn version(status: &Status) -> Finding {
     const CHECK: &str = "version";
     let own = env!("CARGO_PKG_VERSION");
-    let status = match hub.get(&["status"], &[]).await {
-        Ok(answer) => answer.decode::<Status>(),
-        Err(error) => Err(error),
-    };
-    match status {
-        Ok(status) if status.version == own => {
-            Finding::ok(CHECK, format!("plexus {own}, as the hub; database {}", status.database))
-        }
-        Ok(status) => {
-            let message = format!("this is plexus {own}, the hub is {}", status.version);
-            Finding::warning(
-                CHECK,
-                message,
-                "restart the hub with this program, or install the hub's version here",
-            )
-        }
-        Err(error) => {
-            let message = format!("the hub does not tell its version: {error}");
-            Finding::problem(
-                CHECK,
-                message,
-                "unset PLEXUS_TOKEN, or set it to a token with the scope read:status",
-            )
-        }
+    if status.version == own {
+        return Finding::ok(CHECK, format!("plexus {own}, as the hub; database {}", status.database));
     }
+    let message = format!("this is plexus {own}, the hub is {}", status.version);
+    Finding::warning(CHECK, message, "restart the hub with this program, or install the hub's version here")
+}
+
+/// A hub that was given another database than this command: then the other checks looked elsewhere.
+fn database(status: &Status, subject: &Subject) -> Option<Finding> {
+    let is_server = |url: &Secret| url.expose_secret().starts_with("postgres");
+    let here =
+        if subject.config.database_url.as_ref().is_some_and(is_server) { "postgresql" } else { "sqlite" };
+    (status.database != here).then(|| {
+        let message = format!("the hub's database is {}, that of this configuration {here}", status.database);
+        let fix = "run this with the hub's configuration: the same --config or PLEXUS_DATABASE_URL";
+        Finding::problem("database", message, fix)
+    })
+}
+
+fn audit(status: &Status) -> Option<Finding> {
+    (!status.audit.intact_at_start).then(|| {
+        let message = "it did not match its signed head when the hub started, or at a start before";
+        Finding::problem("audit", message, "plexus audit verify")
+    })
 }

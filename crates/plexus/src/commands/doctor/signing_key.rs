@@ -10,7 +10,7 @@ use crate::shell;
 
 const CHECK: &str = "signing key";
 
-pub(super) fn check(subject: &Subject) -> Finding {
+pub(super) fn check(subject: &Subject, has_database: bool) -> Finding {
     let path = subject.config.data_dir.join("signing-key");
     let word = shell::word(&path);
     match KeyRing::load(&subject.config.data_dir, Clock::system()) {
@@ -18,6 +18,10 @@ pub(super) fn check(subject: &Subject) -> Finding {
             let names: Vec<String> =
                 keys.list().iter().map(|key| format!("{} ({})", key.kid, key.state.as_str())).collect();
             Finding::ok(CHECK, names.join(", "))
+        }
+        Ok(None) if has_database => {
+            let message = format!("{} is gone: with a new one, every token would end", path.display());
+            Finding::problem(CHECK, message, "put it back from a backup before the hub is started again")
         }
         Ok(None) => {
             let message = "there is none; the hub makes one when it starts";

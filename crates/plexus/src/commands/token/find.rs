@@ -10,8 +10,8 @@ use crate::output::Output;
 
 /// Candidates that are named in an error.
 const SHOWN: usize = 20;
-/// Tokens of one name that are looked at.
-const MOST: usize = 10_000;
+/// Tokens that are looked at.
+pub(super) const MOST: usize = 10_000;
 
 /// The id itself, or that of the only active token of this name.
 pub(super) async fn one(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<TokenId> {
