@@ -99,12 +99,14 @@ impl Traces {
 
 /// Where traces go, given the address of the collector with or without the path of traces.
 fn address(endpoint: &str) -> Result<String, TracesError> {
-    let base = endpoint.trim_end_matches('/');
+    let (base, query) = endpoint.find('?').map_or((endpoint, ""), |at| endpoint.split_at(at));
+    let base = base.trim_end_matches('/');
     let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
     if host.is_none_or(str::is_empty) {
         return Err(TracesError::Address);
     }
-    Ok(if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") })
+    let base = base.strip_suffix(PATH).unwrap_or(base);
+    Ok(format!("{base}{PATH}{query}"))
 }
 
 /// The exporter with a runtime of its own: it is called on the thread of the queue, where there is none.
@@ -202,6 +204,7 @@ mod tests {
             assert_eq!(address(endpoint).unwrap(), "http://127.0.0.1:4318/v1/traces");
         }
         assert_eq!(address("https://otel.example/base/").unwrap(), "https://otel.example/base/v1/traces");
+        assert_eq!(address("https://otel.example?key=x").unwrap(), "https://otel.example/v1/traces?key=x");
         for wrong in ["", "127.0.0.1:4318", "http://", "grpc://host"] {
             assert!(address(wrong).is_err(), "{wrong}");
         }

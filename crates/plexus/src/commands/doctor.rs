@@ -130,7 +130,7 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         _ => {
             let (found, seen) = hub::check(subject, invocation).await;
             // That none was started yet was said of the folder.
-            let told = folder == Folder::Unused;
+            let told = folder == Folder::Unused && seen.is_none();
             findings.extend(found.into_iter().filter(|found| !(told && found.level == Level::Warning)));
             seen
         }

@@ -184,6 +184,13 @@ async fn what_ends_with_a_token_is_said_and_the_admin_token_is_revoked_only_by_f
 
     let ended = plexus.run(&["token", "revoke", "builder"]).await;
     assert!(ended.ok().ends_with("With it ended 1 token made from it.\n"), "{ended:?}");
+    // A token that may see no other still ends itself.
+    let careless = hub.token("careless").await;
+    let presented = [("PLEXUS_TOKEN", careless.token.as_str())];
+    plexus.run_with(&["token", "renew"], &presented).await.ok();
+    let itself = plexus.run_with(&["token", "revoke", &careless.jti.to_string()], &presented).await;
+    assert!(itself.ok().contains("1 token made from it"), "{itself:?}");
+
     let forced = plexus.run(&["token", "revoke", admin, "--force"]).await;
     assert!(forced.ok().contains("1 token made from it"), "{forced:?}");
     assert!(forced.stderr.contains("Restart the hub"), "{forced:?}");

@@ -62,8 +62,8 @@ async fn spans_arrive_under_the_parents_that_were_named() {
 async fn a_hub_works_without_its_collector_and_says_so_once() {
     // No program of a test can listen there.
     let plexus = crate::plexus()
-        .with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())
-        .with("PLEXUS_LOG", "plexus=debug".to_owned());
+        .with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://ann:hunter2@127.0.0.1:1?key=hunter3".to_owned())
+        .with("PLEXUS_LOG", "debug".to_owned());
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
     let two_batches_are_lost = async {
@@ -76,6 +76,11 @@ async fn a_hub_works_without_its_collector_and_says_so_once() {
     let log = hub.log();
     let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("collector")).count();
     assert_eq!(warned, 1, "{log}");
+    // What the collector asks for is told to nobody.
+    let told =
+        format!("{log}{}{}", hub.api("/api/v1/config").await, plexus.run(&["config", "show"]).await.ok());
+    assert!(told.contains("http://***@127.0.0.1:1?***"), "{told}");
+    assert!(!told.contains("hunter"), "{told}");
     assert_eq!(hub.terminate().await.code(), Some(0));
 }
 
