@@ -6,11 +6,11 @@ use plexus_proto::{EventKind, SessionId};
 use super::item::Item;
 
 /// Lets a token see sessions that are not its own.
-const READ_ALL: &str = "read:sessions";
+pub(crate) const SEE_ALL_SESSIONS: &str = "read:sessions";
 
 /// Whose sessions a principal may see: its own, or, where this is none, all.
 pub(crate) fn visible_owner(principal: &Principal) -> Option<&str> {
-    (!principal.allows(READ_ALL)).then(|| principal.subject())
+    (!principal.allows(SEE_ALL_SESSIONS)).then(|| principal.subject())
 }
 
 /// What was asked for. Nothing given means everything.

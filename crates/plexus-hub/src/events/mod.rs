@@ -35,7 +35,7 @@ use feed::Feed;
 use filter::Filter;
 use reader::Reader;
 
-pub(crate) use filter::{Wanted, visible_owner};
+pub(crate) use filter::{SEE_ALL_SESSIONS, Wanted, visible_owner};
 pub(crate) use reader::Log;
 
 /// Streams of one subject at the same time; one more is refused.
@@ -183,9 +183,7 @@ impl Events {
         session
             .filter(|session| visible.is_none_or(|owner| owner == session.owner))
             .map(|session| session.last_seq)
-            .ok_or_else(|| {
-                ApiError::not_found("there is no such session").hint("`plexus sessions list` shows them.")
-            })
+            .ok_or_else(ApiError::no_session)
     }
 }
 

@@ -60,6 +60,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
     }
 
+    /// A session that is not there, or that the caller may not know of.
+    pub(crate) fn no_session() -> Self {
+        Self::not_found("there is no such session").hint("`plexus sessions list` shows them.")
+    }
+
     /// The caller's token lacks a scope.
     pub(crate) fn lacks(scope: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, format!("your token lacks the scope {scope}"))

@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use super::query::{self, Cursor, Params, Segment};
 use super::{refusals, sessions, tag};
 use crate::App;
+use crate::events::SEE_ALL_SESSIONS;
 use crate::http::{ApiError, Caller};
 
 /// Lets a token append to sessions that are not its own.
@@ -146,19 +147,19 @@ pub(super) async fn append(
                 .hint("Read the events since, and decide again.")
                 .details(json!({ "last_seq": last_seq })))
         }
-        Err(AppendError::Store(StoreError::NoSuchSession(_))) => Err(sessions::unknown()),
+        Err(AppendError::Store(StoreError::NoSuchSession(_))) => Err(ApiError::no_session()),
         Err(AppendError::Store(error)) => Err(error.into()),
     }
 }
 
 /// The session, if the caller may append to it.
 async fn writable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
-    let session = caller.services.store.read().await?.session(id).await?.ok_or_else(sessions::unknown)?;
+    let session = caller.services.store.read().await?.session(id).await?.ok_or_else(ApiError::no_session)?;
     if sessions::owns(caller, &session) || caller.principal.allows(WRITE_ALL) {
         return Ok(session);
     }
-    let seen = caller.principal.allows(sessions::READ_ALL);
-    Err(if seen { ApiError::lacks(WRITE_ALL) } else { sessions::unknown() })
+    let seen = caller.principal.allows(SEE_ALL_SESSIONS);
+    Err(if seen { ApiError::lacks(WRITE_ALL) } else { ApiError::no_session() })
 }
 
 /// An event that may be stored, or why it may not.

@@ -15,10 +15,9 @@ use utoipa_axum::routes;
 use super::query::{self, Cursor, Params, Segment};
 use super::{refusals, tag};
 use crate::App;
+use crate::events::SEE_ALL_SESSIONS;
 use crate::http::{ApiError, Caller, Tagged};
 
-/// Lets a token see sessions that are not its own.
-pub(super) const READ_ALL: &str = "read:sessions";
 const CURSOR: Cursor = Cursor("sessions");
 /// Longest name of a session or a client, in characters.
 const MAX_NAME: usize = 256;
@@ -73,8 +72,8 @@ pub(super) async fn list(
     let before = CURSOR.read::<SessionId>(params.cursor.as_deref())?;
     let own = caller.principal.subject();
     let owner = match query::text("owner", params.owner)? {
-        asked if caller.principal.allows(READ_ALL) => asked,
-        Some(other) if other != own => return Err(ApiError::lacks(READ_ALL)),
+        asked if caller.principal.allows(SEE_ALL_SESSIONS) => asked,
+        Some(other) if other != own => return Err(ApiError::lacks(SEE_ALL_SESSIONS)),
         _ => Some(own.to_owned()),
     };
     let filter = SessionFilter {
@@ -169,13 +168,11 @@ pub(super) async fn show(
 /// The session, if the caller may read it.
 pub(super) async fn readable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
     let session = caller.services.store.read().await?.session(id).await?;
-    session.filter(|session| owns(caller, session) || caller.principal.allows(READ_ALL)).ok_or_else(unknown)
+    session
+        .filter(|session| owns(caller, session) || caller.principal.allows(SEE_ALL_SESSIONS))
+        .ok_or_else(ApiError::no_session)
 }
 
 pub(super) fn owns(caller: &Caller, session: &Session) -> bool {
     session.owner == caller.principal.subject()
-}
-
-pub(super) fn unknown() -> ApiError {
-    ApiError::not_found("there is no such session").hint("`plexus sessions list` shows them.")
 }
