@@ -126,7 +126,7 @@ pub(crate) fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
-fn arguments<A>(values: Vec<Value>) -> Result<A, sqlx::Error>
+fn arguments<A>(doing: &'static str, values: Vec<Value>) -> Result<A, StoreError>
 where
     A: Arguments,
     Option<i64>: for<'q> Encode<'q, A::Database> + Type<A::Database>,
@@ -140,7 +140,7 @@ where
             Value::Int(value) => arguments.add(value),
             Value::Text(value) => arguments.add(value.map(storable)),
         }
-        .map_err(sqlx::Error::Encode)?;
+        .map_err(|error| StoreError::query(doing)(sqlx::Error::Encode(error)))?;
     }
     Ok(arguments)
 }
@@ -165,22 +165,16 @@ impl Conn {
         let sql = sql.into().into_str();
         let failed = StoreError::query(doing);
         Ok(match &mut self.0 {
-            Connection::Sqlite(connection) => match arguments::<SqliteArguments>(values) {
-                Ok(arguments) => sqlx::query_with(sql, arguments).fetch_all(&mut **connection).await,
-                Err(error) => Err(error),
+            Connection::Sqlite(connection) => {
+                let query = sqlx::query_with(sql, arguments::<SqliteArguments>(doing, values)?);
+                let rows = query.fetch_all(&mut **connection).await.map_err(failed)?;
+                rows.into_iter().map(Row::Sqlite).collect()
             }
-            .map_err(failed)?
-            .into_iter()
-            .map(Row::Sqlite)
-            .collect(),
-            Connection::Postgres(connection) => match arguments::<PgArguments>(values) {
-                Ok(arguments) => sqlx::query_with(sql, arguments).fetch_all(&mut **connection).await,
-                Err(error) => Err(error),
+            Connection::Postgres(connection) => {
+                let query = sqlx::query_with(sql, arguments::<PgArguments>(doing, values)?);
+                let rows = query.fetch_all(&mut **connection).await.map_err(failed)?;
+                rows.into_iter().map(Row::Postgres).collect()
             }
-            .map_err(failed)?
-            .into_iter()
-            .map(Row::Postgres)
-            .collect(),
         })
     }
 
@@ -202,19 +196,17 @@ impl Conn {
         values: Vec<Value>,
     ) -> Result<u64, StoreError> {
         let sql = sql.into().into_str();
-        let changed = match &mut self.0 {
-            Connection::Sqlite(connection) => match arguments::<SqliteArguments>(values) {
-                Ok(arguments) => sqlx::query_with(sql, arguments).execute(&mut **connection).await,
-                Err(error) => Err(error),
+        let failed = StoreError::query(doing);
+        Ok(match &mut self.0 {
+            Connection::Sqlite(connection) => {
+                let query = sqlx::query_with(sql, arguments::<SqliteArguments>(doing, values)?);
+                query.execute(&mut **connection).await.map_err(failed)?.rows_affected()
             }
-            .map(|done| done.rows_affected()),
-            Connection::Postgres(connection) => match arguments::<PgArguments>(values) {
-                Ok(arguments) => sqlx::query_with(sql, arguments).execute(&mut **connection).await,
-                Err(error) => Err(error),
+            Connection::Postgres(connection) => {
+                let query = sqlx::query_with(sql, arguments::<PgArguments>(doing, values)?);
+                query.execute(&mut **connection).await.map_err(failed)?.rows_affected()
             }
-            .map(|done| done.rows_affected()),
-        };
-        changed.map_err(StoreError::query(doing))
+        })
     }
 }
 

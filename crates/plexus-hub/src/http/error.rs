@@ -197,3 +197,6 @@ fn render(response: &mut Response, error: ApiError, request_id: &str) {
     };
     *response.body_mut() = serde_json::to_vec(&envelope).unwrap_or_default().into();
 }
+
+#[cfg(test)]
+mod tests;
