@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_proto::api::CreatedToken;
 use serde_json::{Value, json};
 
-use crate::crash::{Write, Writer};
+use crate::faults::{Write, Writer};
 use crate::modern_meta;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,6 +20,17 @@ pub enum Door {
     Stateless { thread: String },
     /// `/api/v1/tools/{name}/call`, in a session of this name.
     Rest { session: String },
+}
+
+impl Door {
+    /// Each kind in turn, by the place of a client among others; `name` is that of its session.
+    pub fn nth(place: usize, version: &'static str, name: String) -> Self {
+        match place % 3 {
+            0 => Self::Session { version, id: None },
+            1 => Self::Stateless { thread: name },
+            _ => Self::Rest { session: name },
+        }
+    }
 }
 
 /// A client that writes to the to-do list and the scratchpad of one session.

@@ -5,8 +5,8 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 mod collector;
-pub mod crash;
 mod events;
+pub mod faults;
 mod hub;
 mod lane;
 mod mcp;

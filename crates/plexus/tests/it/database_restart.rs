@@ -1,95 +1,94 @@
 //! PostgreSQL goes away and comes back while agents write: the hub stays, callers are told to try
 //! again and recover, and nothing that was acknowledged is lost or doubled.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plexus_testkit::crash::{Seed, Write};
+use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, Strike, exactly_once, rounds};
 use plexus_testkit::postgres::PostgresServer;
-use plexus_testkit::{Door, Lane, Signal};
+use plexus_testkit::{Door, HubProcess, Lane, Signal};
 use rand::RngExt;
-use tokio::task::JoinSet;
+use rand::rngs::StdRng;
 
-/// For a caller to recover after the database came back.
-const PATIENCE: Duration = Duration::from_secs(30);
-const BACKOFF: Duration = Duration::from_millis(50);
 /// A to-do list holds 300, and every other write goes there.
 const WRITES: usize = 550;
 
-/// What a client sent, each once acknowledged, and how often it had to try again.
-struct Written {
-    lane: Lane,
-    markers: Vec<String>,
+/// One server and a hub on it.
+struct DatabaseScene {
+    server: PostgresServer,
+    hub: HubProcess,
 }
 
-async fn write_until(
-    mut lane: Lane,
-    place: usize,
-    over: Arc<AtomicBool>,
-    retries: Arc<AtomicUsize>,
-) -> Written {
-    let mut markers = Vec::new();
-    while !over.load(Ordering::Relaxed) && markers.len() < WRITES {
-        let number = markers.len();
-        let marker = format!("w0.{place}.{number};");
-        let write = Write { number, key: format!("key-{marker}"), marker };
-        let (tool, arguments) = Lane::arguments(&write);
-        let until = Instant::now() + PATIENCE;
-        while lane.call(tool, arguments.clone(), Some(&write.key)).await.is_err() {
-            assert!(Instant::now() < until, "{write:?} did not get through");
-            retries.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(BACKOFF).await;
-        }
-        markers.push(write.marker);
+/// The server stops and comes back after a while.
+#[derive(Debug, Clone)]
+struct Outage {
+    /// Without tidying up.
+    crash: bool,
+    away: Duration,
+}
+
+impl Scene for DatabaseScene {
+    type Writer = Lane;
+    type Fault = Outage;
+
+    fn schedule(&self, rng: &mut StdRng) -> Schedule<Outage> {
+        let strike = |number: u64| {
+            let after = Duration::from_millis(rng.random_range(100..600));
+            // Once longer than the hub waits for a server that does not answer.
+            let away = if number == 3 { 4_000 } else { rng.random_range(1..800) };
+            Strike {
+                after,
+                fault: Outage { crash: number.is_multiple_of(2), away: Duration::from_millis(away) },
+            }
+        };
+        (0..6).map(strike).collect()
     }
-    Written { lane, markers }
+
+    async fn writers(&mut self, round: u64) -> Vec<Lane> {
+        let mut lanes = Vec::new();
+        for place in 0..6 {
+            let name = format!("r{round}-{place}");
+            let token = self.hub.token(&name).await;
+            let mut lane = Lane::new(self.hub.url(""), token, Door::nth(place, "2025-06-18", name));
+            lane.expect_outages();
+            lanes.push(lane);
+        }
+        lanes
+    }
+
+    async fn strike(&mut self, outage: Outage) {
+        self.server.stop(if outage.crash { Signal::QUIT } else { Signal::INT }).await;
+        tokio::time::sleep(outage.away).await;
+        self.server.start_again().await;
+    }
+
+    async fn check(&mut self, sent: Vec<Sent<Lane>>) {
+        for mut sent in sent {
+            let found = sent.writer.found().await.expect("the hub answers");
+            assert_eq!(found.len(), sent.attempts.len(), "{:?}", sent.writer.door);
+            exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+        }
+        let report = self.hub.api("/api/v1/audit/verify").await;
+        assert_eq!(report["ok"], true, "{report}");
+    }
+}
+
+async fn outages(count: u64) {
+    let Some(server) = PostgresServer::start().await else { return };
+    let plexus = crate::plexus().with("PLEXUS_DATABASE_URL", server.url());
+    let hub = plexus.up().await;
+    let mut scene = DatabaseScene { server, hub };
+    let tally = rounds(&mut scene, count, Load { most: WRITES, on_silence: OnSilence::Retry }).await;
+    assert!(tally.retries > 0, "no caller ever noticed a restart: {tally:?}");
+    assert!(scene.hub.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_postgres_crash_or_not_loses_nothing_and_callers_recover() {
-    let Some(mut server) = PostgresServer::start().await else { return };
-    let seed = Seed::choose();
-    eprintln!("repeat this run with {seed}");
-    let mut rng = seed.round(0);
-    let plexus = crate::plexus().with("PLEXUS_DATABASE_URL", server.url());
-    let hub = plexus.up().await;
-    let (over, retries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let mut clients = JoinSet::new();
-    for place in 0..6 {
-        let door = match place % 3 {
-            0 => Door::Session { version: "2025-06-18", id: None },
-            1 => Door::Stateless { thread: format!("thread-{place}") },
-            _ => Door::Rest { session: format!("session-{place}") },
-        };
-        let mut lane = Lane::new(hub.url(""), hub.token(&format!("agent-{place}")).await, door);
-        lane.expect_outages();
-        clients.spawn(write_until(lane, place, over.clone(), retries.clone()));
-    }
-    for round in 0..6 {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(100..600))).await;
-        server.stop(if round % 2 == 0 { Signal::QUIT } else { Signal::INT }).await;
-        // Sometimes longer than the hub waits for a server that does not answer.
-        let away = if round == 3 { 4_000 } else { rng.random_range(1..800) };
-        tokio::time::sleep(Duration::from_millis(away)).await;
-        server.start_again().await;
-    }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    over.store(true, Ordering::Relaxed);
-    let written = tokio::time::timeout(PATIENCE, clients.join_all()).await.expect("all clients recover");
-    let mut total = 0;
-    for mut client in written {
-        let mut found = client.lane.found().await.expect("the hub answers");
-        let (mut sent, count) = (client.markers, found.len());
-        sent.sort();
-        found.sort();
-        assert_eq!(sent, found, "{:?}", client.lane.door);
-        total += count;
-    }
-    let report = hub.api("/api/v1/audit/verify").await;
-    assert_eq!(report["ok"], true, "{report}");
-    let retries = retries.load(Ordering::Relaxed);
-    eprintln!("{total} writes acknowledged once, {retries} retries over 6 restarts");
-    assert!(retries > 0, "no caller ever noticed a restart");
-    assert!(hub.terminate().await.success());
+    outages(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn thirty_rounds_of_restarts_of_postgres_lose_nothing() {
+    outages(30).await;
 }

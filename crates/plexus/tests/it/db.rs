@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plexus_testkit::crash::Write;
+use plexus_testkit::faults::Write;
 use plexus_testkit::{Door, HubProcess, Lane, Plexus, postgres};
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plexus_proto::SessionId;
 use plexus_proto::api::CallToolResponse;
-use plexus_testkit::crash::Seed;
+use plexus_testkit::faults::Seed;
 use plexus_testkit::{EventRequest, HubProcess, Received};
 use rand::RngExt;
 use rand::rngs::StdRng;

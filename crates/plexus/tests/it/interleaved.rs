@@ -1,7 +1,7 @@
 //! Two writers, one of each era, and 64 sessions of as many principals, all at once.
 
 use plexus_proto::api::CreatedToken;
-use plexus_testkit::crash::Write;
+use plexus_testkit::faults::Write;
 use plexus_testkit::{HubProcess, McpClient};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plexus_testkit::crash::Seed;
+use plexus_testkit::faults::Seed;
 use plexus_testkit::{HubProcess, Plexus};
 use rand::RngExt;
 use serde_json::{Value, json};

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use plexus_testkit::crash::{Seed, exactly_once, under_load};
-use plexus_testkit::{Door, HubProcess, Lane, SseEvent, SseStream};
+use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, exactly_once, rounds};
+use plexus_testkit::{Door, HubProcess, Lane, Plexus, SseEvent, SseStream};
 use rand::RngExt;
+use rand::rngs::StdRng;
 use serde_json::json;
 
 /// What a stop may take with streams open.
@@ -82,40 +83,58 @@ async fn tokens_and_mcp_sessions_outlive_a_restart() {
     assert_eq!(unknown.status, 404, "{unknown:?}");
 }
 
-/// A stop amid the load: whatever was done was also answered, and nothing else was done.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_under_load_answers_all_that_it_did() {
-    let seed = Seed::choose();
-    eprintln!("repeat this run with {seed}");
-    let plexus = crate::plexus();
-    for round in 0..4 {
-        let hub = plexus.up().await;
+/// A hub that is stopped amid the load, and another on the same folder.
+struct StopScene {
+    plexus: Plexus,
+    hub: Option<HubProcess>,
+}
+
+impl StopScene {
+    fn hub(&self) -> &HubProcess {
+        self.hub.as_ref().expect("a hub")
+    }
+}
+
+impl Scene for StopScene {
+    type Writer = Lane;
+    type Fault = &'static str;
+
+    fn schedule(&self, rng: &mut StdRng) -> Schedule<&'static str> {
+        Schedule::one(Duration::from_millis(rng.random_range(100..300)), "stop")
+    }
+
+    async fn writers(&mut self, round: u64) -> Vec<Lane> {
         let mut lanes = Vec::new();
         for place in 0..9 {
             let name = format!("r{round}-{place}");
-            let door = match place % 3 {
-                0 => Door::Session { version: "2025-11-25", id: None },
-                1 => Door::Stateless { thread: name.clone() },
-                _ => Door::Rest { session: name.clone() },
-            };
-            lanes.push(Lane::new(hub.url(""), hub.token(&name).await, door));
+            let token = self.hub().token(&name).await;
+            lanes.push(Lane::new(self.hub().url(""), token, Door::nth(place, "2025-11-25", name)));
         }
-        let moment = Duration::from_millis(seed.round(round).random_range(100..300));
-        let sent = under_load(lanes, round, 400, async {
-            tokio::time::sleep(moment).await;
-            let began = Instant::now();
-            assert_eq!(hub.terminate().await.code(), Some(0));
-            assert!(began.elapsed() < PROMPT, "it took {:?}", began.elapsed());
-        })
-        .await;
-        let hub = plexus.up().await;
+        lanes
+    }
+
+    async fn strike(&mut self, _stop: &'static str) {
+        let began = Instant::now();
+        assert_eq!(self.hub.take().expect("a hub").terminate().await.code(), Some(0));
+        assert!(began.elapsed() < PROMPT, "it took {:?}", began.elapsed());
+        self.hub = Some(self.plexus.up().await);
+    }
+
+    /// Whatever was done was also answered, and nothing else was done.
+    async fn check(&mut self, sent: Vec<Sent<Lane>>) {
         for mut sent in sent {
-            sent.writer.moved_to(hub.url(""));
+            sent.writer.moved_to(self.hub().url(""));
             let found = sent.writer.found().await.expect("the hub answers");
             exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
             assert_eq!(found.len(), sent.acknowledged().count(), "done, and not answered");
         }
-        assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
-        assert!(hub.terminate().await.success());
+        assert_eq!(self.hub().api("/api/v1/audit/verify").await["ok"], true);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_answers_all_that_it_did() {
+    let plexus = crate::plexus();
+    let hub = Some(plexus.up().await);
+    rounds(&mut StopScene { plexus, hub }, 4, Load { most: 400, on_silence: OnSilence::Stop }).await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plexus_testkit::crash::{Sent, Write};
+use plexus_testkit::faults::{Sent, Write};
 use plexus_testkit::{HubProcess, Lane};
 use serde_json::Value;
 

@@ -1,50 +1,35 @@
-//! Faults under load, and what must hold afterwards.
+//! Writers that write all at once, and the comparison of what they sent with what is there.
 //!
-//! Writers send one write after the other until a fault strikes. Each write carries a marker that
-//! no other has and the idempotency key it would be retried with; each writer remembers which ones
-//! were answered. What is found afterwards is compared with that by [`exactly_once`]. Nothing here
-//! knows what is written to: a hub today, a node or an outbox tomorrow.
+//! Each write carries a marker that no other has and the idempotency key it would be retried with;
+//! each writer remembers which ones were answered.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use tokio::task::JoinSet;
 
-/// Variable that repeats a run: the seed that the failed one printed.
-const VARIABLE: &str = "PLEXUS_TEST_SEED";
-/// For a writer to notice that nobody answers any more.
+/// For a writer to notice that nobody answers any more, or to be answered again.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts at the same write.
+const BACKOFF: Duration = Duration::from_millis(50);
 
-/// Where all randomness of a run comes from.
+/// What a writer does when no answer comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seed(u64);
-
-impl Seed {
-    /// The seed that the environment asks for, else a fresh one.
-    pub fn choose() -> Self {
-        match std::env::var_os(VARIABLE) {
-            Some(text) => Self(text.to_str().and_then(|text| text.parse().ok()).expect("a number as seed")),
-            // Keyed differently in every process.
-            None => Self(RandomState::new().hash_one(0) >> 32),
-        }
-    }
-
-    /// The randomness of one round, the same whatever happened in the rounds before it.
-    pub fn round(self, round: u64) -> StdRng {
-        StdRng::seed_from_u64(self.0.wrapping_mul(1_000_003).wrapping_add(round))
-    }
+pub enum OnSilence {
+    /// Leaves it at that, so that what became of the write can be looked at.
+    Stop,
+    /// Sends the same write with the same key until it is answered.
+    Retry,
 }
 
-impl fmt::Display for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VARIABLE}={}", self.0)
-    }
+/// How much is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Writes of one writer in one round, at most.
+    pub most: usize,
+    pub on_silence: OnSilence,
 }
 
 /// One write, before it is sent.
@@ -83,6 +68,8 @@ pub trait Writer: Send + 'static {
 pub struct Attempt<A> {
     pub write: Write,
     pub ack: Option<A>,
+    /// How often it was sent again.
+    pub retries: usize,
 }
 
 /// A writer and what it sent, in order.
@@ -102,12 +89,12 @@ impl<W: Writer> Sent<W> {
     }
 }
 
-/// Lets all writers write at once, at most `most` times each, until the fault has struck.
-pub async fn under_load<W: Writer>(
+/// Lets all writers write at once until the faults have struck.
+pub(super) async fn under_load<W: Writer>(
     writers: Vec<W>,
     round: u64,
-    most: usize,
-    fault: impl Future<Output = ()>,
+    load: Load,
+    faults: impl Future<Output = ()>,
 ) -> Vec<Sent<W>> {
     let over = Arc::new(AtomicBool::new(false));
     let mut running = JoinSet::new();
@@ -115,11 +102,11 @@ pub async fn under_load<W: Writer>(
         let over = over.clone();
         running.spawn(async move {
             let mut attempts = Vec::new();
-            while attempts.len() < most && !over.load(Ordering::Relaxed) {
+            while attempts.len() < load.most && !over.load(Ordering::Relaxed) {
                 let write = Write::new(round, place, attempts.len());
-                let ack = writer.write(&write).await;
-                let answered = ack.is_some();
-                attempts.push(Attempt { write, ack });
+                let attempt = attempt(&mut writer, write, load.on_silence).await;
+                let answered = attempt.ack.is_some();
+                attempts.push(attempt);
                 if !answered {
                     break;
                 }
@@ -127,12 +114,25 @@ pub async fn under_load<W: Writer>(
             (place, Sent { writer, attempts })
         });
     }
-    fault.await;
+    faults.await;
     over.store(true, Ordering::Relaxed);
     let ended = tokio::time::timeout(PATIENCE, running.join_all()).await;
-    let mut sent = ended.expect("every writer notices the fault in time");
+    let mut sent = ended.expect("every writer notices the faults, or is answered again, in time");
     sent.sort_by_key(|(place, _)| *place);
     sent.into_iter().map(|(_, sent)| sent).collect()
+}
+
+async fn attempt<W: Writer>(writer: &mut W, write: Write, on_silence: OnSilence) -> Attempt<W::Ack> {
+    let (mut retries, until) = (0, Instant::now() + PATIENCE);
+    loop {
+        let ack = writer.write(&write).await;
+        if ack.is_some() || on_silence == OnSilence::Stop {
+            return Attempt { write, ack, retries };
+        }
+        assert!(Instant::now() < until, "{write:?} did not get through");
+        retries += 1;
+        tokio::time::sleep(BACKOFF).await;
+    }
 }
 
 /// Compares what a writer sent with the markers that were found where it wrote: what was

@@ -1,0 +1,51 @@
+//! Which faults strike in a round, and when.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Scene;
+
+/// One fault, so long after the one before it (or after the writers began).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strike<F> {
+    pub after: Duration,
+    pub fault: F,
+}
+
+/// The faults of one round, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule<F>(Vec<Strike<F>>);
+
+impl<F> Schedule<F> {
+    pub fn one(after: Duration, fault: F) -> Self {
+        Self(vec![Strike { after, fault }])
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) async fn play<S: Scene<Fault = F>>(self, scene: &mut S) {
+        for strike in self.0 {
+            // Not for something to become true: this is the moment that the seed chose.
+            tokio::time::sleep(strike.after).await;
+            scene.strike(strike.fault).await;
+        }
+    }
+}
+
+impl<F> FromIterator<Strike<F>> for Schedule<F> {
+    fn from_iter<I: IntoIterator<Item = Strike<F>>>(strikes: I) -> Self {
+        Self(strikes.into_iter().collect())
+    }
+}
+
+impl<F: fmt::Debug> fmt::Display for Schedule<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Strike { after, fault }) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{fault:?} after {after:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! A hub behind a wire that can be cut, and twelve clients in front of it.
+
+use std::time::Duration;
+
+use plexus_proto::api::CreatedToken;
+use plexus_testkit::faults::{Link, Scene, Schedule, Sent, Strike, Write, exactly_once};
+use plexus_testkit::{Done, Door, HubProcess, Lane, Plexus};
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::records::{self, Records};
+
+const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// How a round goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// One fault, after which the clients leave it at that.
+    OneFault,
+    /// A few faults one after the other, through which the clients try again.
+    ManyFaults,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    Kill,
+    /// The hub is killed again while it starts.
+    KillAlsoAtStart(Duration),
+    /// `SIGTERM`: the hub ends in order.
+    Terminate,
+    /// Every connection is reset; the hub lives on.
+    Cut,
+    /// What is asked is done, and nobody hears of it.
+    LoseAnswers(Duration),
+    /// The wire carries nothing for a while, and breaks then.
+    FreezeAndCut(Duration),
+}
+
+pub(super) struct HubScene {
+    plexus: Plexus,
+    plan: Plan,
+    /// Always there but for the moment of a restart.
+    hub: Option<HubProcess>,
+    link: Link,
+    tokens: Vec<CreatedToken>,
+    /// The clients of the first round, whose sessions must outlive every crash.
+    oldest: Vec<Lane>,
+    /// The newest audit entry before the round.
+    since: i64,
+    /// The hub of the round is the one it began with, and may still be busy with a call.
+    lived: bool,
+    done_unheard: usize,
+}
+
+impl HubScene {
+    pub(super) async fn new(plexus: Plexus, plan: Plan) -> Self {
+        let hub = plexus.up().await;
+        let mut tokens = Vec::new();
+        // Four principals; the first has a second token.
+        for name in ["ann", "ben", "cid", "dot", "ann"] {
+            tokens.push(hub.token(name).await);
+        }
+        let link = Link::to(hub.address()).await;
+        let (hub, oldest) = (Some(hub), Vec::new());
+        Self { plexus, plan, hub, link, tokens, oldest, since: 0, lived: true, done_unheard: 0 }
+    }
+
+    /// Unanswered writes that were done all the same.
+    pub(super) fn done_unheard(&self) -> usize {
+        self.done_unheard
+    }
+
+    fn hub(&self) -> &HubProcess {
+        self.hub.as_ref().expect("a hub")
+    }
+
+    async fn start(&mut self) {
+        let hub = self.plexus.up().await;
+        self.link.point_at(hub.address());
+        self.hub = Some(hub);
+        self.lived = false;
+    }
+
+    async fn kill(&mut self) {
+        self.hub.take().expect("a hub").kill().await;
+    }
+
+    /// Ends the hub in order, with all that it was busy with, and starts it again.
+    async fn terminate(&mut self) {
+        assert!(self.hub.take().expect("a hub").terminate().await.success());
+        self.start().await;
+    }
+
+    /// What was interrupted is there whole or not at all; then it is sent again.
+    async fn check_interrupted(&mut self, sent: &mut [Sent<Lane>]) {
+        if self.lived {
+            self.terminate().await;
+        }
+        let records = Records::since(self.hub(), self.since).await;
+        for sent in sent {
+            let before = sent.writer.found().await.expect("the hub answers");
+            exactly_once(sent, &before).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+            records.check(self.hub(), sent, &before).await;
+            self.done_unheard += retry(sent, &before).await;
+        }
+    }
+}
+
+impl Scene for HubScene {
+    type Writer = Lane;
+    type Fault = Fault;
+
+    fn schedule(&self, rng: &mut StdRng) -> Schedule<Fault> {
+        let strikes = match self.plan {
+            Plan::OneFault => 1,
+            Plan::ManyFaults => rng.random_range(3..6),
+        };
+        (0..strikes).map(|_| Strike { after: moment(rng), fault: fault(self.plan, rng) }).collect()
+    }
+
+    /// Every principal through every door.
+    async fn writers(&mut self, round: u64) -> Vec<Lane> {
+        self.since = records::head(self.hub()).await;
+        self.lived = true;
+        let lane = |place: usize| {
+            let door = Door::nth(place, VERSIONS[place / 3], format!("r{round}-{place}"));
+            let token = self.tokens[place % self.tokens.len()].clone();
+            let mut lane = Lane::new(format!("http://{}", self.link.address()), token, door);
+            // A hub that is told to end says so to who still asks.
+            if self.plan == Plan::ManyFaults {
+                lane.expect_outages();
+            }
+            lane
+        };
+        (0..12).map(lane).collect()
+    }
+
+    async fn strike(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill => {
+                self.kill().await;
+                self.start().await;
+            }
+            Fault::KillAlsoAtStart(after) => {
+                self.kill().await;
+                let mut child = self.plexus.spawn(&["up", "--listen", "127.0.0.1:0"]);
+                tokio::time::sleep(after).await;
+                child.kill().await.expect("it can be killed");
+                self.start().await;
+            }
+            Fault::Terminate => self.terminate().await,
+            Fault::Cut => self.link.cut(),
+            Fault::LoseAnswers(during) => {
+                self.link.lose_answers();
+                tokio::time::sleep(during).await;
+                self.link.heal();
+            }
+            Fault::FreezeAndCut(during) => {
+                self.link.freeze();
+                tokio::time::sleep(during).await;
+                self.link.cut();
+                self.link.heal();
+            }
+        }
+    }
+
+    async fn check(&mut self, mut sent: Vec<Sent<Lane>>) {
+        if self.plan == Plan::OneFault {
+            self.check_interrupted(&mut sent).await;
+        }
+        for sent in &mut sent {
+            let after = sent.writer.found().await.expect("the hub answers");
+            assert_eq!(after.len(), sent.attempts.len(), "after the retries every write is there once");
+            exactly_once(sent, &after).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+        }
+        let report = self.hub().api("/api/v1/audit/verify").await;
+        assert_eq!(report["ok"], true, "{report}");
+        if self.oldest.is_empty() {
+            self.oldest = sent.into_iter().map(|sent| sent.writer).collect();
+        }
+        // Sessions from before the first fault are still the same sessions.
+        for lane in &mut self.oldest {
+            lane.found().await.expect("an old session still answers");
+        }
+    }
+}
+
+/// When the fault strikes: mostly amid the load, sometimes while sessions are being opened.
+fn moment(rng: &mut StdRng) -> Duration {
+    match rng.random_range(0..5) {
+        0 => Duration::from_millis(rng.random_range(1..60)),
+        _ => Duration::from_micros(rng.random_range(150_000..700_000)),
+    }
+}
+
+fn fault(plan: Plan, rng: &mut StdRng) -> Fault {
+    let during = Duration::from_millis(rng.random_range(1..120));
+    match (rng.random_range(0..12), plan) {
+        (0..=1, _) => Fault::KillAlsoAtStart(during),
+        (2, _) => Fault::Cut,
+        (3, _) => Fault::LoseAnswers(during),
+        (4, _) => Fault::FreezeAndCut(during),
+        (5..=6, Plan::ManyFaults) => Fault::Terminate,
+        _ => Fault::Kill,
+    }
+}
+
+/// Sends again what was not answered, and one that was; neither does anything twice. How many of the
+/// former were already done.
+async fn retry(sent: &mut Sent<Lane>, before: &[String]) -> usize {
+    let mut done_unheard = 0;
+    let unanswered: Vec<Write> = sent.unanswered().cloned().collect();
+    for write in unanswered {
+        let (tool, arguments) = Lane::arguments(&write);
+        let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
+        let was_done = before.contains(&write.marker);
+        assert_eq!(again.replayed, was_done, "{write:?}");
+        done_unheard += usize::from(was_done);
+    }
+    let last = sent.acknowledged().last().map(|(write, done)| (write.clone(), done.clone()));
+    if let Some((write, done)) = last {
+        let (tool, arguments) = Lane::arguments(&write);
+        let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
+        assert_eq!(Done { call_id: done.call_id.clone(), ..again.clone() }, Done { replayed: true, ..done });
+    }
+    done_unheard
+}
