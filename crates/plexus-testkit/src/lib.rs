@@ -7,6 +7,7 @@
 mod collector;
 mod events;
 pub mod faults;
+mod forge;
 mod hub;
 mod lane;
 mod mcp;
@@ -17,6 +18,7 @@ mod sse;
 
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
+pub use forge::forge;
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};

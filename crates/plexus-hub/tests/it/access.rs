@@ -1,0 +1,108 @@
+//! Who may do what: every route and every MCP method against every kind of token, in one table.
+//!
+//! A row says what its request needs. The columns are built from that: tokens that are none, or no
+//! longer, or not for this hub; a token with every scope but the one that is needed; and a token with
+//! no other scope.
+
+mod mcp;
+mod rest;
+mod tokens;
+
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use reqwest::{Method, Response};
+use serde_json::Value;
+
+use tokens::{Sent, Tokens};
+
+/// For an answer, or the head of a stream.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a request needs, and what it answers to who has it.
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    /// No token; the same answer to everyone.
+    Nothing(u16),
+    /// Any token that is good, also one without a scope.
+    Token(u16),
+    /// This scope, without which the answer is the other status.
+    Scope(&'static str, u16, u16),
+    /// This scope, without which the result is an error of JSON-RPC.
+    Tool(&'static str),
+}
+
+#[derive(Debug)]
+struct Row {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+    headers: Vec<(&'static str, String)>,
+    needs: Needs,
+}
+
+impl Row {
+    async fn send(&self, hub: &TestHub, token: Option<&str>) -> Response {
+        let mut request = hub.http().request(self.method.clone(), hub.url(&self.path));
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = &self.body {
+            request = request.json(body);
+        }
+        let answer = tokio::time::timeout(PATIENCE, request.send()).await;
+        answer.unwrap_or_else(|_| panic!("no answer in time: {self:?}")).expect("an answer")
+    }
+
+    /// Every column, those that change something last.
+    async fn check(&self, hub: &TestHub, tokens: &Tokens<'_>) {
+        for (column, sent) in tokens.bad() {
+            let answer = self.send(hub, sent.token()).await;
+            match self.needs {
+                Needs::Nothing(status) => assert_eq!(answer.status(), status, "{column}: {self:?}"),
+                _ => refused(self, column, &sent, answer).await,
+            }
+        }
+        match self.needs {
+            Needs::Nothing(status) | Needs::Token(status) => {
+                let token = tokens.only(&[]).await;
+                assert_eq!(self.send(hub, Some(&token)).await.status(), status, "no scope: {self:?}");
+            }
+            Needs::Scope(scope, lacking, status) => {
+                let answer = self.send(hub, Some(&tokens.all_but(scope).await)).await;
+                assert_eq!(answer.status(), lacking, "all scopes but {scope}: {self:?}");
+                let body: Value = answer.json().await.expect("JSON");
+                // What may be known to be there is refused by name; what may not is not found.
+                assert_eq!(body["code"] == "forbidden", lacking == 403, "{body} for {self:?}");
+                let named = body["message"].as_str().unwrap().contains(scope);
+                assert_eq!(named, lacking == 403, "{body} for {self:?}");
+                let answer = self.send(hub, Some(&tokens.only(&[scope]).await)).await;
+                assert_eq!(answer.status(), status, "only {scope}: {self:?}");
+            }
+            Needs::Tool(scope) => {
+                let answer = self.send(hub, Some(&tokens.all_but(scope).await)).await;
+                let body: Value = answer.json().await.expect("JSON");
+                assert_eq!(body["error"]["code"], -32602, "all scopes but {scope}: {self:?}");
+                let answer = self.send(hub, Some(&tokens.only(&[scope]).await)).await;
+                let body: Value = answer.json().await.expect("JSON");
+                assert_eq!(body["result"]["isError"], false, "only {scope}: {body} for {self:?}");
+            }
+        }
+    }
+}
+
+/// Whoever has no good token is told so, in the same words on every route.
+async fn refused(row: &Row, column: &str, sent: &Sent, answer: Response) {
+    assert_eq!(answer.status(), 401, "{column}: {row:?}");
+    let challenge = answer.headers()["www-authenticate"].to_str().unwrap().to_owned();
+    let expected = if sent.token().is_some() { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+    assert_eq!(challenge, expected, "{column}: {row:?}");
+    if row.method != Method::HEAD {
+        let body: Value = answer.json().await.expect("JSON");
+        assert_eq!(body["code"], "unauthenticated", "{column}: {row:?}");
+        assert_eq!(body["message"], sent.message(), "{column}: {row:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! The routes of HTTP.
+
+use std::collections::BTreeSet;
+
+use plexus_proto::api::TokenKind;
+use plexus_testkit::TestHub;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::tokens::{Tokens, mint};
+use super::{Needs, Row};
+
+/// Things of somebody else that a request can name.
+struct Others {
+    session: String,
+    call: String,
+    token: String,
+    key: String,
+}
+
+impl Others {
+    async fn of(hub: &TestHub) -> Self {
+        let owner = mint(hub, TokenKind::User, "owner", &["call:todo"]).await;
+        let call = hub.http().post(hub.url("/api/v1/tools/todo/call")).bearer_auth(&owner.token);
+        let call = call.json(&json!({ "arguments": { "action": "list" } })).send().await.unwrap();
+        let call: Value = call.json().await.unwrap();
+        let keys = hub.api("/api/v1/keys").await;
+        let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("not text: {value}")).to_owned();
+        Self {
+            session: text(&call["session_id"]),
+            call: text(&call["call_id"]),
+            token: owner.jti.to_string(),
+            key: text(&keys["items"][0]["kid"]),
+        }
+    }
+}
+
+/// Routes that are described in OpenAPI: method, path, body, needs.
+fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
+    use Needs::{Nothing, Scope, Token};
+    let none = || None;
+    let some = |body: Value| Some(body);
+    vec![
+        (Method::GET, "/api/v1/openapi.json", none(), Nothing(200)),
+        (Method::GET, "/api/v1/status", none(), Scope("read:status", 403, 200)),
+        (Method::GET, "/api/v1/config", none(), Scope("read:config", 403, 200)),
+        (Method::GET, "/api/v1/audit", none(), Scope("read:audit", 403, 200)),
+        (Method::GET, "/api/v1/audit/verify", none(), Scope("read:audit", 403, 200)),
+        (Method::GET, "/api/v1/audit/{call_id}", none(), Scope("read:audit", 403, 200)),
+        (Method::GET, "/api/v1/events/stream", none(), Token(200)),
+        (Method::GET, "/api/v1/sessions", none(), Token(200)),
+        (Method::POST, "/api/v1/sessions", some(json!({})), Token(201)),
+        // What is another's does not exist for who may not see it.
+        (Method::GET, "/api/v1/sessions/{id}", none(), Scope("read:sessions", 404, 200)),
+        (Method::GET, "/api/v1/sessions/{id}/events", none(), Scope("read:sessions", 404, 200)),
+        (Method::GET, "/api/v1/sessions/{id}/events/stream", none(), Scope("read:sessions", 404, 200)),
+        (
+            Method::POST,
+            "/api/v1/sessions/{id}/events",
+            some(json!({ "events": [{ "kind": "notification", "payload": {} }] })),
+            Scope("write:sessions", 403, 200),
+        ),
+        (Method::GET, "/api/v1/tools", none(), Token(200)),
+        (Method::GET, "/api/v1/tools/{name}", none(), Scope("call:todo", 404, 200)),
+        (
+            Method::POST,
+            "/api/v1/tools/{name}/call",
+            some(json!({ "arguments": { "action": "list" } })),
+            Scope("call:todo", 404, 200),
+        ),
+        (Method::GET, "/api/v1/tokens", none(), Scope("read:tokens", 403, 200)),
+        (Method::GET, "/api/v1/tokens/self", none(), Token(200)),
+        (Method::GET, "/api/v1/tokens/{jti}", none(), Scope("read:tokens", 404, 200)),
+        (
+            Method::POST,
+            "/api/v1/tokens",
+            some(json!({ "kind": "agent", "name": "only", "scopes": ["token:create"] })),
+            Scope("token:create", 403, 201),
+        ),
+        (Method::POST, "/api/v1/tokens/renew", none(), Token(201)),
+        (Method::POST, "/api/v1/tokens/{jti}/rotate", some(json!({})), Scope("admin", 404, 201)),
+        (Method::DELETE, "/api/v1/tokens/{jti}", none(), Scope("token:revoke", 404, 200)),
+        (Method::GET, "/api/v1/keys", none(), Scope("admin", 403, 200)),
+        // The current key cannot be retired; who may not retire keys does not get to hear that.
+        (Method::POST, "/api/v1/keys/{kid}/retire", none(), Scope("admin", 403, 409)),
+        (Method::POST, "/api/v1/keys/rotate", some(json!({})), Scope("admin", 403, 200)),
+    ]
+}
+
+#[tokio::test]
+async fn every_described_route_answers_each_token_as_stated() {
+    let hub = TestHub::start().await;
+    let document: Value = hub.api("/api/v1/openapi.json").await;
+    let operations = |path: &str, item: &Value| -> Vec<String> {
+        item.as_object().unwrap().keys().map(|method| format!("{} {path}", method.to_uppercase())).collect()
+    };
+    let expected: BTreeSet<String> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, item)| operations(path, item))
+        .collect();
+    let stated: BTreeSet<String> =
+        described().iter().map(|(method, path, ..)| format!("{method} {path}")).collect();
+    assert_eq!(stated, expected, "the table and the API differ");
+
+    for (method, path, body, needs) in described() {
+        // Fresh ones for each row: some rows end what they are about.
+        let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
+        let path = path
+            .replace("{id}", &others.session)
+            .replace("{call_id}", &others.call)
+            .replace("{jti}", &others.token)
+            .replace("{kid}", &others.key)
+            .replace("{name}", "todo");
+        Row { method, path, body, headers: vec![], needs }.check(&hub, &tokens).await;
+    }
+}
+
+#[tokio::test]
+async fn every_other_route_answers_each_token_as_stated() {
+    use Needs::{Nothing, Scope, Token};
+    let hub = TestHub::start().await;
+    let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
+    let websocket = || {
+        ["connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13"]
+            .map(|header| header.split_once(": ").unwrap())
+            .map(|(name, value)| (name, value.to_owned()))
+            .into_iter()
+            // Sixteen bytes, whichever.
+            .chain([("sec-websocket-key", "MDEyMzQ1Njc4OWFiY2RlZg==".to_owned())])
+            .collect::<Vec<_>>()
+    };
+    let rows = [
+        ("/", vec![], Nothing(200)),
+        ("/healthz", vec![], Nothing(200)),
+        ("/readyz", vec![], Nothing(200)),
+        ("/.well-known/oauth-protected-resource", vec![], Nothing(404)),
+        ("/.well-known/oauth-protected-resource/mcp", vec![], Nothing(404)),
+        ("/nothing", vec![], Nothing(404)),
+        ("/api/v1/nothing", vec![], Nothing(404)),
+        ("/metrics", vec![], Scope("read:metrics", 403, 200)),
+        ("/ws/events", websocket(), Token(101)),
+        ("/ws/sessions/{id}", websocket(), Scope("read:sessions", 404, 101)),
+    ];
+    for (path, headers, needs) in rows {
+        let path = path.replace("{id}", &others.session);
+        Row { method: Method::GET, path, body: None, headers, needs }.check(&hub, &tokens).await;
+    }
+}

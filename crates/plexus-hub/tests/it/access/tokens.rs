@@ -1,0 +1,117 @@
+//! The columns of the table: tokens of every kind that a request may come with.
+
+use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
+use plexus_testkit::{TestHub, forge};
+use serde_json::json;
+
+/// Every scope there is, so that a token can have all but one.
+const SCOPES: [&str; 12] = [
+    "call:scratchpad",
+    "call:todo",
+    "node:*",
+    "read:audit",
+    "read:config",
+    "read:metrics",
+    "read:sessions",
+    "read:status",
+    "read:tokens",
+    "token:create",
+    "token:revoke",
+    "write:sessions",
+];
+
+/// A token that is not good, and the words for it.
+pub(super) struct Sent(Option<String>, &'static str);
+
+impl Sent {
+    pub(super) fn token(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    pub(super) fn message(&self) -> &'static str {
+        self.1
+    }
+}
+
+pub(super) struct Tokens<'h> {
+    hub: &'h TestHub,
+    expired: String,
+    revoked: String,
+    other_audience: String,
+    unknown_kind: String,
+    stronger_kind: String,
+    other_key: String,
+}
+
+const INVALID: &str = "the token is not valid for this hub";
+
+impl<'h> Tokens<'h> {
+    pub(super) async fn of(hub: &'h TestHub) -> Self {
+        let good = mint(hub, TokenKind::Agent, "cut", &SCOPES).await.token;
+        let revoked = mint(hub, TokenKind::Agent, "gone", &SCOPES).await;
+        hub.revoke(revoked.jti).await;
+        let claims = |name: &str, value: serde_json::Value| {
+            forge(hub.data_dir(), &good, |claims| claims[name] = value)
+        };
+        // The forger itself is not what is refused.
+        let forged = claims("scopes", json!(["read:status"]));
+        let status = hub.http().get(hub.url("/api/v1/status")).bearer_auth(&forged).send().await.unwrap();
+        assert_eq!(status.status(), 200, "a forged token must be good but for what was changed");
+        let other = TestHub::start().await;
+        Self {
+            hub,
+            expired: claims("exp", json!(1_700_000_000)),
+            revoked: revoked.token,
+            other_audience: claims("aud", json!("elsewhere")),
+            unknown_kind: claims("kind", json!("robot")),
+            stronger_kind: claims("kind", json!("admin")),
+            other_key: other.admin_token(),
+        }
+    }
+
+    /// All that is refused whatever is asked for.
+    pub(super) fn bad(&self) -> Vec<(&'static str, Sent)> {
+        let some = |token: &str, message| Sent(Some(token.to_owned()), message);
+        vec![
+            ("no token", Sent(None, "no token: send it as `Authorization: Bearer …`")),
+            ("garbage", some("garbage", INVALID)),
+            ("expired", some(&self.expired, "the token has expired")),
+            ("revoked", some(&self.revoked, "the token has been revoked")),
+            ("wrong audience", some(&self.other_audience, INVALID)),
+            ("unknown kind", some(&self.unknown_kind, INVALID)),
+            ("another kind than its name", some(&self.stronger_kind, INVALID)),
+            ("of another hub", some(&self.other_key, INVALID)),
+        ]
+    }
+
+    /// A token with these scopes and no other.
+    pub(super) async fn only(&self, scopes: &[&str]) -> String {
+        match scopes {
+            ["admin"] => self.hub.admin_token(),
+            // The one kind that has none by itself.
+            [] => mint(self.hub, TokenKind::Node, "bare", &[]).await.token,
+            _ => mint(self.hub, TokenKind::Agent, "only", scopes).await.token,
+        }
+    }
+
+    /// A token with every other scope.
+    pub(super) async fn all_but(&self, scope: &str) -> String {
+        let others: Vec<&str> = SCOPES.iter().copied().filter(|one| *one != scope).collect();
+        mint(self.hub, TokenKind::User, "most", &others).await.token
+    }
+}
+
+pub(super) async fn mint(hub: &TestHub, kind: TokenKind, name: &str, scopes: &[&str]) -> CreatedToken {
+    let params = CreateTokenParams {
+        kind,
+        name: name.to_owned(),
+        profile: None,
+        scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+        ttl_seconds: None,
+        renew_seconds: None,
+    };
+    let request = hub.http().post(hub.url("/api/v1/tokens")).bearer_auth(hub.admin_token()).json(&params);
+    let answer = request.send().await.expect("an answer");
+    assert_eq!(answer.status(), 201, "token refused");
+    answer.json().await.expect("a token")
+}
