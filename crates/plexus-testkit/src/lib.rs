@@ -4,22 +4,27 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
+mod bearer;
 mod collector;
+pub mod conformance;
 pub mod crash;
 mod events;
 mod hub;
 mod lane;
 mod mcp;
+mod pinned;
 pub mod postgres;
 mod process;
 mod raw;
 mod sse;
 
+pub use bearer::BearerProxy;
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};
+pub use pinned::{Pinned, Script};
 pub use process::{HubProcess, Plexus, Ran, send};
 pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;

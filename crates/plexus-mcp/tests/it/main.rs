@@ -4,6 +4,7 @@
 
 mod auth;
 mod batches;
+mod conformance;
 mod guard;
 mod hostile;
 mod identity;
@@ -17,6 +18,7 @@ mod pages;
 mod python;
 mod resume;
 mod revisions;
+mod scripts;
 mod sessions;
 mod streams;
 mod tools;
