@@ -4,11 +4,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// A head longer than this is none.
@@ -18,7 +17,7 @@ const MAX_HEAD: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    cut: watch::Sender<()>,
+    connections: Arc<Mutex<JoinSet<()>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -37,24 +36,20 @@ impl Proxy {
     async fn adding(to: SocketAddr, headers: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (cut, heard) = watch::channel(());
         let headers: Option<Arc<str>> = headers.map(Arc::from);
+        let connections: Arc<Mutex<JoinSet<()>>> = Arc::default();
         let mut tasks = JoinSet::new();
+        let accepted = Arc::clone(&connections);
         tasks.spawn(async move {
-            let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let (headers, mut heard) = (headers.clone(), heard.clone());
-                heard.mark_unchanged();
-                connections.spawn(async move {
+                let headers = headers.clone();
+                accepted.lock().expect("no panic before").spawn(async move {
                     // Whoever is cut off will notice.
-                    tokio::select! {
-                        _ = carry(client, to, headers.as_deref()) => {}
-                        _ = heard.changed() => {}
-                    }
+                    let _ = carry(client, to, headers.as_deref()).await;
                 });
             }
         });
-        Self { address, cut, _tasks: tasks }
+        Self { address, connections, _tasks: tasks }
     }
 
     /// By name: some programs want a server that is called `localhost`.
@@ -63,8 +58,9 @@ impl Proxy {
     }
 
     /// Ends every connection there is, whatever it carries; new ones are let through.
-    pub fn cut(&self) {
-        self.cut.send_replace(());
+    pub async fn cut(&self) {
+        let mut connections = std::mem::take(&mut *self.connections.lock().expect("no panic before"));
+        connections.shutdown().await;
     }
 }
 

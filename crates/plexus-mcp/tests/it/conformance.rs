@@ -14,8 +14,10 @@ use serde::Deserialize;
 struct Expected {
     hub: BTreeSet<String>,
     fixture: BTreeSet<String>,
+    #[serde(default)]
     extension: BTreeSet<String>,
     /// Checks of scenarios in `hub` that a hub by itself cannot pass.
+    #[serde(default)]
     left_out: BTreeMap<String, BTreeSet<String>>,
 }
 

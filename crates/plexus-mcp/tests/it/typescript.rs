@@ -3,8 +3,8 @@
 use plexus_testkit::{Pinned, Proxy, TestHub};
 use serde_json::json;
 
-use crate::scripts::{assert_refused, path, run};
-use crate::tools::puppet;
+use crate::scripts::{assert_refused, check, path, run};
+use crate::tools::{idle, puppet};
 
 const V1: (&str, &str) = ("sdk-1", "node/client_v1.mjs");
 const V2: (&str, &str) = ("sdk-2", "node/client_v2.mjs");
@@ -43,26 +43,52 @@ async fn typescript_is_told_that_its_token_is_no_good() {
     }
 }
 
-/// The SDKs come back for the result with the id of the last event, by themselves.
+/// The SDK comes back for the result with the id of the last event, by itself.
+async fn resumes_a_call((set, script): (&str, &str)) {
+    let Some(sdk) = Pinned::npm(set).await else { return };
+    let hub = TestHub::start().await;
+    let (tool, mut strings) = puppet("work");
+    hub.registry().add([tool]);
+    let token = hub.token("script", &["call:*"]).await.token;
+    let way = Proxy::start(hub.address()).await;
+    let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "resume"], &token);
+    assert_eq!(script.line().await, json!({ "calling": true }));
+    strings.started().await;
+    strings.progress(1.0).await;
+    assert_eq!(script.line().await, json!({ "progress": 1 }));
+    way.cut().await;
+    strings.finish("done after all").await;
+    strings.over().await;
+    let result = script.line().await;
+    assert_eq!(result["text"], "done after all", "{result}");
+    assert!(result["resumed"].as_u64().unwrap() > 0, "{result}");
+    script.end().await;
+    let calls = hub.api("/api/v1/audit?tool=work").await;
+    assert_eq!(calls["items"].as_array().unwrap().len(), 1, "{calls}");
+}
+
 #[tokio::test]
 async fn typescript_resumes_a_call_whose_connection_was_lost() {
-    for (set, script) in [V1, V2] {
-        let Some(sdk) = Pinned::npm(set).await else { return };
-        let hub = TestHub::start().await;
-        let (tool, mut strings) = puppet("work");
-        hub.registry().add([tool]);
-        let token = hub.token("script", &["call:*"]).await.token;
-        let way = Proxy::start(hub.address()).await;
-        let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "resume"], &token);
-        strings.started().await;
-        strings.progress(1.0).await;
-        assert_eq!(script.line().await, json!({ "progress": 1 }));
-        way.cut();
-        strings.finish("done after all").await;
-        strings.over().await;
-        assert_eq!(script.line().await, json!({ "text": "done after all" }));
-        script.end().await;
-        let calls = hub.api("/api/v1/audit?tool=work").await;
-        assert_eq!(calls["items"].as_array().unwrap().len(), 1, "{calls}");
-    }
+    tokio::join!(resumes_a_call(V1), resumes_a_call(V2));
+}
+
+/// The stream of the session is opened again from where it broke off.
+async fn hears_what_it_missed((set, script): (&str, &str)) {
+    let Some(sdk) = Pinned::npm(set).await else { return };
+    let hub = TestHub::start().await;
+    let token = hub.token("script", &["call:*"]).await.token;
+    let way = Proxy::start(hub.address()).await;
+    let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "legacy"], &token);
+    check(&script.line().await, "2025-11-25");
+    assert_eq!(script.line().await, json!({ "listening": true }));
+    way.cut().await;
+    hub.registry().add([idle("added_later")]);
+    let heard = script.line().await;
+    assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
+    script.end().await;
+}
+
+#[tokio::test]
+async fn typescript_hears_what_it_missed_while_its_connection_was_lost() {
+    tokio::join!(hears_what_it_missed(V1), hears_what_it_missed(V2));
 }

@@ -13,6 +13,7 @@ const names = ({ tools }) => tools.map((tool) => tool.name);
 
 const opened = Promise.withResolvers();
 const changed = Promise.withResolvers();
+let resumed = 0;
 
 function options() {
   if (mode === STATELESS) return { versionNegotiation: { mode: { pin: mode } } };
@@ -24,7 +25,10 @@ const transport = new StreamableHTTPClientTransport(new URL(url), {
   requestInit: { headers: { Authorization: `Bearer ${process.env.PLEXUS_TOKEN}` } },
   fetch: async (input, init) => {
     const response = await fetch(input, init);
-    if (init?.method === "GET" && response.ok) opened.resolve();
+    if (init?.method === "GET" && response.ok) {
+      opened.resolve();
+      if (new Headers(init.headers).has("last-event-id")) resumed += 1;
+    }
     return response;
   },
 });
@@ -77,9 +81,10 @@ async function listen() {
 
 async function resume() {
   await client.listTools();
+  say({ calling: true });
   const onprogress = ({ progress }) => say({ progress });
   const result = await client.callTool({ name: "work", arguments: {} }, { onprogress });
-  say({ text: result.content[0].text });
+  say({ text: result.content[0].text, resumed });
 }
 
 try {
