@@ -5,14 +5,18 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 mod collector;
+pub mod conformance;
+pub mod crash;
 mod events;
 pub mod faults;
 mod forge;
 mod hub;
 mod lane;
 mod mcp;
+mod pinned;
 pub mod postgres;
 mod process;
+mod proxy;
 mod raw;
 mod sse;
 
@@ -22,7 +26,9 @@ pub use forge::forge;
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};
+pub use pinned::{Pinned, Script};
 pub use process::{HubProcess, Plexus, Ran, send};
+pub use proxy::Proxy;
 pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};

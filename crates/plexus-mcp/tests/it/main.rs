@@ -4,9 +4,11 @@
 
 mod auth;
 mod batches;
+mod conformance;
 mod guard;
 mod hostile;
 mod identity;
+mod inspector;
 mod ladder;
 mod limits;
 mod listen;
@@ -17,8 +19,10 @@ mod pages;
 mod python;
 mod resume;
 mod revisions;
+mod scripts;
 mod sessions;
 mod streams;
 mod tools;
 mod trace;
+mod typescript;
 mod visibility;

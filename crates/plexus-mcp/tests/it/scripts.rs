@@ -1,0 +1,58 @@
+//! What a client of any SDK must see of the hub: scripts connect, and report in lines of JSON.
+
+use std::path::{Path, PathBuf};
+
+use plexus_testkit::{Pinned, TestHub};
+use serde_json::{Value, json};
+
+use crate::tools::idle;
+
+/// What a fresh hub lists.
+pub(crate) const TOOLS: [&str; 6] =
+    ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"];
+
+/// A script of `tests/`.
+pub(crate) fn path(script: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script)
+}
+
+/// What every script reports, whichever SDK and era it is for.
+pub(crate) fn check(report: &Value, version: &str) {
+    assert_eq!(report["version"], version, "{report}");
+    assert_eq!(report["tools"], json!(TOOLS), "{report}");
+    // Structured content came with this revision.
+    let structured = (version >= "2025-06-18").then_some("milk");
+    assert_eq!(report["added"]["items"][0]["text"].as_str(), structured, "{report}");
+    assert_eq!(report["listed"], report["added"], "{report}");
+    assert_eq!(report["text"], "[ ] 1. milk", "{report}");
+    assert_eq!(report["failed"]["is_error"], true, "{report}");
+    assert!(report["failed"]["text"].as_str().unwrap().contains("there is no to-do 99"), "{report}");
+    assert_eq!(report["unknown_tool"], -32602, "{report}");
+}
+
+/// Runs a script that hears of a tool which is added while it listens.
+pub(crate) async fn run(sdk: Option<Pinned>, script: &str, mode: &str, version: &str) {
+    let Some(sdk) = sdk else { return };
+    let hub = TestHub::start().await;
+    let token = hub.token("script", &["call:*"]).await.token;
+    let mut script = sdk.script(&path(script), &[&hub.url("/mcp"), mode], &token);
+    check(&script.line().await, version);
+    assert_eq!(script.line().await, json!({ "listening": true }));
+    hub.registry().add([idle("added_later")]);
+    let heard = script.line().await;
+    assert_eq!(heard["heard"], "tools_list_changed", "{heard}");
+    assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
+    script.end().await;
+    // Sessions are ended by who opened them.
+    assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 0);
+}
+
+/// Runs a script whose token is no good; it must be told, and end well.
+pub(crate) async fn assert_refused(sdk: Option<Pinned>, script: &str, mode: &str) {
+    let Some(sdk) = sdk else { return };
+    let hub = TestHub::start().await;
+    let mut script = sdk.script(&path(script), &[&hub.url("/mcp"), mode], "nonsense");
+    let refused = script.line().await;
+    assert!(refused["refused"].as_str().is_some_and(|why| !why.is_empty()), "{refused}");
+    script.end().await;
+}

@@ -1,0 +1,145 @@
+//! The official conformance suite, run against a server.
+//!
+//! Its two pinned versions are sets of `scripts/node-env`. It knows no tokens: a server that wants one is
+//! reached through a [`Proxy`](crate::Proxy).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::Pinned;
+
+/// For all scenarios of a revision: far beyond what they take.
+const RUN: Duration = Duration::from_secs(150);
+
+/// A version of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// The released one, for 2025-06-18 and 2025-11-25.
+    Sessions,
+    /// The one that also knows 2026-07-28, and 2025-03-26 a little.
+    Stateless,
+}
+
+/// What of it is run.
+#[derive(Debug, Clone, Copy)]
+pub enum Which<'a> {
+    /// Every scenario that applies to a revision.
+    Revision(&'a str),
+    /// One scenario, by the revision that the suite takes for it: for extensions, which belong to none.
+    Scenario(&'a str),
+}
+
+/// What came of it, by scenario.
+#[derive(Debug)]
+pub struct Report {
+    pub scenarios: BTreeMap<String, Vec<Check>>,
+}
+
+/// One thing that a scenario looked at.
+#[derive(Debug, Clone)]
+pub struct Check {
+    pub id: String,
+    /// `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`.
+    pub status: String,
+    /// In the words of the suite; empty where it has none.
+    pub why: String,
+}
+
+impl Check {
+    /// Whether it was looked at and found right, or is a remark only.
+    pub fn is_good(&self) -> bool {
+        matches!(self.status.as_str(), "SUCCESS" | "INFO")
+    }
+}
+
+impl Report {
+    /// The checks that were not good, each with its scenario.
+    pub fn complaints(&self) -> impl Iterator<Item = (&str, &Check)> {
+        self.scenarios.iter().flat_map(|(scenario, checks)| {
+            checks.iter().filter(|check| !check.is_good()).map(move |check| (scenario.as_str(), check))
+        })
+    }
+}
+
+impl Suite {
+    /// The set of `scripts/node-env` it is in.
+    pub fn set(self) -> &'static str {
+        match self {
+            Self::Sessions => "conformance-1",
+            Self::Stateless => "conformance-2",
+        }
+    }
+}
+
+/// Runs scenarios against the server at `url`; nothing on a machine without npm, except in CI.
+pub async fn run(suite: Suite, url: &str, which: Which<'_>) -> Option<Report> {
+    let program = Pinned::npm(suite.set()).await?;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let results = home.path().join("results");
+    let mut command = program.command("conformance", home.path());
+    command.args(["server", "--url", url, "--output-dir"]).arg(&results);
+    match which {
+        Which::Revision(revision) => command.args(["--suite", "all", "--spec-version", revision]),
+        Which::Scenario(scenario) => command.args(["--scenario", scenario]),
+    };
+    // Its exit code says whether all is well, which is for the caller to judge from the report.
+    let Output { stdout, stderr, .. } = output_of(command).await;
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    let at_the_end = match which {
+        Which::Revision(_) => "=== SUMMARY ===",
+        Which::Scenario(_) => "Test Results:",
+    };
+    assert!(said.contains(at_the_end), "broke off:\n{said}\n{}", String::from_utf8_lossy(&stderr));
+    let started = said.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
+    let started = started.filter_map(|line| line.split('\'').next());
+    let scenarios = started.map(|name| (name.to_owned(), checks(&results, name))).collect();
+    Some(Report { scenarios })
+}
+
+/// The names of all server scenarios of a suite, in its order.
+pub async fn scenarios(suite: Suite) -> Option<Vec<String>> {
+    let program = Pinned::npm(suite.set()).await?;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut command = program.command("conformance", home.path());
+    command.args(["list", "--server"]);
+    let output = output_of(command).await;
+    assert!(output.status.success(), "{output:?}");
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = listed.lines().filter_map(|line| line.trim_start().strip_prefix("- ")?.split(' ').next());
+    Some(names.map(str::to_owned).collect())
+}
+
+async fn output_of(mut command: Command) -> Output {
+    let ended = tokio::time::timeout(RUN, command.output()).await;
+    ended.expect("the suite ends in time").expect("the suite runs")
+}
+
+/// The checks of a scenario, from the folder that is named after it and the time of the run.
+fn checks(results: &Path, scenario: &str) -> Vec<Check> {
+    let prefix = format!("server-{scenario}-");
+    let folders = std::fs::read_dir(results).into_iter().flatten().flatten();
+    let mut of_this = folders.filter(|folder| {
+        let name = folder.file_name();
+        let time = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        time.is_some_and(|time| time.starts_with(|first: char| first.is_ascii_digit()))
+    });
+    let Some(folder) = of_this.next() else {
+        // It broke off; a scenario that says nothing must not pass for a good one.
+        let why = "the suite wrote no result".to_owned();
+        return vec![Check { id: scenario.to_owned(), status: "FAILURE".to_owned(), why }];
+    };
+    let text = std::fs::read_to_string(folder.path().join("checks.json")).expect("its checks");
+    let checks: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let check = |check: &Value| Check {
+        id: text(check, "id"),
+        status: text(check, "status"),
+        why: text(check, "errorMessage"),
+    };
+    checks.iter().map(check).collect()
+}

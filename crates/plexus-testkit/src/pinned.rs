@@ -1,0 +1,118 @@
+//! Programs of others in pinned versions, as `scripts/node-env` and `scripts/python-env` install them.
+//!
+//! They run with a home of their own and with nothing of the environment of the test, and are killed
+//! when their handle is dropped. A machine without npm or Python leaves them out and says so; in CI that
+//! is a failure.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// To install them, once on a machine.
+const INSTALL: Duration = Duration::from_secs(150);
+/// For a script to say its next line, or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder whose `bin/` holds the programs: of a virtual environment, or of a set of npm packages.
+#[derive(Debug, Clone)]
+pub struct Pinned {
+    folder: PathBuf,
+}
+
+impl Pinned {
+    /// A set of npm packages: a folder of `scripts/node/`.
+    pub async fn npm(set: &str) -> Option<Self> {
+        let folder = installed("node-env", &[set]).await?;
+        Some(Self { folder })
+    }
+
+    /// A Python package with what it needs.
+    pub async fn python(package: &str, version: &str) -> Option<Self> {
+        let interpreter = installed("python-env", &[package, version]).await?;
+        let folder = interpreter.ancestors().nth(2).expect("a virtual environment").to_owned();
+        Some(Self { folder })
+    }
+
+    /// One of the programs, at home in this folder.
+    pub fn command(&self, program: &str, home: &Path) -> Command {
+        let programs = self.folder.join("bin");
+        let mut command = Command::new(programs.join(program));
+        command
+            .env_clear()
+            .env("HOME", home)
+            .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
+            .env("NO_PROXY", "127.0.0.1,localhost")
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts a script (`.py` or `.mjs`) that talks in lines of JSON and may import what is installed.
+    ///
+    /// The token is given to it as `PLEXUS_TOKEN`, because arguments can be seen by everyone on the machine.
+    pub fn script(&self, script: &Path, args: &[&str], token: &str) -> Script {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let name = script.file_name().expect("the name of a file");
+        // Node.js looks for packages beside the script, whatever folder it is started in.
+        let copy = home.path().join(name);
+        std::fs::copy(script, &copy).unwrap_or_else(|e| panic!("{}: {e}", script.display()));
+        let interpreter = if script.extension().is_some_and(|kind| kind == "py") { "python" } else { "node" };
+        if interpreter == "node" {
+            let modules = self.folder.join("node_modules");
+            std::os::unix::fs::symlink(modules, home.path().join("node_modules")).expect("a link");
+        }
+        let mut command = self.command(interpreter, home.path());
+        command.arg(copy).args(args).env("PLEXUS_TOKEN", token).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the interpreter runs");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Script { child, lines, _home: home }
+    }
+}
+
+/// A running script; what it says for people is in the output of the test.
+#[derive(Debug)]
+pub struct Script {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    _home: TempDir,
+}
+
+impl Script {
+    /// The next thing it says.
+    pub async fn line(&mut self) -> Value {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time");
+        let line = line.expect("UTF-8").expect("the script ended early; its own words are above");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
+    }
+
+    /// Waits for its end, which must be a good one.
+    pub async fn end(mut self) {
+        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("an end in time");
+        let status = status.expect("a status");
+        assert!(status.success(), "{status}");
+    }
+}
+
+/// What a script of `scripts/` prints, which is where it has put what was asked for.
+#[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
+async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
+    let made = Command::new(path).args(args).kill_on_drop(true).output();
+    let made = tokio::time::timeout(INSTALL, made).await.expect("installed in time");
+    let Output { status, stdout, stderr } = made.expect("the script runs");
+    if status.success() {
+        return Some(String::from_utf8(stdout).expect("UTF-8").trim().into());
+    }
+    let why = String::from_utf8_lossy(&stderr);
+    // 3: npm or Python itself is not there. Anything else is a fault.
+    assert_eq!(status.code(), Some(3), "{why}");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must not leave this out: {why}");
+    println!("left out, what needs {}: {why}", args.join(" "));
+    None
+}
