@@ -9,6 +9,7 @@ mod collector;
 pub mod conformance;
 pub mod crash;
 mod events;
+pub mod fixture;
 mod hub;
 mod lane;
 mod mcp;
