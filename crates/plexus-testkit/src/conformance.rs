@@ -1,7 +1,7 @@
 //! The official conformance suite, run against a server.
 //!
 //! Its two pinned versions are sets of `scripts/node-env`. It knows no tokens: a server that wants one is
-//! reached through a [`BearerProxy`](crate::BearerProxy).
+//! reached through a [`Proxy`](crate::Proxy).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -87,15 +87,18 @@ pub async fn run(suite: Suite, url: &str, which: Which<'_>) -> Option<Report> {
         Which::Revision(revision) => command.args(["--suite", "all", "--spec-version", revision]),
         Which::Scenario(scenario) => command.args(["--scenario", scenario]),
     };
-    // Whether all is well is for the caller to say, from the report.
-    let said = output_of(command).await;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    // Its exit code says whether all is well, which is for the caller to judge from the report.
+    let Output { stdout, stderr, .. } = output_of(command).await;
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    let at_the_end = match which {
+        Which::Revision(_) => "=== SUMMARY ===",
+        Which::Scenario(_) => "Test Results:",
+    };
+    assert!(said.contains(at_the_end), "broke off:\n{said}\n{}", String::from_utf8_lossy(&stderr));
     let started = said.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
     let started = started.filter_map(|line| line.split('\'').next());
     let scenarios = started.map(|name| (name.to_owned(), checks(&results, name))).collect();
-    let report = Report { scenarios };
-    assert!(!report.scenarios.is_empty(), "{which:?} has no scenario:\n{said}");
-    Some(report)
+    Some(Report { scenarios })
 }
 
 /// The names of all server scenarios of a suite, in its order.

@@ -4,7 +4,6 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
-mod bearer;
 mod collector;
 pub mod conformance;
 pub mod crash;
@@ -16,10 +15,10 @@ mod mcp;
 mod pinned;
 pub mod postgres;
 mod process;
+mod proxy;
 mod raw;
 mod sse;
 
-pub use bearer::BearerProxy;
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use hub::TestHub;
@@ -27,6 +26,7 @@ pub use lane::{Done, Door, Lane, NoAnswer};
 pub use mcp::{Answer, McpClient, modern_meta};
 pub use pinned::{Pinned, Script};
 pub use process::{HubProcess, Plexus, Ran, send};
+pub use proxy::Proxy;
 pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};

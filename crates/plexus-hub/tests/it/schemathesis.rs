@@ -1,16 +1,12 @@
 //! Requests that nobody would write: schemathesis makes them from the OpenAPI document, and looks for
 //! answers that the document does not allow.
 
-use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use plexus_testkit::TestHub;
-use tokio::process::Command;
+use plexus_testkit::{Pinned, TestHub};
 
 const VERSION: &str = "4.32.5";
-/// To make the virtual environment, once on a machine.
-const INSTALL: Duration = Duration::from_secs(150);
 const RUN: Duration = Duration::from_secs(150);
 /// Requests of each kind for one operation.
 const EXAMPLES: &str = "12";
@@ -23,34 +19,16 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
                       missing_required_header,unsupported_method,allow_header_conformance,use_after_free,\
                       ignored_auth";
 
-/// The program; none on a machine without Python, except in CI.
-#[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
-async fn program() -> Option<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/python-env");
-    let made = Command::new(script).args(["schemathesis", VERSION]).kill_on_drop(true).output();
-    let made = tokio::time::timeout(INSTALL, made).await.expect("made in time").expect("the script runs");
-    if made.status.success() {
-        let python = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        return Some(python.with_file_name("schemathesis"));
-    }
-    let why = String::from_utf8_lossy(&made.stderr).into_owned();
-    // 3: Python itself is not there. Anything else is a fault.
-    assert_eq!(made.status.code(), Some(3), "{why}");
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must not leave this out: {why}");
-    println!("left out, schemathesis over the OpenAPI document: {why}");
-    None
-}
-
 /// Runs it against the hub with this token.
 ///
 /// `which` operations is an argument of its own; streams have no end and are left out of all of them.
-async fn run(program: &Path, hub: &TestHub, token: &str, which: &[&str]) -> Output {
+async fn run(program: &Pinned, hub: &TestHub, token: &str, which: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("schemathesis.toml");
     // Not an argument: those can be seen by everyone on the machine.
     std::fs::write(&config, "headers = { Authorization = \"Bearer ${PLEXUS_TOKEN}\" }\n").unwrap();
-    let child = Command::new(program)
-        .current_dir(folder.path())
+    let mut command = program.command("schemathesis", folder.path());
+    command
         .arg("--config-file")
         .arg(&config)
         .args(["--no-color", "run", &hub.url("/api/v1/openapi.json")])
@@ -58,11 +36,8 @@ async fn run(program: &Path, hub: &TestHub, token: &str, which: &[&str]) -> Outp
         .args(["--generation-database", "none", "--generation-with-security-parameters", "false"])
         .args(which)
         .args(["--warnings", "off", "--request-timeout", "20", "--continue-on-failure"])
-        .env("PLEXUS_TOKEN", token)
-        .env("NO_PROXY", "127.0.0.1")
-        .kill_on_drop(true)
-        .output();
-    tokio::time::timeout(RUN, child).await.expect("an end in time").expect("the program runs")
+        .env("PLEXUS_TOKEN", token);
+    tokio::time::timeout(RUN, command.output()).await.expect("an end in time").expect("the program runs")
 }
 
 /// Whether nothing was found, and something was looked at.
@@ -82,7 +57,7 @@ async fn assert_busy(hub: &TestHub, subject: &str) {
 
 #[tokio::test]
 async fn schemathesis_finds_nothing_as_an_admin() {
-    let Some(program) = program().await else { return };
+    let Some(program) = Pinned::python("schemathesis", VERSION).await else { return };
     let hub = TestHub::start().await;
     // What could end the token with which the run goes on has a run of its own.
     let others = ["--exclude-path-regex", "/(keys|tokens/)|/stream$"];
@@ -92,7 +67,7 @@ async fn schemathesis_finds_nothing_as_an_admin() {
 
 #[tokio::test]
 async fn schemathesis_finds_nothing_as_an_agent() {
-    let Some(program) = program().await else { return };
+    let Some(program) = Pinned::python("schemathesis", VERSION).await else { return };
     let hub = TestHub::start().await;
     let token = hub.token("fuzzer", &["call:*"]).await.token;
     check(&run(&program, &hub, &token, &["--exclude-path-regex", "/stream$"]).await);
@@ -101,7 +76,7 @@ async fn schemathesis_finds_nothing_as_an_agent() {
 
 #[tokio::test]
 async fn schemathesis_finds_nothing_in_keys_and_tokens() {
-    let Some(program) = program().await else { return };
+    let Some(program) = Pinned::python("schemathesis", VERSION).await else { return };
     let hub = TestHub::start().await;
     // A token that was revoked is still shown, as one that was revoked.
     let keys = ["--include-path-regex", "/(keys|tokens)", "--exclude-checks", "use_after_free"];

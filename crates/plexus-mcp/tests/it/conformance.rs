@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_testkit::conformance::{self, Report, Suite, Which};
-use plexus_testkit::{BearerProxy, TestHub};
+use plexus_testkit::{Proxy, TestHub};
 use serde::Deserialize;
 
 /// What is expected of a suite.
@@ -14,8 +14,10 @@ use serde::Deserialize;
 struct Expected {
     hub: BTreeSet<String>,
     fixture: BTreeSet<String>,
+    #[serde(default)]
     extension: BTreeSet<String>,
     /// Checks of scenarios in `hub` that a hub by itself cannot pass.
+    #[serde(default)]
     left_out: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -30,9 +32,8 @@ impl Expected {
     fn surprises(&self, report: &Report) -> Vec<String> {
         let complaints: BTreeSet<(&str, &str)> =
             report.complaints().map(|(scenario, check)| (scenario, check.id.as_str())).collect();
-        let left_out = |scenario: &str, id: &str| {
-            self.left_out.get(scenario).is_some_and(|checks| checks.contains(id))
-        };
+        let left_out =
+            |scenario: &str, id: &str| self.left_out.get(scenario).is_some_and(|checks| checks.contains(id));
         let mut surprises = Vec::new();
         for (scenario, checks) in &report.scenarios {
             if self.fixture.contains(scenario) {
@@ -48,7 +49,8 @@ impl Expected {
             surprises.extend(wrong.map(|check| format!("{scenario}: {check:?}")));
             for id in self.left_out.get(scenario).into_iter().flatten() {
                 if !complaints.contains(&(scenario.as_str(), id.as_str())) {
-                    surprises.push(format!("{scenario} has nothing against {id}, which need not be left out"));
+                    surprises
+                        .push(format!("{scenario} has nothing against {id}, which need not be left out"));
                 }
             }
         }
@@ -60,7 +62,7 @@ impl Expected {
 async fn run(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
-    let proxy = BearerProxy::start(hub.address(), &token).await;
+    let proxy = Proxy::with_token(hub.address(), &token).await;
     let Some(report) = conformance::run(suite, &proxy.url("/mcp"), Which::Revision(revision)).await else {
         return;
     };

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use crate::tools::idle;
 
+/// What a fresh hub lists.
+pub(crate) const TOOLS: [&str; 6] =
+    ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"];
+
 /// A script of `tests/`.
 pub(crate) fn path(script: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script)
@@ -15,9 +19,10 @@ pub(crate) fn path(script: &str) -> PathBuf {
 /// What every script reports, whichever SDK and era it is for.
 pub(crate) fn check(report: &Value, version: &str) {
     assert_eq!(report["version"], version, "{report}");
-    let tools = ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"];
-    assert_eq!(report["tools"], json!(tools), "{report}");
-    assert_eq!(report["added"]["items"][0]["text"], "milk", "{report}");
+    assert_eq!(report["tools"], json!(TOOLS), "{report}");
+    // Structured content came with this revision.
+    let structured = (version >= "2025-06-18").then_some("milk");
+    assert_eq!(report["added"]["items"][0]["text"].as_str(), structured, "{report}");
     assert_eq!(report["listed"], report["added"], "{report}");
     assert_eq!(report["text"], "[ ] 1. milk", "{report}");
     assert_eq!(report["failed"]["is_error"], true, "{report}");
