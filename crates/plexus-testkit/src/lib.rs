@@ -6,9 +6,9 @@
 
 mod collector;
 pub mod conformance;
-pub mod crash;
 mod events;
 pub mod faults;
+pub mod fixture;
 mod forge;
 mod hub;
 mod lane;

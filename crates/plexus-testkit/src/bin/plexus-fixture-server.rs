@@ -1,0 +1,47 @@
+//! An MCP server to test clients and gateways with; see the module `fixture` of the library.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Parser};
+use plexus_testkit::fixture::{Eras, Fixture};
+
+/// An MCP server that has everything the official conformance suite asks for
+#[derive(Debug, Parser)]
+#[command(name = "plexus-fixture-server", version, group(ArgGroup::new("transport").required(true)))]
+struct Arguments {
+    /// Talk over standard input and output
+    #[arg(long, group = "transport")]
+    stdio: bool,
+    /// Listen on this address, port 0 for a free one, and print the URL
+    #[arg(long, value_name = "ADDRESS", group = "transport")]
+    listen: Option<SocketAddr>,
+    /// Revisions to speak: both, those with sessions (to 2025-11-25), or the stateless ones (from 2026-07-28)
+    #[arg(long, default_value = "both")]
+    eras: Eras,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let fixture = Fixture::new().only(arguments.eras).that_may_crash();
+    let served = match arguments.listen {
+        Some(address) => listen(&fixture, address).await,
+        None => fixture.serve_stdio().await.map_err(|e| e.to_string()),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "plexus-fixture-server: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn listen(fixture: &Fixture, address: SocketAddr) -> Result<(), String> {
+    let server = fixture.listen(address).await.map_err(|e| format!("cannot listen on {address}: {e}"))?;
+    writeln!(std::io::stdout(), "{}", server.url()).map_err(|e| format!("standard output: {e}"))?;
+    server.wait().await;
+    Ok(())
+}

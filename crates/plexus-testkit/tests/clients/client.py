@@ -1,0 +1,51 @@
+"""Connects to the fixture server with the Python SDK 2.x and says what it sees, one JSON object each time.
+
+Argument: a JSON list of connections, each a mode ("2026-07-28", "auto" or "legacy") and either the URL of a
+server or the command line of one.
+"""
+
+import asyncio
+import json
+import sys
+
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import ElicitResult
+
+
+async def asked(context, params):
+    return ElicitResult(action="accept", content={"username": "ada", "email": "ada@example.com"})
+
+
+async def report(server, mode):
+    if isinstance(server, list):
+        server = stdio_client(StdioServerParameters(command=server[0], args=server[1:]))
+    heard = []
+
+    async def on_progress(progress, total, message):
+        heard.append(progress)
+
+    async with Client(server, mode=mode, elicitation_callback=asked) as client:
+        tools = await client.list_tools()
+        echo = await client.call_tool("echo", {"text": "hello"})
+        user = await client.call_tool("test_elicitation", {"message": "Who are you?"})
+        await client.call_tool("test_tool_with_progress", {}, progress_callback=on_progress)
+        resource = await client.read_resource("test://template/7/data")
+        prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        print(json.dumps({
+            "version": client.protocol_version,
+            "tools": [tool.name for tool in tools.tools],
+            "echo": echo.content[0].text,
+            "user": user.content[0].text,
+            "progress": heard,
+            "resource": json.loads(resource.contents[0].text)["id"],
+            "prompt": prompt.messages[0].content.text,
+        }), flush=True)
+
+
+async def main():
+    for mode, server in json.loads(sys.argv[1]):
+        await report(server, mode)
+
+
+asyncio.run(main())

@@ -1,0 +1,151 @@
+//! The tools that the tests of a gateway use.
+
+use std::time::Duration;
+
+use plexus_testkit::fixture::{Eras, Fixture, FixtureProcess};
+use plexus_testkit::{McpClient, SseStream};
+use serde_json::{Value, json};
+
+use crate::eras::{at, call, client, session};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+const WATCHED: &str = "test://watched-resource";
+
+/// Waits until the server has seen so many calls cancelled.
+async fn cancelled(client: &McpClient, calls: u64) {
+    let seen = async {
+        while client.tool("describe_call", json!({})).await["structuredContent"]["cancelledCalls"] != calls {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen).await.expect("the server sees the cancellation in time");
+}
+
+/// A call that reports progress, when it has done so for the first time.
+async fn slow(client: &McpClient, body: &Value) -> SseStream {
+    let mut stream = client.post_stream(body).await;
+    let first = stream.message().await.unwrap();
+    assert_eq!(first["method"], "notifications/progress", "{first}");
+    assert_eq!(first["params"]["progressToken"], "p", "{first}");
+    stream
+}
+
+fn slow_params(ms: Option<u64>) -> Value {
+    let arguments = ms.map_or(json!({}), |ms| json!({ "ms": ms }));
+    json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "p" } })
+}
+
+#[tokio::test]
+async fn slow_reports_progress_and_ends_when_its_time_is_over() {
+    let server = Fixture::new().start().await;
+    let (client, body) = client(&server).modern_request(1, "tools/call", slow_params(Some(100)));
+    let rest = slow(&client, &body).await.to_end().await;
+    let done = rest.last().unwrap();
+    assert!(done["result"]["content"][0]["text"].as_str().unwrap().starts_with("waited "), "{done}");
+    let progress: Vec<f64> =
+        rest.iter().filter_map(|message| message["params"]["progress"].as_f64()).collect();
+    assert!(progress.is_sorted(), "{progress:?}");
+}
+
+#[tokio::test]
+async fn slow_is_cancelled_by_a_closed_connection_and_by_a_notification() {
+    let server = Fixture::new().start().await;
+    let client = client(&server);
+    let (stateless, body) = client.modern_request(1, "tools/call", slow_params(None));
+    drop(slow(&stateless, &body).await);
+    cancelled(&client, 1).await;
+
+    let session = session(&client, "2025-11-25").await;
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": slow_params(None) });
+    let _stream = slow(&session, &body).await;
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    assert_eq!(session.post_json(&cancel).await.status, 202);
+    cancelled(&client, 2).await;
+}
+
+#[tokio::test]
+async fn a_changed_list_and_a_touched_resource_are_heard_of_in_both_eras() {
+    let server = Fixture::new().start().await;
+    let client = client(&server);
+    let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": [WATCHED] });
+    let (listen, body) =
+        client.modern_request("l", "subscriptions/listen", json!({ "notifications": wanted }));
+    let mut subscription = listen.post_stream(&body).await;
+    let acknowledged = subscription.message().await.unwrap();
+    assert_eq!(acknowledged["params"]["notifications"], wanted, "{acknowledged}");
+
+    let session = session(&client, "2025-11-25").await;
+    let subscribe =
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": { "uri": WATCHED } });
+    assert_eq!(session.post_stream(&subscribe).await.to_end().await[0]["result"], json!({}));
+    let mut stream = session.get_stream().await;
+
+    call(&session, "change_tools", json!({})).await;
+    client.tool("touch_resource", json!({ "uri": "test://static-text" })).await;
+    client.tool("touch_resource", json!({ "uri": WATCHED })).await;
+    for stream in [&mut stream, &mut subscription] {
+        let heard = [stream.message().await.unwrap(), stream.message().await.unwrap()];
+        assert_eq!(heard[0]["method"], "notifications/tools/list_changed", "{heard:?}");
+        assert_eq!(heard[1]["method"], "notifications/resources/updated", "{heard:?}");
+        assert_eq!(heard[1]["params"]["uri"], WATCHED, "{heard:?}");
+    }
+    let listed = client.modern("tools/list", json!({})).await.result();
+    assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "added_tool"), "{listed}");
+    assert_eq!(client.tool("added_tool", json!({})).await["content"][0]["text"], "I was added");
+    client.tool("change_tools", json!({})).await;
+    assert_eq!(client.modern("tools/call", json!({ "name": "added_tool" })).await.error().1, -32602);
+}
+
+#[tokio::test]
+async fn a_call_is_described_with_its_headers_and_its_meta() {
+    let server = Fixture::new().start().await;
+    let client = client(&server).header("x-trace", "seen");
+    let params = json!({ "name": "describe_call", "_meta": { "threadId": "t-1" } });
+    let described = client.modern("tools/call", params).await.result()["structuredContent"].clone();
+    assert_eq!(described["headers"]["x-trace"], "seen", "{described}");
+    assert_eq!(described["headers"]["mcp-name"], "describe_call", "{described}");
+    assert_eq!(described["meta"]["threadId"], "t-1", "{described}");
+    assert_eq!(described["client"]["name"], "testkit", "{described}");
+    assert_eq!(described["process"], std::process::id(), "{described}");
+}
+
+#[tokio::test]
+async fn a_text_has_the_length_that_was_asked_for() {
+    let server = Fixture::new().start().await;
+    let big = client(&server).tool("big", json!({ "bytes": 3_000_000 })).await;
+    assert_eq!(big["content"][0]["text"].as_str().unwrap().len(), 3_000_000);
+}
+
+#[tokio::test]
+async fn a_dropped_server_ends_its_streams_and_listens_no_more() {
+    let server = Fixture::new().start().await;
+    let (address, client) = (server.address(), client(&server));
+    let (listen, body) = client.modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
+    let mut subscription = listen.post_stream(&body).await;
+    assert!(subscription.message().await.is_some());
+    let mut of_session = session(&client, "2025-11-25").await.get_stream().await;
+    drop(server);
+    assert_eq!((subscription.message().await, of_session.message().await), (None, None));
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn only_a_process_of_its_own_crashes() {
+    let server = Fixture::new().start().await;
+    assert_eq!(client(&server).tool("crash", json!({})).await["isError"], true);
+
+    let mut process = FixtureProcess::start(Eras::Both).await;
+    let client = at(process.url());
+    assert_eq!(client.tool("echo", json!({ "text": "a" })).await["content"][0]["text"], "a");
+    let (_, body) = client.modern_request(1, "tools/call", json!({ "name": "crash" }));
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let call = http.post(process.url()).body(body.to_string());
+    let call = call
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    let call = call.header("mcp-protocol-version", "2026-07-28").header("mcp-method", "tools/call");
+    assert!(call.header("mcp-name", "crash").send().await.is_err());
+    assert_eq!(process.ended().await.code(), Some(70));
+}
