@@ -1,7 +1,7 @@
 //! The official conformance suite, run against a server.
 //!
 //! Its two pinned versions are sets of `scripts/node-env`. It knows no tokens: a server that wants one is
-//! reached through a [`Proxy`](crate::Proxy).
+//! reached through a [`Link`](crate::Link) that adds it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_testkit::conformance::{self, Report, Suite, Which};
-use plexus_testkit::{Proxy, TestHub};
+use plexus_testkit::{Link, TestHub};
 use serde::Deserialize;
 
 /// What is expected of a suite.
@@ -62,8 +62,8 @@ impl Expected {
 async fn run(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
-    let proxy = Proxy::with_token(hub.address(), &token).await;
-    let Some(report) = conformance::run(suite, &proxy.url("/mcp"), Which::Revision(revision)).await else {
+    let link = Link::with_token(hub.address(), &token).await;
+    let Some(report) = conformance::run(suite, &link.url("/mcp"), Which::Revision(revision)).await else {
         return;
     };
     let surprises = Expected::of(suite).surprises(&report);

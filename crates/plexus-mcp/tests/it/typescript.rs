@@ -1,6 +1,6 @@
 //! The TypeScript SDK as a client: 1.x, and 2.x in both eras.
 
-use plexus_testkit::{Pinned, Proxy, TestHub};
+use plexus_testkit::{Link, Pinned, TestHub};
 use serde_json::json;
 
 use crate::scripts::{assert_refused, check, path, run};
@@ -50,13 +50,13 @@ async fn resumes_a_call((set, script): (&str, &str)) {
     let (tool, mut strings) = puppet("work");
     hub.registry().add([tool]);
     let token = hub.token("script", &["call:*"]).await.token;
-    let way = Proxy::start(hub.address()).await;
+    let way = Link::to(hub.address()).await;
     let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "resume"], &token);
     assert_eq!(script.line().await, json!({ "calling": true }));
     strings.started().await;
     strings.progress(1.0).await;
     assert_eq!(script.line().await, json!({ "progress": 1 }));
-    way.cut().await;
+    way.cut();
     strings.finish("done after all").await;
     strings.over().await;
     let result = script.line().await;
@@ -77,11 +77,11 @@ async fn hears_what_it_missed((set, script): (&str, &str)) {
     let Some(sdk) = Pinned::npm(set).await else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
-    let way = Proxy::start(hub.address()).await;
+    let way = Link::to(hub.address()).await;
     let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "legacy"], &token);
     check(&script.line().await, "2025-11-25");
     assert_eq!(script.line().await, json!({ "listening": true }));
-    way.cut().await;
+    way.cut();
     hub.registry().add([idle("added_later")]);
     let heard = script.line().await;
     assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");

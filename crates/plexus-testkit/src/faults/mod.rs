@@ -7,7 +7,6 @@
 //!
 //! Nothing here knows what is written to: a hub today, a node, an outbox or an upstream tomorrow.
 
-mod link;
 mod load;
 mod schedule;
 mod seed;
@@ -20,7 +19,6 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-pub use link::Link;
 use load::under_load;
 pub use load::{Attempt, Load, OnSilence, Sent, Write, Writer, exactly_once};
 pub use schedule::{Schedule, Strike};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use plexus_proto::api::CreatedToken;
-use plexus_testkit::faults::{Link, Scene, Schedule, Sent, Strike, Write, exactly_once};
-use plexus_testkit::{Done, Door, HubProcess, Lane, Plexus};
+use plexus_testkit::faults::{Scene, Schedule, Sent, Strike, Write, exactly_once};
+use plexus_testkit::{Done, Door, HubProcess, Lane, Link, Plexus};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
