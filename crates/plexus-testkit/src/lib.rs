@@ -10,6 +10,7 @@ mod events;
 mod hub;
 mod lane;
 mod mcp;
+pub mod model;
 pub mod postgres;
 mod process;
 mod raw;
