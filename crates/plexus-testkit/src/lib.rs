@@ -4,11 +4,13 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
+mod agent;
 mod collector;
 pub mod crash;
 mod events;
 mod hub;
 mod lane;
+mod loopback;
 mod mcp;
 pub mod model;
 pub mod postgres;
@@ -16,10 +18,12 @@ mod process;
 mod raw;
 mod sse;
 
+pub use agent::{Agent, AgentHome};
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
+pub use loopback::on_loopback;
 pub use mcp::{Answer, McpClient, modern_meta};
 pub use process::{HubProcess, Plexus, Ran, send};
 pub use raw::{RawAnswer, RawConnection};

@@ -1,0 +1,90 @@
+//! The Codex command line.
+
+use plexus_testkit::model::Script;
+use plexus_testkit::{Agent, AgentHome, on_loopback};
+
+use super::{BETWEEN, PROMPT, Scene, check, check_offer, lines, script};
+
+/// A home whose configuration names the hub and the model.
+async fn home(scene: &Scene) -> Option<AgentHome> {
+    let home = AgentHome::of("codex").await?;
+    let (hub, model) = (scene.hub.url("/mcp"), scene.model.openai_url());
+    home.write(
+        ".codex/config.toml",
+        &format!(
+            r#"
+            # Codex hides the tools of MCP servers behind a search for models that it knows.
+            model = "scripted"
+            model_provider = "scripted"
+            check_for_update_on_startup = false
+
+            [analytics]
+            enabled = false
+
+            [model_providers.scripted]
+            name = "scripted"
+            base_url = "{model}"
+            wire_api = "responses"
+            requires_openai_auth = false
+
+            [mcp_servers.plexus]
+            url = "{hub}"
+            bearer_token_env_var = "CODEX_PLEXUS_TOKEN"
+            # `codex exec` has nobody to ask.
+            default_tools_approval_mode = "approve"
+            "#
+        ),
+    );
+    let folder = home.path().join(".codex").display().to_string();
+    Some(home.with("CODEX_HOME", folder).with("CODEX_PLEXUS_TOKEN", &scene.token))
+}
+
+fn start(home: &AgentHome) -> Agent {
+    home.start("codex", &["exec", "--json", "--skip-git-repo-check", PROMPT])
+}
+
+/// The end of a run that went well: the key of its session.
+async fn end(agent: Agent) -> String {
+    let ran = agent.end().await;
+    let lines = lines(ran.ok());
+    let started = lines.iter().find(|line| line["type"] == "thread.started");
+    let thread = started.and_then(|line| line["thread_id"].as_str());
+    format!("codex:{}", thread.unwrap_or_else(|| panic!("no thread: {lines:#?}")))
+}
+
+#[test]
+fn codex_lists_the_hub() {
+    on_loopback(async || {
+        let scene = Scene::set("codex", Script::new()).await;
+        let Some(home) = home(&scene).await else { return };
+        let ran = home.run("codex", &["mcp", "list"]).await;
+        let line = ran.ok().lines().find(|line| line.starts_with("plexus")).expect("a line for the hub");
+        for word in [scene.hub.url("/mcp").as_str(), "CODEX_PLEXUS_TOKEN", "enabled", "Bearer token"] {
+            assert!(line.contains(word), "{word} is not in {line}");
+        }
+    });
+}
+
+#[test]
+fn codex_works_through_the_hub_and_is_recorded_under_its_thread() {
+    on_loopback(async || {
+        let scene = Scene::set("codex", script()).await;
+        let Some(home) = home(&scene).await else { return };
+        scene.model.release(BETWEEN);
+        let key = end(start(&home)).await;
+        check_offer(&scene);
+        check(&scene, "codex", &key).await;
+    });
+}
+
+#[test]
+fn codex_goes_on_after_the_hub_was_killed_and_started_again() {
+    on_loopback(async || {
+        let scene = Scene::set("codex", script()).await;
+        let Some(home) = home(&scene).await else { return };
+        let agent = start(&home);
+        let scene = scene.restart_between_calls().await;
+        let key = end(agent).await;
+        check(&scene, "codex", &key).await;
+    });
+}
