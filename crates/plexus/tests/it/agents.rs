@@ -6,12 +6,15 @@
 mod claude_code;
 mod codex;
 
-use plexus_testkit::model::{Script, ScriptedModel, Tool, Turn};
+use std::time::Duration;
+
+use plexus_testkit::model::{Fault, Script, ScriptedModel, Tool, Turn};
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
 
 /// Where the test takes over between two turns.
 const BETWEEN: &str = "between two calls";
+const BACK: &str = "before the hub is back";
 const PROMPT: &str = "Keep my shopping list.";
 
 /// A hub and a model for an agent.
@@ -31,45 +34,92 @@ impl Scene {
         Self { plexus, hub, model: ScriptedModel::start(script).await, token }
     }
 
-    /// `SIGKILL`, and another hub on the same address and folder.
-    async fn restart_hub(self) -> Self {
+    /// `SIGKILL` when the agent is at one point; another hub on the same address and folder when it is at
+    /// the other, which may be the same.
+    async fn restart_hub(self, killed_at: &str, back_at: &str) -> Self {
         let Self { plexus, hub, model, token } = self;
         let address = hub.address().to_string();
+        model.reached(killed_at).await;
         hub.kill().await;
+        if back_at != killed_at {
+            model.release(killed_at);
+            model.reached(back_at).await;
+        }
         let hub = plexus.up_with(&["--listen", &address]).await;
+        model.release(back_at);
         Self { plexus, hub, model, token }
     }
+}
 
-    /// Waits until the agent is between its two calls, restarts the hub and lets the agent go on.
-    async fn restart_between_calls(self) -> Self {
-        self.model.reached(BETWEEN).await;
-        let scene = self.restart_hub().await;
-        scene.model.release(BETWEEN);
-        scene
-    }
+fn todo(arguments: Value) -> Turn {
+    Turn::call(Tool::ending("todo"), arguments)
+}
+
+fn add(text: &str) -> Value {
+    json!({ "action": "add", "text": text })
+}
+
+fn list() -> Value {
+    json!({ "action": "list" })
 }
 
 /// Adds, adds again and looks; with a point to stop at after the first.
 fn script() -> Script {
-    let todo = || Tool::ending("todo");
     Script::new()
-        .turn(Turn::call(todo(), json!({ "action": "add", "text": "milk" })))
-        .turn(Turn::call(todo(), json!({ "action": "add", "text": "bread" })).paused_at(BETWEEN))
-        .turn(Turn::call(todo(), json!({ "action": "list" })))
+        .turn(todo(add("milk")))
+        .turn(todo(add("bread")).paused_at(BETWEEN))
+        .turn(todo(list()))
         .turn(Turn::text("Both are on the list."))
 }
 
-/// What the agent got back, and what the hub has of it: one session of this key with every call once.
-async fn check(scene: &Scene, agent: &str, key: &str) {
-    let Scene { hub, model, .. } = scene;
+/// The same by a model that makes trouble, each time another.
+fn troubled_script() -> Script {
+    let limited = Fault::RateLimited { retry_after: Duration::from_secs(1) };
+    Script::new()
+        .turn(todo(add("milk")).failing(Fault::CutOff))
+        .turn(todo(add("bread")).failing(Fault::Overloaded))
+        .turn(todo(list()).failing(Fault::Broken))
+        .turn(Turn::text("Both are on the list.").failing(limited))
+}
+
+/// The same by a model that tries again what fails while the hub is away.
+fn patient_script() -> Script {
+    Script::new()
+        .turn(todo(add("milk")))
+        .turn(todo(add("bread")).paused_at(BETWEEN))
+        .turn(todo(add("bread")).paused_at(BACK))
+        .turn(todo(list()))
+        .turn(Turn::text("Both are on the list."))
+}
+
+/// What the agent told the model that the tools said, up to the last turn.
+fn results(model: &ScriptedModel, last: usize) -> Vec<String> {
     model.assert_played();
-    let last = model.request_for(3);
-    let results: Vec<&str> = last.results().map(|result| result.text.as_str()).collect();
+    model.request_for(last).results().map(|result| result.text.clone()).collect()
+}
+
+/// The list grew as it should, and the hub has it so.
+async fn check(scene: &Scene, agent: &str, key: &str) {
+    let results = results(&scene.model, 3);
     let [first, second, listed] = results.as_slice() else { panic!("{results:?}") };
     assert!(first.contains("milk") && !first.contains("bread"), "{first}");
     assert!(second.contains("milk") && second.contains("bread"), "{second}");
     assert!(listed.contains("milk") && listed.contains("bread"), "{listed}");
+    check_records(&scene.hub, agent, key).await;
+}
 
+/// The call that met no hub failed, and everything after it went well.
+async fn check_patience(scene: &Scene, agent: &str, key: &str) {
+    let results = results(&scene.model, 4);
+    let [_, failed, second, listed] = results.as_slice() else { panic!("{results:?}") };
+    assert!(!failed.contains("[ ]"), "there was no hub to answer: {failed}");
+    assert!(second.contains("milk") && second.contains("bread"), "{second}");
+    assert_eq!(listed.matches("bread").count(), second.matches("bread").count(), "{listed}");
+    check_records(&scene.hub, agent, key).await;
+}
+
+/// One session of this key, of this agent, with every call once.
+async fn check_records(hub: &HubProcess, agent: &str, key: &str) {
     let sessions = hub.list("/api/v1/sessions", |_| false).await;
     let [session] = sessions.as_slice() else { panic!("{sessions:#?}") };
     let owner = format!("agent:{agent}");
@@ -77,19 +127,18 @@ async fn check(scene: &Scene, agent: &str, key: &str) {
     let id = session["id"].as_str().expect("an id");
 
     let calls = hub.list("/api/v1/audit", |_| false).await;
-    let calls: Vec<&Value> = calls.iter().rev().filter(|call| call["tool"] == "todo").collect();
+    let calls: Vec<&Value> = calls.iter().rev().filter(|call| call["via"] == "mcp").collect();
     let made: Vec<&Value> = calls.iter().map(|call| &call["arguments"]).collect();
-    let add = |text: &str| json!({ "action": "add", "text": text });
-    assert_eq!(made, [&add("milk"), &add("bread"), &json!({ "action": "list" })], "{calls:#?}");
+    assert_eq!(made, [&add("milk"), &add("bread"), &list()], "{calls:#?}");
     for call in calls {
-        assert_eq!((&call["outcome"], &call["actor"]), (&json!("ok"), &json!(owner)), "{call}");
-        assert_eq!((&call["session_id"], &call["via"]), (&json!(id), &json!("mcp")), "{call}");
+        assert_eq!((&call["tool"], &call["outcome"]), (&json!("todo"), &json!("ok")), "{call}");
+        assert_eq!((&call["actor"], &call["session_id"]), (&json!(owner), &json!(id)), "{call}");
     }
 
     let events = hub.events(id).await;
     let kinds: Vec<&str> = events.iter().map(|event| event["kind"].as_str().expect("a kind")).collect();
     assert_eq!(kinds, ["tool_started", "tool_call"].repeat(3), "{events:#?}");
-    assert!(events[1]["payload"]["success"] == true, "{}", events[1]);
+    assert!(events.iter().skip(1).step_by(2).all(|event| event["payload"]["success"] == true), "{events:#?}");
 
     let report = hub.api("/api/v1/audit/verify").await;
     assert_eq!(report["ok"], true, "{report}");

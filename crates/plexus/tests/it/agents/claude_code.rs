@@ -3,7 +3,10 @@
 use plexus_testkit::model::Script;
 use plexus_testkit::{Agent, AgentHome, on_loopback};
 
-use super::{BETWEEN, PROMPT, Scene, check, check_offer, lines, script};
+use super::{
+    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
+    troubled_script,
+};
 
 /// Claude Code asks for a key before it speaks to anyone; the scripted model takes any.
 const NO_KEY: &str = "none";
@@ -102,7 +105,30 @@ fn claude_goes_on_after_the_hub_was_killed_and_started_again() {
         let scene = Scene::set("claude", script()).await;
         let Some(home) = home(&scene).await else { return };
         let (_home, agent) = start_named(home);
-        let scene = scene.restart_between_calls().await;
+        let scene = scene.restart_hub(BETWEEN, BETWEEN).await;
+        assert_eq!(end(agent).await, SESSION);
+        check(&scene, "claude", &format!("claude:{SESSION}")).await;
+    });
+}
+
+#[test]
+fn claude_goes_on_after_a_call_that_met_no_hub() {
+    on_loopback(async || {
+        let scene = Scene::set("claude", patient_script()).await;
+        let Some(home) = home(&scene).await else { return };
+        let (_home, agent) = start_named(home);
+        let scene = scene.restart_hub(BETWEEN, BACK).await;
+        assert_eq!(end(agent).await, SESSION);
+        check_patience(&scene, "claude", &format!("claude:{SESSION}")).await;
+    });
+}
+
+#[test]
+fn claude_asks_a_model_in_trouble_again_and_writes_once() {
+    on_loopback(async || {
+        let scene = Scene::set("claude", troubled_script()).await;
+        let Some(home) = home(&scene).await else { return };
+        let (_home, agent) = start_named(home);
         assert_eq!(end(agent).await, SESSION);
         check(&scene, "claude", &format!("claude:{SESSION}")).await;
     });

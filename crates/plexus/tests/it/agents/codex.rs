@@ -3,7 +3,10 @@
 use plexus_testkit::model::Script;
 use plexus_testkit::{Agent, AgentHome, on_loopback};
 
-use super::{BETWEEN, PROMPT, Scene, check, check_offer, lines, script};
+use super::{
+    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
+    troubled_script,
+};
 
 /// A home whose configuration names the hub and the model.
 async fn home(scene: &Scene) -> Option<AgentHome> {
@@ -83,8 +86,30 @@ fn codex_goes_on_after_the_hub_was_killed_and_started_again() {
         let scene = Scene::set("codex", script()).await;
         let Some(home) = home(&scene).await else { return };
         let agent = start(&home);
-        let scene = scene.restart_between_calls().await;
+        let scene = scene.restart_hub(BETWEEN, BETWEEN).await;
         let key = end(agent).await;
+        check(&scene, "codex", &key).await;
+    });
+}
+
+#[test]
+fn codex_goes_on_after_a_call_that_met_no_hub() {
+    on_loopback(async || {
+        let scene = Scene::set("codex", patient_script()).await;
+        let Some(home) = home(&scene).await else { return };
+        let agent = start(&home);
+        let scene = scene.restart_hub(BETWEEN, BACK).await;
+        let key = end(agent).await;
+        check_patience(&scene, "codex", &key).await;
+    });
+}
+
+#[test]
+fn codex_asks_a_model_in_trouble_again_and_writes_once() {
+    on_loopback(async || {
+        let scene = Scene::set("codex", troubled_script()).await;
+        let Some(home) = home(&scene).await else { return };
+        let key = end(start(&home)).await;
         check(&scene, "codex", &key).await;
     });
 }
