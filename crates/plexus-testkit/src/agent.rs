@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::Ran;
+use crate::{Ran, loopback};
 
 /// To install a set of packages, once on a machine.
 const INSTALL: Duration = Duration::from_secs(150);
@@ -22,6 +22,16 @@ const INSTALL: Duration = Duration::from_secs(150);
 const RUN: Duration = Duration::from_secs(120);
 /// Nobody listens on the discard port of this machine.
 const NO_WAY_OUT: &str = "http://127.0.0.1:9";
+
+/// Where a program puts its files when it is not told of another place, in its home.
+const FOLDERS: [(&str, &str); 5] = [
+    ("TMPDIR", TEMPORARY),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+    ("XDG_CACHE_HOME", ".cache"),
+];
+const TEMPORARY: &str = "tmp";
 
 /// Where an agent is installed, and the home it is run in.
 #[derive(Debug)]
@@ -32,6 +42,16 @@ pub struct AgentHome {
 }
 
 impl AgentHome {
+    /// Runs the body of a `#[test]` with a fresh home, on loopback only; see [`on_loopback`].
+    ///
+    /// [`on_loopback`]: crate::on_loopback
+    pub fn on_loopback<F: AsyncFnOnce(Self)>(set: &str, body: F) {
+        let runtime = loopback::runtime();
+        // What is missing is installed out here: in there nothing can be fetched.
+        let Some(home) = runtime.block_on(Self::of(set)) else { return };
+        loopback::run(runtime, &loopback::name_of::<F>(), body(home));
+    }
+
     /// A fresh home for the agents of this set of `scripts/node/`; none on a machine without npm, except in
     /// CI.
     pub async fn of(set: &str) -> Option<Self> {
@@ -52,7 +72,9 @@ impl AgentHome {
         let programs = PathBuf::from(String::from_utf8(made.stdout).expect("UTF-8").trim()).join("bin");
         let dir = tempfile::tempdir().expect("a temporary folder");
         let home = Self { dir, programs, variables: vec![] };
-        std::fs::create_dir(home.work()).expect("a folder to work in");
+        for folder in [home.work(), home.path().join(TEMPORARY)] {
+            std::fs::create_dir(folder).expect("a folder");
+        }
         Some(home)
     }
 
@@ -92,10 +114,8 @@ impl AgentHome {
             .envs(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, NO_WAY_OUT)))
             .env("NO_PROXY", "127.0.0.1,localhost")
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
-        for (name, folder) in
-            [("CONFIG", ".config"), ("DATA", ".local/share"), ("STATE", ".local/state"), ("CACHE", ".cache")]
-        {
-            command.env(format!("XDG_{name}_HOME"), home.join(folder));
+        for (name, folder) in FOLDERS {
+            command.env(name, home.join(folder));
         }
         command.current_dir(self.work()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().expect("the agent starts");

@@ -9,6 +9,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
+
 /// Tells the test that it runs in the namespace.
 const INSIDE: &str = "PLEXUS_TEST_ON_LOOPBACK";
 /// As root, and as anyone else.
@@ -21,20 +23,28 @@ const PATIENCE: Duration = Duration::from_secs(170);
 /// Runs the body of a `#[test]` on loopback only. It must be a closure of the test function itself, whose
 /// name is read from it.
 pub fn on_loopback<F: AsyncFnOnce()>(body: F) {
-    let way = WAYS.iter().find(|way| possible(way));
-    let inside = std::env::var_os(INSIDE).is_some();
+    run(runtime(), &name_of::<F>(), body());
+}
+
+pub(crate) fn runtime() -> Runtime {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    match way {
-        Some(way) if !inside => runtime.block_on(run_again(way, &name_of::<F>())),
-        _ => {
+    runtime.expect("a runtime")
+}
+
+/// Runs the test of this name again in a namespace or, when it is there already, its body.
+pub(crate) fn run(runtime: Runtime, test: &str, body: impl Future<Output = ()>) {
+    let inside = std::env::var_os(INSIDE).is_some();
+    match WAYS.iter().find(|way| !inside && possible(way)) {
+        Some(way) => runtime.block_on(run_again(way, test)),
+        None => {
             if inside {
                 assert_eq!(ways_out(), Vec::<String>::new(), "there is a way out of the namespace");
             } else {
-                let why = "no network namespace can be made here, so the agent runs in that of the machine\n";
+                let why =
+                    "no network namespace can be made here, so this runs in the network of the machine\n";
                 let _ = std::io::stdout().write_all(why.as_bytes());
             }
-            runtime.block_on(body());
+            runtime.block_on(body);
             // Whatever still waits for a process that was killed is not waited for.
             runtime.shutdown_background();
         }
@@ -42,7 +52,7 @@ pub fn on_loopback<F: AsyncFnOnce()>(body: F) {
 }
 
 /// `it::agents::codex::the_test::{{closure}}` without the crate and the closure.
-fn name_of<F>() -> String {
+pub(crate) fn name_of<F>() -> String {
     let parts: Vec<&str> = type_name::<F>().split("::").skip(1).collect();
     parts.into_iter().take_while(|part| !part.starts_with('{')).collect::<Vec<_>>().join("::")
 }

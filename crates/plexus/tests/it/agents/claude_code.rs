@@ -1,7 +1,7 @@
 //! The Claude Code command line.
 
 use plexus_testkit::model::Script;
-use plexus_testkit::{Agent, AgentHome, on_loopback};
+use plexus_testkit::{Agent, AgentHome};
 
 use super::{
     BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
@@ -14,9 +14,8 @@ const NO_KEY: &str = "none";
 /// A conversation that is named before it begins.
 const SESSION: &str = "7d0f1c52-3a64-4c1e-9b0d-5f2a8e6b9c11";
 
-/// A home in which the hub was added as its documentation says, and the model is known.
-async fn home(scene: &Scene) -> Option<AgentHome> {
-    let home = AgentHome::of("claude-code").await?;
+/// The home in which the hub was added by a command, and the model by variables.
+async fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
     let folder = home.path().join(".claude").display().to_string();
     let home = home
         .with("CLAUDE_CONFIG_DIR", folder)
@@ -36,7 +35,7 @@ async fn home(scene: &Scene) -> Option<AgentHome> {
     home.run("claude", &add).await.ok();
     let kept = std::fs::read_to_string(home.path().join(".claude/.claude.json")).expect("its settings");
     assert!(kept.contains("CLAUDE_PLEXUS_TOKEN") && !kept.contains(&scene.token), "the token is in the file");
-    Some(home)
+    home
 }
 
 /// Starts a conversation of its own choice.
@@ -66,9 +65,9 @@ async fn end(agent: Agent) -> String {
 
 #[test]
 fn claude_lists_the_hub_as_connected() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", Script::new()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         let ran = home.run("claude", &["mcp", "list"]).await;
         let line = ran.ok().lines().find(|line| line.starts_with("plexus:")).expect("a line for the hub");
         assert!(line.contains(&scene.hub.url("/mcp")) && line.ends_with("Connected"), "{line}");
@@ -77,9 +76,9 @@ fn claude_lists_the_hub_as_connected() {
 
 #[test]
 fn claude_works_through_the_hub_and_is_recorded_under_its_session() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         scene.model.release(BETWEEN);
         let (_home, agent) = start_named(home);
         assert_eq!(end(agent).await, SESSION);
@@ -90,9 +89,9 @@ fn claude_works_through_the_hub_and_is_recorded_under_its_session() {
 
 #[test]
 fn claude_is_recorded_under_its_token_when_nobody_names_its_session() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         scene.model.release(BETWEEN);
         end(start(&home)).await;
         check(&scene, "claude", "external:claude-code:claude").await;
@@ -101,9 +100,9 @@ fn claude_is_recorded_under_its_token_when_nobody_names_its_session() {
 
 #[test]
 fn claude_goes_on_after_the_hub_was_killed_and_started_again() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         let (_home, agent) = start_named(home);
         let scene = scene.restart_hub(BETWEEN, BETWEEN).await;
         assert_eq!(end(agent).await, SESSION);
@@ -113,9 +112,9 @@ fn claude_goes_on_after_the_hub_was_killed_and_started_again() {
 
 #[test]
 fn claude_goes_on_after_a_call_that_met_no_hub() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", patient_script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         let (_home, agent) = start_named(home);
         let scene = scene.restart_hub(BETWEEN, BACK).await;
         assert_eq!(end(agent).await, SESSION);
@@ -125,9 +124,9 @@ fn claude_goes_on_after_a_call_that_met_no_hub() {
 
 #[test]
 fn claude_asks_a_model_in_trouble_again_and_writes_once() {
-    on_loopback(async || {
+    AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", troubled_script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene).await;
         let (_home, agent) = start_named(home);
         assert_eq!(end(agent).await, SESSION);
         check(&scene, "claude", &format!("claude:{SESSION}")).await;

@@ -1,16 +1,15 @@
 //! The Codex command line.
 
 use plexus_testkit::model::Script;
-use plexus_testkit::{Agent, AgentHome, on_loopback};
+use plexus_testkit::{Agent, AgentHome};
 
 use super::{
     BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
     troubled_script,
 };
 
-/// A home whose configuration names the hub and the model.
-async fn home(scene: &Scene) -> Option<AgentHome> {
-    let home = AgentHome::of("codex").await?;
+/// The home with a configuration that names the hub and the model.
+fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
     let (hub, model) = (scene.hub.url("/mcp"), scene.model.openai_url());
     home.write(
         ".codex/config.toml",
@@ -39,7 +38,7 @@ async fn home(scene: &Scene) -> Option<AgentHome> {
         ),
     );
     let folder = home.path().join(".codex").display().to_string();
-    Some(home.with("CODEX_HOME", folder).with("CODEX_PLEXUS_TOKEN", &scene.token))
+    home.with("CODEX_HOME", folder).with("CODEX_PLEXUS_TOKEN", &scene.token)
 }
 
 fn start(home: &AgentHome) -> Agent {
@@ -57,9 +56,9 @@ async fn end(agent: Agent) -> String {
 
 #[test]
 fn codex_lists_the_hub() {
-    on_loopback(async || {
+    AgentHome::on_loopback("codex", async |home| {
         let scene = Scene::set("codex", Script::new()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene);
         let ran = home.run("codex", &["mcp", "list"]).await;
         let line = ran.ok().lines().find(|line| line.starts_with("plexus")).expect("a line for the hub");
         for word in [scene.hub.url("/mcp").as_str(), "CODEX_PLEXUS_TOKEN", "enabled", "Bearer token"] {
@@ -70,9 +69,9 @@ fn codex_lists_the_hub() {
 
 #[test]
 fn codex_works_through_the_hub_and_is_recorded_under_its_thread() {
-    on_loopback(async || {
+    AgentHome::on_loopback("codex", async |home| {
         let scene = Scene::set("codex", script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene);
         scene.model.release(BETWEEN);
         let key = end(start(&home)).await;
         check_offer(&scene);
@@ -82,9 +81,9 @@ fn codex_works_through_the_hub_and_is_recorded_under_its_thread() {
 
 #[test]
 fn codex_goes_on_after_the_hub_was_killed_and_started_again() {
-    on_loopback(async || {
+    AgentHome::on_loopback("codex", async |home| {
         let scene = Scene::set("codex", script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene);
         let agent = start(&home);
         let scene = scene.restart_hub(BETWEEN, BETWEEN).await;
         let key = end(agent).await;
@@ -94,9 +93,9 @@ fn codex_goes_on_after_the_hub_was_killed_and_started_again() {
 
 #[test]
 fn codex_goes_on_after_a_call_that_met_no_hub() {
-    on_loopback(async || {
+    AgentHome::on_loopback("codex", async |home| {
         let scene = Scene::set("codex", patient_script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene);
         let agent = start(&home);
         let scene = scene.restart_hub(BETWEEN, BACK).await;
         let key = end(agent).await;
@@ -106,9 +105,9 @@ fn codex_goes_on_after_a_call_that_met_no_hub() {
 
 #[test]
 fn codex_asks_a_model_in_trouble_again_and_writes_once() {
-    on_loopback(async || {
+    AgentHome::on_loopback("codex", async |home| {
         let scene = Scene::set("codex", troubled_script()).await;
-        let Some(home) = home(&scene).await else { return };
+        let home = configured(home, &scene);
         let key = end(start(&home)).await;
         check(&scene, "codex", &key).await;
     });
