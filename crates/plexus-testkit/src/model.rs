@@ -1,6 +1,10 @@
 //! A model that says what a test tells it to, in the streaming formats of OpenAI and Anthropic.
 //!
-//! ```ignore
+//! ```no_run
+//! # async fn example() {
+//! use plexus_testkit::model::{Script, ScriptedModel, Tool, Turn};
+//! use serde_json::json;
+//!
 //! let script = Script::new()
 //!     .turn(Turn::call(Tool::ending("todo"), json!({ "action": "add", "text": "milk" })))
 //!     .turn(Turn::call(Tool::ending("todo"), json!({ "action": "list" })).paused_at("between"))
@@ -11,7 +15,9 @@
 //! model.release("between");
 //! // … wait for the client to end …
 //! model.assert_played();
-//! let results = model.request_for(2).results(); // what came back from both calls
+//! let last = model.request_for(2);
+//! let said: Vec<&str> = last.results().map(|result| result.text.as_str()).collect(); // by both calls
+//! # }
 //! ```
 //!
 //! Bounded: a body has 16 MiB at most, 500 requests are kept, a point that is not released within a minute

@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions: messages in, one choice out.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, WireFormat, openai_error, pieces};
 use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
@@ -25,7 +25,7 @@ impl WireFormat for Chat {
         }
         let messages = list_of(body, "messages")?.iter().map(message).collect::<Result<_, _>>()?;
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages })
+        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
     }
 
     fn whole(&self, reply: &Reply) -> Value {
@@ -50,7 +50,7 @@ impl WireFormat for Chat {
         whole
     }
 
-    fn stream(&self, reply: &Reply) -> Vec<Frame> {
+    fn stream(&self, reply: &Reply, settings: &Map<String, Value>) -> Vec<Frame> {
         let chunk = |delta: Value, finish: Option<&str>| {
             let mut chunk = head(reply, "chat.completion.chunk");
             chunk["choices"] =
@@ -71,10 +71,12 @@ impl WireFormat for Chat {
             }
         }
         frames.push(chunk(json!({}), Some(finish(reply))));
-        let mut last = head(reply, "chat.completion.chunk");
-        last["choices"] = json!([]);
-        last["usage"] = usage(reply);
-        frames.push(Frame::unnamed(last));
+        if settings.get("stream_options").is_some_and(|options| options["include_usage"] == true) {
+            let mut last = head(reply, "chat.completion.chunk");
+            last["choices"] = json!([]);
+            last["usage"] = usage(reply);
+            frames.push(Frame::unnamed(last));
+        }
         frames.push(Frame::unnamed("[DONE]"));
         frames
     }

@@ -1,6 +1,6 @@
 //! Anthropic Messages: messages of blocks in, one message of blocks out.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, WireFormat, pieces};
 use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
@@ -36,7 +36,7 @@ impl WireFormat for Messages {
             messages.push(message(item)?);
         }
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages })
+        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
     }
 
     fn whole(&self, reply: &Reply) -> Value {
@@ -51,7 +51,7 @@ impl WireFormat for Messages {
         whole
     }
 
-    fn stream(&self, reply: &Reply) -> Vec<Frame> {
+    fn stream(&self, reply: &Reply, _: &Map<String, Value>) -> Vec<Frame> {
         let mut frames = vec![
             Frame::typed("message_start", json!({ "message": head(reply) })),
             Frame::typed("ping", json!({})),

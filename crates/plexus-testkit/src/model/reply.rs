@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::request::{Asked, OfferedTool};
 use super::script::Usage;
@@ -82,12 +82,12 @@ impl Refusal {
 
 /// How one provider reads requests and writes answers.
 pub(super) trait WireFormat: Sync {
-    /// What a body says; else what is wrong with it.
+    /// What a body says of model, tools and messages; else what is wrong with it.
     fn parse(&self, body: &Value) -> Result<Asked, String>;
     /// The answer in one piece.
     fn whole(&self, reply: &Reply) -> Value;
-    /// The same answer as a stream.
-    fn stream(&self, reply: &Reply) -> Vec<Frame>;
+    /// The same answer as a stream, as the settings of the request want it.
+    fn stream(&self, reply: &Reply, settings: &Map<String, Value>) -> Vec<Frame>;
     /// Status and body of an error.
     fn error(&self, refusal: &Refusal) -> (u16, Value);
 }

@@ -1,11 +1,14 @@
 //! What a client asked, in one shape for all wire formats.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Headers whose values are not kept.
 const SECRET: [&str; 4] = ["authorization", "x-api-key", "cookie", "proxy-authorization"];
 /// What stands in their place.
 const REMOVED: &str = "(removed)";
+
+/// Members of a body that become tools and messages.
+const READ: [&str; 5] = ["tools", "messages", "input", "system", "instructions"];
 
 /// The language of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,6 +67,8 @@ pub struct Asked {
     pub stream: bool,
     pub tools: Vec<OfferedTool>,
     pub messages: Vec<Message>,
+    /// Every other member, as it came: `max_tokens`, `tool_choice`, `reasoning` …
+    pub settings: Map<String, Value>,
 }
 
 /// A tool the model may call.
@@ -113,6 +118,13 @@ pub struct ToolResult {
     pub text: String,
     /// Only Anthropic's format says so.
     pub is_error: bool,
+}
+
+/// The members of a body that are not read elsewhere.
+pub(super) fn settings(body: Value) -> Map<String, Value> {
+    let Value::Object(mut members) = body else { return Map::new() };
+    members.retain(|member, _| !READ.contains(&member.as_str()));
+    members
 }
 
 /// The headers of a request without the values of credentials.

@@ -1,6 +1,6 @@
 //! OpenAI Responses: items in, items out, each event of a stream numbered.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, ReplyCall, WireFormat, openai_error, pieces};
 use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
@@ -24,7 +24,9 @@ impl WireFormat for Responses {
                 _ => {}
             }
         }
-        let mut messages = Vec::new();
+        let instructions = body["instructions"].as_str();
+        let mut messages: Vec<Message> =
+            instructions.map(|text| said("system", text.to_owned())).into_iter().collect();
         match &body["input"] {
             Value::String(text) => messages.push(said("user", text.clone())),
             Value::Array(items) => {
@@ -35,14 +37,14 @@ impl WireFormat for Responses {
             other => return Err(format!("`input` must be a text or a list of items, not {other}")),
         }
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages })
+        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
     }
 
     fn whole(&self, reply: &Reply) -> Value {
         response(reply, "completed", items(reply))
     }
 
-    fn stream(&self, reply: &Reply) -> Vec<Frame> {
+    fn stream(&self, reply: &Reply, _: &Map<String, Value>) -> Vec<Frame> {
         let mut events = vec![
             ("response.created", json!({ "response": response(reply, "in_progress", vec![]) })),
             ("response.in_progress", json!({ "response": response(reply, "in_progress", vec![]) })),

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::chat::Chat;
 use super::messages::Messages;
 use super::reply::{Refusal, WireFormat};
-use super::request::{Wire, headers};
+use super::request::{Asked, Wire, headers, settings};
 use super::responses::Responses;
 use super::stage::{Answer, Stage};
 
@@ -81,23 +81,23 @@ async fn answer(request: Request<Incoming>, stage: &Stage) -> Response<Body> {
 
 async fn generate(wire: Wire, request: Request<Incoming>, stage: &Stage) -> Response<Body> {
     let (headers, format) = (headers(request.headers()), format_of(wire));
-    let asked = match json_body(request).await {
-        Ok(body) => format.parse(&body).map_err(Refusal::Invalid),
-        Err(refusal) => Err(refusal),
-    };
+    let asked = json_body(request).await.and_then(|body| {
+        let asked = format.parse(&body).map_err(Refusal::Invalid)?;
+        Ok(Asked { settings: settings(body), ..asked })
+    });
     let asked = match asked {
         Ok(asked) => asked,
         Err(refusal) => return refused(wire, &refusal, stage),
     };
-    let stream = asked.stream;
+    let (stream, settings) = (asked.stream, asked.settings.clone());
     match stage.answer(wire, headers, asked).await {
         Answer::Whole(reply) if stream => {
-            let frames = format.stream(&reply);
+            let frames = format.stream(&reply, &settings);
             pieces("text/event-stream", frames.iter().map(|frame| frame.bytes()).collect(), false)
         }
         Answer::Whole(reply) => whole(StatusCode::OK, &format.whole(&reply)),
         Answer::Half(reply) if stream => {
-            let frames = format.stream(&reply);
+            let frames = format.stream(&reply, &settings);
             let half = frames.iter().take(frames.len() / 2).map(|frame| frame.bytes()).collect();
             pieces("text/event-stream", half, true)
         }

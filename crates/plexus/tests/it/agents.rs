@@ -92,6 +92,16 @@ fn patient_script() -> Script {
         .turn(Turn::text("Both are on the list."))
 }
 
+/// Adds, ends, and looks when the conversation is taken up again.
+fn resumed_script() -> Script {
+    Script::new()
+        .turn(todo(add("milk")))
+        .turn(todo(add("bread")))
+        .turn(Turn::text("Both are on the list."))
+        .turn(todo(list()))
+        .turn(Turn::text("Both are still there."))
+}
+
 /// What the agent told the model that the tools said, up to the last turn: the texts on the list, or none
 /// where that was an error.
 fn lists(model: &ScriptedModel, last: usize) -> Vec<Option<Vec<String>>> {
@@ -113,6 +123,13 @@ fn list_of(texts: &[&str]) -> Option<Vec<String>> {
 async fn check(scene: &Scene, agent: &str, key: &str) {
     let both = list_of(&["milk", "bread"]);
     assert_eq!(lists(&scene.model, 3), [list_of(&["milk"]), both.clone(), both]);
+    check_records(&scene.hub, agent, key).await;
+}
+
+/// The list was whole when the conversation was taken up again.
+async fn check_resumed(scene: &Scene, agent: &str, key: &str) {
+    let both = list_of(&["milk", "bread"]);
+    assert_eq!(lists(&scene.model, 4), [list_of(&["milk"]), both.clone(), both]);
     check_records(&scene.hub, agent, key).await;
 }
 

@@ -19,6 +19,9 @@ async fn a_turn_streams_as_deltas_and_ends_with_done() {
     let asker = Asker::start(errand()).await;
     let mut body = ask(json!([{ "role": "user", "content": "buy milk" }]));
     body["stream"] = json!(true);
+    let unasked = asker.request(PATH).json(&body).send().await.unwrap().text().await.unwrap();
+    assert!(!unasked.contains("usage"), "a stream tells the usage to who asks for it");
+    body["stream_options"] = json!({ "include_usage": true });
     let response = asker.request(PATH).json(&body).send().await.unwrap();
     let text = response.text().await.unwrap();
     assert!(!text.contains("event:"), "its events have no names");

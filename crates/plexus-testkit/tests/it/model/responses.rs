@@ -75,6 +75,8 @@ async fn a_result_moves_the_script_on_and_is_recorded() {
     let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "added" });
     let mut second = ask(json!([user("buy milk"), reasoning, call, output]));
     second["stream"] = json!(false);
+    second["instructions"] = json!("Be brief.");
+    second["tool_choice"] = json!("auto");
     let (status, response) = asker.post(PATH, &second).await;
     assert_eq!(status, 200, "{response}");
     assert_eq!(response["object"], "response");
@@ -84,8 +86,11 @@ async fn a_result_moves_the_script_on_and_is_recorded() {
     let request = asker.model.request_for(1);
     assert_eq!((request.wire, &request.played), (Wire::Responses, &Played::Turn(1)));
     assert_eq!(request.tools(), ["shell", "mcp__plexus__todo"]);
-    assert_eq!(request.asked.messages[0].text, "buy milk");
-    assert_eq!(request.asked.messages[1].calls[0].name, "todo");
+    let [system, user, assistant, _] = request.asked.messages.as_slice() else { panic!("{request:?}") };
+    assert_eq!((system.text.as_str(), user.text.as_str()), ("Be brief.", "buy milk"));
+    assert_eq!(assistant.calls[0].name, "todo");
+    let settings: Vec<&str> = request.asked.settings.keys().map(String::as_str).collect();
+    assert_eq!(settings, ["model", "stream", "tool_choice"]);
     let results: Vec<&str> = request.results().map(|result| result.text.as_str()).collect();
     assert_eq!(results, ["added"]);
 }

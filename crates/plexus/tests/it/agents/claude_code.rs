@@ -4,8 +4,8 @@ use plexus_testkit::model::Script;
 use plexus_testkit::{Agent, AgentHome};
 
 use super::{
-    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
-    troubled_script,
+    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, check_resumed, lines, patient_script,
+    resumed_script, script, troubled_script,
 };
 
 /// Claude Code asks for a key before it speaks to anyone; the scripted model takes any.
@@ -130,5 +130,17 @@ fn claude_asks_a_model_in_trouble_again_and_writes_once() {
         let (_home, agent) = start_named(home);
         assert_eq!(end(agent).await, SESSION);
         check(&scene, "claude", &format!("claude:{SESSION}")).await;
+    });
+}
+
+#[test]
+fn claude_finds_its_list_again_when_a_session_is_resumed() {
+    AgentHome::on_loopback("claude-code", async |home| {
+        let scene = Scene::set("claude", resumed_script()).await;
+        let home = configured(home, &scene).await;
+        let (home, agent) = start_named(home);
+        assert_eq!(end(agent).await, SESSION);
+        assert_eq!(end(start_with(&home, &["--resume", SESSION])).await, SESSION);
+        check_resumed(&scene, "claude", &format!("claude:{SESSION}")).await;
     });
 }

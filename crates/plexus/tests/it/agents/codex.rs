@@ -4,8 +4,8 @@ use plexus_testkit::model::Script;
 use plexus_testkit::{Agent, AgentHome};
 
 use super::{
-    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, lines, patient_script, script,
-    troubled_script,
+    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, check_resumed, lines, patient_script,
+    resumed_script, script, troubled_script,
 };
 
 /// The home with a configuration that names the hub and the model.
@@ -110,5 +110,18 @@ fn codex_asks_a_model_in_trouble_again_and_writes_once() {
         let home = configured(home, &scene);
         let key = end(start(&home)).await;
         check(&scene, "codex", &key).await;
+    });
+}
+
+#[test]
+fn codex_finds_its_list_again_when_a_thread_is_resumed() {
+    AgentHome::on_loopback("codex", async |home| {
+        let scene = Scene::set("codex", resumed_script()).await;
+        let home = configured(home, &scene);
+        let key = end(start(&home)).await;
+        let thread = key.trim_start_matches("codex:");
+        let args = ["exec", "resume", "--json", "--skip-git-repo-check", thread, "What is on it?"];
+        assert_eq!(end(home.start("codex", &args)).await, key);
+        check_resumed(&scene, "codex", &key).await;
     });
 }
