@@ -1,7 +1,7 @@
-//! The real Codex and Claude Code as clients of a hub, played by a scripted model.
+//! The real Codex and Claude Code as clients of a hub, with a scripted model to think for them.
 //!
 //! Hub, model and agent run in a network of their own that has only loopback. The agents have no
-//! credentials: the key that one of them insists on is the word below.
+//! credentials but a token of that hub.
 
 mod claude_code;
 mod codex;
