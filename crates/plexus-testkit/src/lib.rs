@@ -4,6 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
+mod agent;
 mod collector;
 pub mod conformance;
 mod events;
@@ -13,19 +14,23 @@ mod forge;
 mod hub;
 mod lane;
 mod link;
+mod loopback;
 mod mcp;
+pub mod model;
 mod pinned;
 pub mod postgres;
 mod process;
 mod raw;
 mod sse;
 
+pub use agent::{Agent, AgentHome};
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use forge::forge;
 pub use hub::TestHub;
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use link::Link;
+pub use loopback::on_loopback;
 pub use mcp::{Answer, McpClient, modern_meta};
 pub use pinned::{Pinned, Script};
 pub use process::{HubProcess, Plexus, Ran, send};

@@ -177,7 +177,7 @@ async fn call_tool(
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
     let client = meta.get(META_CLIENT).and_then(|client| client["name"].as_str());
-    let session = identity::session_key(&principal, client, meta, None);
+    let session = identity::session_key(&principal, client, meta, headers, None);
     let cancel = CancellationToken::new();
     // Dropped with the response: a client that closes the stream cancels the call.
     let closed = cancel.clone().drop_guard();

@@ -71,6 +71,25 @@ async fn a_client_gets_the_session_of_its_conversation_or_else_of_its_own() {
     }
 }
 
+#[tokio::test]
+async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("laptop", &["call:*"]).await.token);
+    let claude = Some("claude-code");
+    let meta = Some(("claudecode/sessionId", "in-meta"));
+    let given = client.header("plexus-conversation", "s-1");
+    assert_eq!(modern_key(&given, claude, None).await, "claude:s-1");
+    assert_eq!(session_key(&given, claude, None).await, "claude:s-1");
+    assert_eq!(modern_key(&given, Some("homemade"), None).await, "external:homemade:s-1");
+    // What the client says of a call itself is nearer to the truth.
+    assert_eq!(modern_key(&given, claude, meta).await, "claude:in-meta");
+    assert_eq!(session_key(&given, claude, meta).await, "claude:in-meta");
+    // A variable that nobody has set.
+    let unset = client.header("plexus-conversation", "");
+    assert_eq!(modern_key(&unset, claude, None).await, "external:claude-code:laptop");
+    assert_eq!(session_key(&unset, claude, None).await, "external:claude-code:MCP");
+}
+
 async fn todo(client: &McpClient, thread: &str, arguments: Value) -> Value {
     let params = json!({ "name": "todo", "arguments": arguments, "_meta": { "threadId": thread } });
     client.modern("tools/call", params).await.result()["structuredContent"]["items"].clone()

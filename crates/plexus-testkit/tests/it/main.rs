@@ -1,4 +1,4 @@
-//! The fixture server, tested before anything is tested with it.
+//! What the testkit offers, tried by itself: a tool that lies makes every test worthless.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -6,4 +6,6 @@ mod clients;
 mod conformance;
 mod eras;
 mod gateway;
+mod isolation;
+mod model;
 mod stdio;

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and says what it measured"
 )]
 
+mod agents;
 mod cli;
 mod config;
 mod crash;

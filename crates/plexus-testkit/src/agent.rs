@@ -1,0 +1,192 @@
+//! A third-party agent as its users run it, in a home of its own.
+//!
+//! It finds nothing of the environment of the test and no credentials, is told to send and fetch nothing
+//! on its own account, and has a closed port as the way to anything but loopback. Whatever it started is
+//! killed with it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use crate::{Ran, loopback};
+
+/// To install a set of packages, once on a machine.
+const INSTALL: Duration = Duration::from_secs(150);
+/// For an agent to do what it was told.
+const RUN: Duration = Duration::from_secs(120);
+/// Nobody listens on the discard port of this machine.
+const NO_WAY_OUT: &str = "http://127.0.0.1:9";
+
+/// Where a program puts its files when it is not told of another place, in its home.
+const FOLDERS: [(&str, &str); 5] = [
+    ("TMPDIR", TEMPORARY),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+    ("XDG_CACHE_HOME", ".cache"),
+];
+const TEMPORARY: &str = "tmp";
+
+/// Where an agent is installed, and the home it is run in.
+#[derive(Debug)]
+pub struct AgentHome {
+    dir: TempDir,
+    programs: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl AgentHome {
+    /// Runs the body of a `#[test]` with a fresh home, on loopback only; see [`on_loopback`].
+    ///
+    /// [`on_loopback`]: crate::on_loopback
+    pub fn on_loopback<F: AsyncFnOnce(Self)>(set: &str, body: F) {
+        let runtime = loopback::runtime();
+        // What is missing is installed out here: in there nothing can be fetched.
+        let Some(home) = runtime.block_on(Self::of(set)) else { return };
+        loopback::run(runtime, &loopback::name_of::<F>(), body(home));
+    }
+
+    /// A fresh home for the agents of this set of `scripts/node/`; none on a machine without npm, except in
+    /// CI.
+    pub async fn of(set: &str) -> Option<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/node-env");
+        let made = Command::new(script).arg(set).kill_on_drop(true).output();
+        let made = tokio::time::timeout(INSTALL, made).await.expect("made in time").expect("the script runs");
+        if !made.status.success() {
+            let why = String::from_utf8_lossy(&made.stderr).into_owned();
+            // 3: npm itself is not there. Anything else is a fault.
+            assert_eq!(made.status.code(), Some(3), "{why}");
+            assert!(
+                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+                "CI must not leave this out: {why}"
+            );
+            let _ = writeln!(std::io::stdout(), "left out, {set} as an agent: {why}");
+            return None;
+        }
+        let programs = PathBuf::from(String::from_utf8(made.stdout).expect("UTF-8").trim()).join("bin");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let home = Self { dir, programs, variables: vec![] };
+        for folder in [home.work(), home.path().join(TEMPORARY)] {
+            std::fs::create_dir(folder).expect("a folder");
+        }
+        Some(home)
+    }
+
+    /// With a variable in the environment of everything that is run.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The folder the agent is started in: empty, and no repository.
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// A file in the home, its folders made as needed.
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+
+    /// Starts a program of the set, without waiting for anything.
+    pub fn start(&self, program: &str, args: &[&str]) -> Agent {
+        let home = self.dir.path();
+        let mut command = Command::new(self.programs.join(program));
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", home)
+            .env("PATH", format!("{}:/usr/bin:/bin", self.programs.display()))
+            .env("LANG", "C.UTF-8")
+            .envs(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, NO_WAY_OUT)))
+            .env("NO_PROXY", "127.0.0.1,localhost")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        for (name, folder) in FOLDERS {
+            command.env(name, home.join(folder));
+        }
+        command.current_dir(self.work()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().expect("the agent starts");
+        let stdout = read(child.stdout.take().expect("its output"));
+        let stderr = read(child.stderr.take().expect("its errors"));
+        Agent { child, stdout, stderr }
+    }
+
+    /// Runs a program of the set to its end.
+    pub async fn run(&self, program: &str, args: &[&str]) -> Ran {
+        self.start(program, args).end().await
+    }
+}
+
+/// An agent at work.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+    // Read all the time: an agent that cannot write does not go on.
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<String>,
+}
+
+impl Agent {
+    /// Waits until it has done what it was told.
+    pub async fn end(mut self) -> Ran {
+        let ended = tokio::time::timeout(RUN, self.child.wait()).await;
+        if ended.is_err() {
+            self.kill();
+        }
+        let (stdout, stderr) = (&mut self.stdout, &mut self.stderr);
+        let (stdout, stderr) = (stdout.await.expect("its output"), stderr.await.expect("its errors"));
+        let Ok(status) = ended else { panic!("the agent does not end; it said\n{stdout}\n{stderr}") };
+        Ran { code: status.expect("a status").code(), stdout, stderr }
+    }
+
+    /// The agent and what it started: the program that npm installs may only start another.
+    fn kill(&self) {
+        let Some(id) = self.child.id() else { return };
+        for id in tree(id) {
+            if let Some(pid) = Pid::from_raw(id.cast_signed()) {
+                // It may have ended by itself.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A process and its descendants, the youngest last.
+fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(id) = found.get(next).copied() {
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        next += 1;
+    }
+    found
+}
+
+fn read(mut pipe: impl tokio::io::AsyncRead + Unpin + Send + 'static) -> JoinHandle<String> {
+    let all = async move {
+        let mut bytes = Vec::new();
+        let _ = tokio::io::AsyncReadExt::read_to_end(&mut pipe, &mut bytes).await;
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    tokio::runtime::Handle::current().spawn(all)
+}

@@ -1,0 +1,92 @@
+//! A network with nothing in it but loopback, for tests of programs that would call home.
+//!
+//! The test runs itself again in a network namespace of its own, so everything it starts is in there too:
+//! the hub, the model and the agent. Where the machine allows no such namespace the test says so and runs
+//! where it is.
+
+use std::any::type_name;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+/// Tells the test that it runs in the namespace.
+const INSIDE: &str = "PLEXUS_TEST_ON_LOOPBACK";
+/// As root, and as anyone else.
+const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+/// A fresh namespace has loopback, switched off.
+const SWITCH_ON: &str = r#"ip link set lo up && exec "$@""#;
+/// For the whole test inside; nextest ends one that takes longer.
+const PATIENCE: Duration = Duration::from_secs(170);
+
+/// Runs the body of a `#[test]` on loopback only. It must be a closure of the test function itself, whose
+/// name is read from it.
+pub fn on_loopback<F: AsyncFnOnce()>(body: F) {
+    run(runtime(), &name_of::<F>(), body());
+}
+
+pub(crate) fn runtime() -> Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime")
+}
+
+/// Runs the test of this name again in a namespace or, when it is there already, its body.
+pub(crate) fn run(runtime: Runtime, test: &str, body: impl Future<Output = ()>) {
+    let inside = std::env::var_os(INSIDE).is_some();
+    match WAYS.iter().find(|way| !inside && possible(way)) {
+        Some(way) => runtime.block_on(run_again(way, test)),
+        None => {
+            if inside {
+                assert_eq!(ways_out(), Vec::<String>::new(), "there is a way out of the namespace");
+            } else {
+                let why =
+                    "no network namespace can be made here, so this runs in the network of the machine\n";
+                let _ = std::io::stdout().write_all(why.as_bytes());
+            }
+            runtime.block_on(body);
+            // Whatever still waits for a process that was killed is not waited for.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// `it::agents::codex::the_test::{{closure}}` without the crate and the closure.
+pub(crate) fn name_of<F>() -> String {
+    let parts: Vec<&str> = type_name::<F>().split("::").skip(1).collect();
+    parts.into_iter().take_while(|part| !part.starts_with('{')).collect::<Vec<_>>().join("::")
+}
+
+fn possible(way: &[&str]) -> bool {
+    let mut command = Command::new("unshare");
+    command.args(way).args(["sh", "-c", SWITCH_ON, "sh", "true"]);
+    let tried = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+async fn run_again(way: &[&str], test: &str) {
+    let this = std::env::current_exe().expect("the path of this test");
+    let mut command = tokio::process::Command::new("unshare");
+    command.args(way).args(["sh", "-c", SWITCH_ON, "sh"]).arg(this);
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).env(INSIDE, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let ran = command.spawn().expect("the test starts again").wait_with_output();
+    let ran = tokio::time::timeout(PATIENCE, ran).await.expect("ends in time").expect("its output");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let _ = std::io::stdout().write_all(&ran.stdout);
+    assert!(ran.status.success(), "{test} failed on loopback; its own words are above");
+    // A name that fits no test would run none, and succeed.
+    assert!(said.contains("1 passed"), "{test} did not run on loopback: {said}");
+}
+
+/// Interfaces other than loopback that a packet could leave by.
+fn ways_out() -> Vec<String> {
+    let routes = |path: &str, column: usize, head: usize| -> Vec<String> {
+        let table = std::fs::read_to_string(path).unwrap_or_default();
+        let of_line = |line: &str| line.split_whitespace().nth(column).map(str::to_owned);
+        table.lines().skip(head).filter_map(of_line).filter(|interface| interface != "lo").collect()
+    };
+    let mut found = routes("/proc/self/net/route", 0, 1);
+    found.extend(routes("/proc/self/net/ipv6_route", 9, 0));
+    found
+}

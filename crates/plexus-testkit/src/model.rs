@@ -1,0 +1,135 @@
+//! A model that says what a test tells it to, in the streaming formats of OpenAI and Anthropic.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use plexus_testkit::model::{Script, ScriptedModel, Tool, Turn};
+//! use serde_json::json;
+//!
+//! let script = Script::new()
+//!     .turn(Turn::call(Tool::ending("todo"), json!({ "action": "add", "text": "milk" })))
+//!     .turn(Turn::call(Tool::ending("todo"), json!({ "action": "list" })).paused_at("between"))
+//!     .turn(Turn::text("done"));
+//! let model = ScriptedModel::start(script).await;
+//! // … start a client with `model.url()` (Anthropic) or `model.openai_url()` …
+//! model.reached("between").await; // the client asks for the second turn
+//! model.release("between");
+//! // … wait for the client to end …
+//! model.assert_played();
+//! let last = model.request_for(2);
+//! let said: Vec<&str> = last.results().map(|result| result.text.as_str()).collect(); // by both calls
+//! # }
+//! ```
+//!
+//! Bounded: a body has 16 MiB at most, 500 requests are kept, a point that is not released within a minute
+//! is an error for the client.
+
+mod chat;
+mod messages;
+mod reply;
+mod request;
+mod responses;
+mod script;
+mod server;
+mod stage;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+pub use request::{Asked, MadeCall, Message, ModelRequest, OfferedTool, Played, ToolResult, Wire};
+pub use script::{Fault, Script, Tool, Turn, Usage};
+
+use stage::{Record, Stage};
+
+/// For a client to start, connect to its MCP servers and ask.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Listens on loopback until it is dropped.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    address: SocketAddr,
+    stage: Arc<Stage>,
+    _server: JoinSet<()>,
+}
+
+impl ScriptedModel {
+    pub async fn start(script: Script) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stage = Arc::new(Stage::new(script));
+        let mut server = JoinSet::new();
+        server.spawn(server::serve(listener, stage.clone()));
+        Self { address, stage, _server: server }
+    }
+
+    /// The base for clients of Anthropic, which add `/v1` themselves.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The base for clients of OpenAI.
+    pub fn openai_url(&self) -> String {
+        format!("{}/v1", self.url())
+    }
+
+    /// Every request so far that could be read, also those that are no part of the script.
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.stage.record.borrow().requests.clone()
+    }
+
+    /// The request that was answered with the turn of this number, from 0; the newest if it was asked again.
+    pub fn request_for(&self, turn: usize) -> ModelRequest {
+        let record = self.stage.record.borrow();
+        let found = record.requests.iter().rev().find(|request| request.played == Played::Turn(turn));
+        found.cloned().unwrap_or_else(|| panic!("turn {turn} was not asked for; {}", told(&record)))
+    }
+
+    /// Returns when a client waits at this point.
+    pub async fn reached(&self, point: &str) {
+        self.check(point);
+        let mut record = self.stage.record.subscribe();
+        let reached = record.wait_for(|record| record.reached.contains(point));
+        let in_time = tokio::time::timeout(PATIENCE, reached).await.is_ok();
+        assert!(in_time, "no client came to `{point}`; {}", told(&self.stage.record.borrow()));
+    }
+
+    /// Lets everyone pass this point, now and later.
+    pub fn release(&self, point: &str) {
+        self.check(point);
+        self.stage.record.send_modify(|record| {
+            record.released.insert(point.to_owned());
+        });
+    }
+
+    fn check(&self, point: &str) {
+        let mut points = self.stage.script().turns.iter().filter_map(|turn| turn.pause.as_deref());
+        assert!(points.any(|known| known == point), "the script has no point `{point}`");
+    }
+
+    /// Every turn was played, and nothing was asked that did not fit or could not be read.
+    pub fn assert_played(&self) {
+        let record = self.stage.record.borrow();
+        assert!(record.malformed.is_empty(), "could not be read: {:#?}", record.malformed);
+        let misfit = record.requests.iter().any(|request| matches!(request.played, Played::Misfit(_)));
+        let played = |turn| record.requests.iter().any(|request| request.played == Played::Turn(turn));
+        let all = (0..self.stage.script().len()).all(played);
+        assert!(all && !misfit, "not played as written; {}", told(&record));
+    }
+}
+
+/// What happened, for the words of a failed test.
+fn told(record: &Record) -> String {
+    let lines: Vec<String> = record
+        .requests
+        .iter()
+        .map(|request| {
+            let (wire, played) = (request.wire, &request.played);
+            let results: Vec<&str> = request.results().map(|result| result.text.as_str()).collect();
+            format!("  {wire:?} {played:?}, offered {:?}, results {results:?}", request.tools())
+        })
+        .collect();
+    format!("{} requests:\n{}\nnot readable: {:?}", lines.len(), lines.join("\n"), record.malformed)
+}

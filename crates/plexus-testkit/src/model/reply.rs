@@ -1,0 +1,114 @@
+//! One answer, ready to be written in any wire format.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::request::{Asked, OfferedTool};
+use super::script::Usage;
+
+/// Characters in one piece of a stream: few, so that clients must put pieces together.
+const PIECE: usize = 12;
+
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    /// Unlike that of any other reply of this model.
+    pub(super) serial: usize,
+    pub(super) model: String,
+    pub(super) text: Option<String>,
+    pub(super) calls: Vec<ReplyCall>,
+    pub(super) usage: Usage,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ReplyCall {
+    pub(super) id: String,
+    pub(super) tool: OfferedTool,
+    pub(super) arguments: Value,
+}
+
+/// One event of a stream.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Chat Completions does not name its events.
+    pub(super) event: Option<&'static str>,
+    pub(super) data: String,
+}
+
+impl Frame {
+    /// An event that carries its own name as `type`.
+    pub(super) fn typed(event: &'static str, mut data: Value) -> Self {
+        data["type"] = event.into();
+        Self { event: Some(event), data: data.to_string() }
+    }
+
+    pub(super) fn unnamed(data: impl ToString) -> Self {
+        Self { event: None, data: data.to_string() }
+    }
+
+    pub(super) fn bytes(&self) -> String {
+        let event = self.event.map(|event| format!("event: {event}\n")).unwrap_or_default();
+        format!("{event}data: {}\n\n", self.data)
+    }
+}
+
+/// An error in place of an answer.
+#[derive(Debug, Clone)]
+pub(super) enum Refusal {
+    /// 400: the request cannot be understood, or the script does not fit it.
+    Invalid(String),
+    /// 404.
+    NoSuchPath(String),
+    /// 413.
+    TooLarge(String),
+    /// 429.
+    RateLimited(Duration),
+    /// 500.
+    Broken(String),
+    Overloaded,
+}
+
+impl Refusal {
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Invalid(why) | Self::NoSuchPath(why) | Self::TooLarge(why) | Self::Broken(why) => {
+                why.clone()
+            }
+            Self::RateLimited(_) => "too many requests, as the script says".to_owned(),
+            Self::Overloaded => "overloaded, as the script says".to_owned(),
+        }
+    }
+}
+
+/// How one provider reads requests and writes answers.
+pub(super) trait WireFormat: Sync {
+    /// What a body says of model, tools and messages; else what is wrong with it.
+    fn parse(&self, body: &Value) -> Result<Asked, String>;
+    /// The answer in one piece.
+    fn whole(&self, reply: &Reply) -> Value;
+    /// The same answer as a stream, as the settings of the request want it.
+    fn stream(&self, reply: &Reply, settings: &Map<String, Value>) -> Vec<Frame>;
+    /// Status and body of an error.
+    fn error(&self, refusal: &Refusal) -> (u16, Value);
+}
+
+/// A text in pieces that give it again when put together.
+pub(super) fn pieces(text: &str) -> Vec<String> {
+    let letters: Vec<char> = text.chars().collect();
+    letters.chunks(PIECE).map(|piece| piece.iter().collect()).collect()
+}
+
+/// Status and body of an error of OpenAI, whose two formats have it alike.
+pub(super) fn openai_error(refusal: &Refusal) -> (u16, Value) {
+    let (status, kind) = match refusal {
+        Refusal::Invalid(_) => (400, "invalid_request_error"),
+        Refusal::NoSuchPath(_) => (404, "invalid_request_error"),
+        Refusal::TooLarge(_) => (413, "invalid_request_error"),
+        Refusal::RateLimited(_) => (429, "rate_limit_error"),
+        Refusal::Broken(_) => (500, "server_error"),
+        Refusal::Overloaded => (503, "server_error"),
+    };
+    let error =
+        serde_json::json!({ "message": refusal.message(), "type": kind, "param": null, "code": null });
+    (status, serde_json::json!({ "error": error }))
+}

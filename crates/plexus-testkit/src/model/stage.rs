@@ -1,0 +1,186 @@
+//! Where the script stands, and what the clients have asked so far.
+//!
+//! All of it is one value in a watch channel: changed in one place at a time, and whoever waits for
+//! something waits for the value to say so.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::reply::{Refusal, Reply, ReplyCall};
+use super::request::{Asked, Message, ModelRequest, Played, Wire};
+use super::script::{Fault, Script, Turn, Usage};
+
+/// A test that gets near this has a client that runs in circles.
+const REQUESTS: usize = 500;
+/// For a test to release a point at which a client waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a request hears that is no part of the script: short, and valid as a title or a yes.
+const ASIDE: &str = "ok";
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    script: Script,
+    /// In the id of every call, so that those of another model are not taken for ours.
+    tag: String,
+    pub(super) record: watch::Sender<Record>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) requests: Vec<ModelRequest>,
+    /// What was wrong with requests that could not be read.
+    pub(super) malformed: Vec<String>,
+    /// Points at which a client waits, or waited.
+    pub(super) reached: BTreeSet<String>,
+    pub(super) released: BTreeSet<String>,
+    /// By turn: how often it was asked for.
+    attempts: Vec<usize>,
+    replies: usize,
+}
+
+/// What a client gets.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Whole(Reply),
+    /// Only the first half of it.
+    Half(Reply),
+    Refused(Refusal),
+}
+
+impl Stage {
+    pub(super) fn new(script: Script) -> Self {
+        let record = Record { attempts: vec![0; script.len()], ..Record::default() };
+        let tag = format!("{:08x}", rand::random::<u32>());
+        Self { script, tag, record: watch::Sender::new(record) }
+    }
+
+    pub(super) fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// Takes a request down and answers it, once the test lets it.
+    pub(super) async fn answer(&self, wire: Wire, headers: Vec<(String, String)>, asked: Asked) -> Answer {
+        let mut decided = None;
+        self.record.send_modify(|record| decided = Some(self.decide(record, wire, headers, asked)));
+        let Some((answer, pause)) = decided else {
+            return Answer::Refused(Refusal::Broken("nothing was decided".to_owned()));
+        };
+        if let Some(point) = pause {
+            let released = |record: &Record| record.released.contains(&point);
+            let mut record = self.record.subscribe();
+            if tokio::time::timeout(PATIENCE, record.wait_for(released)).await.is_err() {
+                return Answer::Refused(Refusal::Broken(format!(
+                    "the test did not release `{point}` in time"
+                )));
+            }
+        }
+        answer
+    }
+
+    /// The answer, and the point to wait at before it is given.
+    fn decide(
+        &self,
+        record: &mut Record,
+        wire: Wire,
+        headers: Vec<(String, String)>,
+        asked: Asked,
+    ) -> (Answer, Option<String>) {
+        if record.requests.len() == REQUESTS {
+            let why = format!("{REQUESTS} requests were made, more than any script needs");
+            return (Answer::Refused(Refusal::Invalid(why)), None);
+        }
+        let place = record.requests.len();
+        record.requests.push(ModelRequest { wire, headers, asked, played: Played::Aside });
+        let asked = record.requests[place].asked.clone();
+        let (played, answer, pause) = match self.turn_for(&asked) {
+            Ok(Some(number)) => {
+                let turn = &self.script.turns[number];
+                match self.reply(record, number, turn, &asked) {
+                    Ok(reply) => {
+                        let (played, answer) = attempt(record, number, turn, reply);
+                        (played, answer, turn.pause.clone())
+                    }
+                    Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
+                }
+            }
+            Ok(None) => (Played::Aside, Answer::Whole(aside(record, &asked)), None),
+            Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
+        };
+        record.requests[place].played = played;
+        record.reached.extend(pause.clone());
+        (answer, pause)
+    }
+
+    /// The turn that a conversation is at; none if it is no part of the script.
+    fn turn_for(&self, asked: &Asked) -> Result<Option<usize>, String> {
+        if self.script.is_empty() || !self.script.tools().all(|tool| tool.is_offered(&asked.tools)) {
+            return Ok(None);
+        }
+        let turns = self.script.len();
+        match self.next_after(&asked.messages) {
+            next if next < turns => Ok(Some(next)),
+            _ => Err(format!("the script has {turns} turns and all were played; the client goes on")),
+        }
+    }
+
+    /// The turn after the last one that the conversation shows.
+    fn next_after(&self, messages: &[Message]) -> usize {
+        let mut next = 0;
+        for message in messages.iter().filter(|message| message.role == "assistant") {
+            for turn in message.calls.iter().filter_map(|call| self.turn_of(&call.id)) {
+                next = next.max(turn + 1);
+            }
+            let only_text = self.script.turns.get(next).filter(|turn| turn.calls.is_empty());
+            if only_text.and_then(|turn| turn.text.as_deref()).is_some_and(|text| text == message.text) {
+                next += 1;
+            }
+        }
+        next
+    }
+
+    fn call_id(&self, turn: usize, place: usize, serial: usize) -> String {
+        format!("call_{}_{turn}_{place}_{serial}", self.tag)
+    }
+
+    /// The turn that a call was made in, if this model made it.
+    fn turn_of(&self, call_id: &str) -> Option<usize> {
+        let rest = call_id.strip_prefix("call_")?.strip_prefix(&self.tag)?.strip_prefix('_')?;
+        rest.split('_').next()?.parse().ok()
+    }
+
+    fn reply(&self, record: &mut Record, number: usize, turn: &Turn, asked: &Asked) -> Result<Reply, String> {
+        record.replies += 1;
+        let serial = record.replies;
+        let mut calls = Vec::new();
+        for (place, (tool, arguments)) in turn.calls.iter().enumerate() {
+            calls.push(ReplyCall {
+                id: self.call_id(number, place, serial),
+                tool: tool.among(&asked.tools)?.clone(),
+                arguments: arguments.clone(),
+            });
+        }
+        Ok(Reply { serial, model: asked.model.clone(), text: turn.text.clone(), calls, usage: turn.usage })
+    }
+}
+
+/// The turn, or the fault that is due at this attempt.
+fn attempt(record: &mut Record, number: usize, turn: &Turn, reply: Reply) -> (Played, Answer) {
+    let attempt = record.attempts[number];
+    record.attempts[number] += 1;
+    let Some(fault) = turn.faults.get(attempt) else { return (Played::Turn(number), Answer::Whole(reply)) };
+    let answer = match *fault {
+        Fault::RateLimited { retry_after } => Answer::Refused(Refusal::RateLimited(retry_after)),
+        Fault::Broken => Answer::Refused(Refusal::Broken("broken, as the script says".to_owned())),
+        Fault::Overloaded => Answer::Refused(Refusal::Overloaded),
+        Fault::CutOff => Answer::Half(reply),
+    };
+    (Played::Fault(number), answer)
+}
+
+fn aside(record: &mut Record, asked: &Asked) -> Reply {
+    record.replies += 1;
+    let (text, model) = (Some(ASIDE.to_owned()), asked.model.clone());
+    Reply { serial: record.replies, model, text, calls: vec![], usage: Usage::default() }
+}

@@ -1,0 +1,81 @@
+//! What keeps third-party programs in: the network they run in, and the end of what they started.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_testkit::{AgentHome, on_loopback};
+use tokio::net::{TcpListener, TcpStream};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+/// An address that belongs to nobody, by RFC 5737.
+const ELSEWHERE: &str = "192.0.2.1:80";
+
+#[test]
+fn on_loopback_only_loopback_can_be_reached() {
+    on_loopback(async || {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        // Where no namespace can be made this is the network of the machine, and proves nothing.
+        if std::env::var_os("PLEXUS_TEST_ON_LOOPBACK").is_some() {
+            let refused = TcpStream::connect(ELSEWHERE).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable, "{refused}");
+        }
+    });
+}
+
+/// Whether the process runs; one that has ended may wait for whoever is to take note of it.
+fn runs(process: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(process).join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let wait = async {
+        while !done() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} in time"));
+}
+
+/// As npm installs Codex: a script that starts the program proper and waits for it.
+#[tokio::test]
+async fn what_a_program_like_codex_started_ends_with_it() {
+    let Some(home) = AgentHome::of("node").await else { return };
+    let script = "const child = require('child_process').spawn('sleep', ['600']);\
+                  require('fs').writeFileSync('new', String(child.pid));\
+                  require('fs').renameSync('new', 'pid');";
+    let agent = home.start("node", &["-e", script]);
+    let file = home.work().join("pid");
+    until("it starts another", || file.exists()).await;
+    let started = std::fs::read_to_string(file).unwrap();
+    assert!(runs(&started));
+    drop(agent);
+    until("that one ends", || !runs(&started)).await;
+}
+
+#[tokio::test]
+async fn a_program_like_codex_finds_nothing_of_the_environment() {
+    let Some(home) = AgentHome::of("node").await else { return };
+    let home = home.with("GIVEN", "by the test");
+    let ran = home.run("node", &["-p", "Object.keys(process.env).sort().join()"]).await;
+    let names: Vec<&str> = ran.ok().trim().split(',').collect();
+    let expected = [
+        "ALL_PROXY",
+        "GIVEN",
+        "HOME",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "LANG",
+        "NO_PROXY",
+        "PATH",
+        "TMPDIR",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+    ];
+    assert_eq!(names, expected);
+}
