@@ -13,7 +13,7 @@ NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
 # The phases of `make test`, cheapest first; the first that fails ends the run.
-PHASES := fmt-check clippy tidy doctest nextest
+PHASES := fmt-check clippy tidy doctest third-party nextest
 
 .PHONY: help run test check bench soak generated fmt toolchain target-owner $(PHASES)
 
@@ -59,6 +59,9 @@ clippy: target-owner
 
 tidy: target-owner ## the rules the compiler does not know (crate edges, file sizes, ...)
 	cargo xtask tidy
+
+third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
+	scripts/third-party
 
 nextest: target-owner $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace

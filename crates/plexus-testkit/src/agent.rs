@@ -4,20 +4,17 @@
 //! on its own account, and has a closed port as the way to anything but loopback. Whatever it started is
 //! killed with it.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::task::JoinHandle;
 
-use crate::{Ran, loopback};
+use crate::{Pinned, Ran, loopback};
 
-/// To install a set of packages, once on a machine.
-const INSTALL: Duration = Duration::from_secs(150);
 /// For an agent to do what it was told.
 const RUN: Duration = Duration::from_secs(120);
 /// Nobody listens on the discard port of this machine.
@@ -37,7 +34,7 @@ const TEMPORARY: &str = "tmp";
 #[derive(Debug)]
 pub struct AgentHome {
     dir: TempDir,
-    programs: PathBuf,
+    programs: Pinned,
     variables: Vec<(String, String)>,
 }
 
@@ -55,21 +52,7 @@ impl AgentHome {
     /// A fresh home for the agents of this set of `scripts/node/`; none on a machine without npm, except in
     /// CI.
     pub async fn of(set: &str) -> Option<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/node-env");
-        let made = Command::new(script).arg(set).kill_on_drop(true).output();
-        let made = tokio::time::timeout(INSTALL, made).await.expect("made in time").expect("the script runs");
-        if !made.status.success() {
-            let why = String::from_utf8_lossy(&made.stderr).into_owned();
-            // 3: npm itself is not there. Anything else is a fault.
-            assert_eq!(made.status.code(), Some(3), "{why}");
-            assert!(
-                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "CI must not leave this out: {why}"
-            );
-            let _ = writeln!(std::io::stdout(), "left out, {set} as an agent: {why}");
-            return None;
-        }
-        let programs = PathBuf::from(String::from_utf8(made.stdout).expect("UTF-8").trim()).join("bin");
+        let programs = Pinned::npm(set).await?;
         let dir = tempfile::tempdir().expect("a temporary folder");
         let home = Self { dir, programs, variables: vec![] };
         for folder in [home.work(), home.path().join(TEMPORARY)] {
@@ -104,21 +87,17 @@ impl AgentHome {
     /// Starts a program of the set, without waiting for anything.
     pub fn start(&self, program: &str, args: &[&str]) -> Agent {
         let home = self.dir.path();
-        let mut command = Command::new(self.programs.join(program));
+        let mut command = self.programs.command(program, home);
         command
             .args(args)
-            .env_clear()
-            .env("HOME", home)
-            .env("PATH", format!("{}:/usr/bin:/bin", self.programs.display()))
             .env("LANG", "C.UTF-8")
             .envs(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, NO_WAY_OUT)))
-            .env("NO_PROXY", "127.0.0.1,localhost")
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         for (name, folder) in FOLDERS {
             command.env(name, home.join(folder));
         }
-        command.current_dir(self.work()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.kill_on_drop(true).spawn().expect("the agent starts");
+        command.current_dir(self.work()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the agent starts");
         let stdout = read(child.stdout.take().expect("its output"));
         let stderr = read(child.stderr.take().expect("its errors"));
         Agent { child, stdout, stderr }

@@ -17,7 +17,7 @@ const CONVERSATION: &[&str] = &[
 
 /// Where whoever starts a client says it, if the client itself does not: Claude Code sends no id of its
 /// conversation, but any header it was configured with.
-const CONVERSATION_HEADER: &str = "plexus-conversation";
+const SESSION_HEADER: &str = "plexus-session";
 
 /// The satellite session: by the conversation the client names, else by its MCP session, else by
 /// token and client, which is all that a stateless client has.
@@ -41,6 +41,6 @@ pub(super) fn session_key(
 
 /// Empty is as good as absent: that is what a variable expands to which nobody has set.
 fn in_header(headers: &HeaderMap) -> Option<&str> {
-    let id = headers.get(CONVERSATION_HEADER)?.to_str().ok()?.trim();
+    let id = headers.get(SESSION_HEADER)?.to_str().ok()?.trim();
     (!id.is_empty()).then_some(id)
 }

@@ -77,7 +77,7 @@ async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
     let client = hub.mcp(&hub.token("laptop", &["call:*"]).await.token);
     let claude = Some("claude-code");
     let meta = Some(("claudecode/sessionId", "in-meta"));
-    let given = client.header("plexus-conversation", "s-1");
+    let given = client.header("plexus-session", "s-1");
     assert_eq!(modern_key(&given, claude, None).await, "claude:s-1");
     assert_eq!(session_key(&given, claude, None).await, "claude:s-1");
     assert_eq!(modern_key(&given, Some("homemade"), None).await, "external:homemade:s-1");
@@ -85,7 +85,7 @@ async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
     assert_eq!(modern_key(&given, claude, meta).await, "claude:in-meta");
     assert_eq!(session_key(&given, claude, meta).await, "claude:in-meta");
     // A variable that nobody has set.
-    let unset = client.header("plexus-conversation", "");
+    let unset = client.header("plexus-session", "");
     assert_eq!(modern_key(&unset, claude, None).await, "external:claude-code:laptop");
     assert_eq!(session_key(&unset, claude, None).await, "external:claude-code:MCP");
 }

@@ -30,7 +30,7 @@ async fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
     let url = scene.hub.url("/mcp");
     // The names of variables, not their values: neither the arguments nor the file have the token.
     let token = "Authorization: Bearer ${CLAUDE_PLEXUS_TOKEN}";
-    let session = "Plexus-Conversation: ${CLAUDE_PLEXUS_SESSION:-}";
+    let session = "Plexus-Session: ${CLAUDE_PLEXUS_SESSION:-}";
     let add = ["mcp", "add", "--transport", "http", "plexus", &url, "--header", token, "--header", session];
     home.run("claude", &add).await.ok();
     let kept = std::fs::read_to_string(home.path().join(".claude/.claude.json")).expect("its settings");
