@@ -53,10 +53,11 @@ for (const [mode, server] of JSON.parse(process.argv[2])) {
   const { tools } = await client.listTools();
   const echo = await client.callTool({ name: "echo", arguments: { text: "hello" } });
   const user = await client.callTool({ name: "test_elicitation", arguments: { message: "Who are you?" } });
-  const progress = [];
-  const withProgress = { onprogress: (heard) => progress.push(heard.progress) };
-  const call = { name: "test_tool_with_progress", arguments: {} };
-  await sdk.call(client, call, withProgress);
+  // A call that ends only because it is cancelled: these SDKs pass over progress that comes with the answer.
+  const cancel = new AbortController();
+  const untilProgress = { signal: cancel.signal, onprogress: () => cancel.abort("heard enough") };
+  const slow = sdk.call(client, { name: "slow", arguments: {} }, untilProgress);
+  const cancelled = await slow.then(() => false, () => cancel.signal.aborted);
   const resource = await client.readResource({ uri: "test://template/7/data" });
   const named = { name: "test_prompt_with_arguments", arguments: { arg1: "a", arg2: "b" } };
   const prompt = await client.getPrompt(named);
@@ -65,7 +66,7 @@ for (const [mode, server] of JSON.parse(process.argv[2])) {
     tools: tools.map((tool) => tool.name),
     echo: echo.content[0].text,
     user: user.content[0].text,
-    progress,
+    cancelled,
     resource: JSON.parse(resource.contents[0].text).id,
     prompt: prompt.messages[0].content.text,
   }));

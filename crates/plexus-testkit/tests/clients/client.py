@@ -20,16 +20,20 @@ async def asked(context, params):
 async def report(server, mode):
     if isinstance(server, list):
         server = stdio_client(StdioServerParameters(command=server[0], args=server[1:]))
-    heard = []
+    heard = asyncio.Event()
 
     async def on_progress(progress, total, message):
-        heard.append(progress)
+        heard.set()
 
     async with Client(server, mode=mode, elicitation_callback=asked) as client:
         tools = await client.list_tools()
         echo = await client.call_tool("echo", {"text": "hello"})
         user = await client.call_tool("test_elicitation", {"message": "Who are you?"})
-        await client.call_tool("test_tool_with_progress", {}, progress_callback=on_progress)
+        # A call that ends only because it is cancelled.
+        slow = asyncio.create_task(client.call_tool("slow", {}, progress_callback=on_progress))
+        await heard.wait()
+        slow.cancel()
+        await asyncio.wait([slow])
         resource = await client.read_resource("test://template/7/data")
         prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
         print(json.dumps({
@@ -37,7 +41,7 @@ async def report(server, mode):
             "tools": [tool.name for tool in tools.tools],
             "echo": echo.content[0].text,
             "user": user.content[0].text,
-            "progress": heard,
+            "cancelled": slow.cancelled(),
             "resource": json.loads(resource.contents[0].text)["id"],
             "prompt": prompt.messages[0].content.text,
         }), flush=True)

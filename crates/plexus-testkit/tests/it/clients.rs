@@ -28,8 +28,8 @@ async fn assert_served(sdk: Option<Pinned>, script: &str, connections: &[Connect
         assert_eq!(report["echo"], "hello", "{context}");
         let user = report["user"].as_str().unwrap();
         assert!(user.contains("action=accept") && user.contains("ada@example.com"), "{context}");
-        let progress: Vec<f64> = serde_json::from_value(report["progress"].clone()).unwrap();
-        assert_eq!(progress, [0.0, 50.0, 100.0], "{context}");
+        // On the first progress it heard of.
+        assert_eq!(report["cancelled"], true, "{context}");
         assert_eq!(report["resource"], "7", "{context}");
         assert_eq!(report["prompt"], "Prompt with arguments: arg1='a', arg2='b'", "{context}");
     }
