@@ -90,15 +90,17 @@ impl Connection {
 
     /// Sends a request and reads the head of its answer; where the body starts.
     async fn ask(&mut self, request: &[u8]) -> Result<(Head, usize)> {
-        if self.closing {
+        if self.closing || !self.send(request).await {
+            // A server may close what has been idle for a while; every client then connects anew.
             self.stream = connect(self.address).await?;
             self.closing = false;
+            ensure!(self.send(request).await, "the connection was closed before an answer");
         }
-        self.stream.write_all(request).await.context("the request could not be sent")?;
-        self.buffer.clear();
         let mut searched = 0_usize;
         loop {
-            self.read().await?;
+            if searched > 0 {
+                self.read().await?;
+            }
             let from = searched.saturating_sub(3);
             if let Some(at) = self.buffer[from..].windows(4).position(|window| window == b"\r\n\r\n") {
                 let end = from + at;
@@ -106,6 +108,13 @@ impl Connection {
             }
             searched = self.buffer.len();
         }
+    }
+
+    /// Whether the request was taken and an answer begins.
+    async fn send(&mut self, request: &[u8]) -> bool {
+        self.buffer.clear();
+        self.stream.write_all(request).await.is_ok()
+            && self.stream.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0)
     }
 
     async fn read(&mut self) -> Result<()> {

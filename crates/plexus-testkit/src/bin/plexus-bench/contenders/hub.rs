@@ -12,12 +12,15 @@ use super::{NOT_YET, Running};
 use crate::process::Tree;
 use crate::wire::Endpoint;
 
+/// The folder of the hub in the folder of the contender.
+const DATA: &str = "data";
+
 /// A hub on an empty database, and a token for agents.
 pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
     let (processes, address) = up(plexus, folder).await?;
     let output = command(plexus, folder)
         .args(["token", "create", "--kind", "agent", "--name", "bench", "--data-dir"])
-        .arg(folder)
+        .arg(folder.join(DATA))
         .output()
         .context("plexus token create")?;
     ensure!(output.status.success(), "no token: {}", String::from_utf8_lossy(&output.stderr));
@@ -63,10 +66,11 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
 /// The address of a hub that is ready.
 async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let data = folder.join(DATA);
     let mut command = command(plexus, folder);
-    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder).stdout(Stdio::null());
+    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data).stdout(Stdio::null());
     let mut tree = Tree::start(command, folder.join("hub.log"))?;
-    let written_to = folder.join("hub.json");
+    let written_to = data.join("hub.json");
     let id = u64::from(tree.id());
     // Written when the hub is ready, and removed when it stops.
     let url = tree.wait_for("it was ready", || {

@@ -59,6 +59,11 @@ pub(super) fn number(value: Option<f64>) -> String {
     }
 }
 
+/// A whole number.
+pub(super) fn count(value: usize) -> String {
+    thousands(value as f64)
+}
+
 fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use super::compare::{Figures, Ratios};
-use super::table::{Table, number};
+use super::table::{Table, count, number};
 use crate::args::Args;
 use crate::contenders::Role;
 use crate::run::{Results, Row};
@@ -34,7 +34,7 @@ pub(super) fn all(results: &Results, args: &Args) -> Result<String> {
         parts.push(format!("### Calls, {era}\n\n{}", figures(&results.calls, era)?));
     }
     for era in Era::ALL {
-        let title = format!("### `tools/list` of {} tools, {era}", number(Some(args.tools as f64)));
+        let title = format!("### `tools/list` of {} tools, {era}", count(args.tools));
         parts.push(format!("{title}\n\n{}", figures(&results.lists, era)?));
     }
     parts.push(idle(results));
@@ -119,7 +119,7 @@ fn idle(results: &Results) -> String {
         let figures = row.figures;
         table.add([
             row.label.clone(),
-            number(Some(row.sessions as f64)),
+            count(row.sessions),
             number(figures.map(|figures| figures.rss_before_mb)),
             number(figures.map(|figures| figures.rss_after_mb)),
             number(figures.map(|figures| figures.kb_per_session)),

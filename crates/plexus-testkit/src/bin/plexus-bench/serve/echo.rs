@@ -14,11 +14,14 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
-/// What the server has to say about its tools, made once.
+/// What the server has to say, as text that was made once: a long list must not be what makes it slow.
 #[derive(Debug)]
 struct Echo {
-    tools: Vec<Value>,
+    tools: String,
 }
+
+/// What every result of 2026-07-28 carries.
+const COMPLETE: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"echo","version":"1"}}"#;
 
 impl Echo {
     fn new(idle: usize) -> Self {
@@ -33,55 +36,53 @@ impl Echo {
             })
         };
         let idle = (0..idle).map(|number| tool(&format!("idle_{number:04}")));
-        Self { tools: [tool("echo")].into_iter().chain(idle).collect() }
+        let tools: Vec<Value> = [tool("echo")].into_iter().chain(idle).collect();
+        Self { tools: json!(tools).to_string() }
     }
 
     /// The answer to a message; none to a notification.
-    fn answer(&self, message: &Value) -> Option<Value> {
+    fn answer(&self, message: &Value) -> Option<String> {
         let id = message.get("id")?;
         let params = &message["params"];
         let stateless = params["_meta"].get("io.modelcontextprotocol/protocolVersion").is_some();
-        let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" => Ok(json!({
-                "protocolVersion": agreed(&params["protocolVersion"]),
-                "capabilities": { "tools": {} },
-                "serverInfo": info(),
-            })),
-            "server/discover" => Ok(json!({
-                "supportedVersions": ["2026-07-28", "2025-11-25"],
-                "capabilities": { "tools": {} },
-                "ttlMs": 3_600_000,
-                "cacheScope": "public",
-            })),
-            "ping" => Ok(json!({})),
-            // No time to live: who keeps the list must not seem to be faster than who asks for it.
-            "tools/list" if stateless => {
-                Ok(json!({ "tools": self.tools, "ttlMs": 0, "cacheScope": "public" }))
-            }
-            "tools/list" => Ok(json!({ "tools": self.tools })),
-            "tools/call" => match params["arguments"]["text"].as_str() {
-                Some(text) => Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": false })),
-                None => Err((-32602, "the argument text is missing")),
-            },
-            _ => Err((-32601, "there is no such method")),
-        };
-        Some(match result {
-            Ok(mut result) => {
-                if stateless {
-                    result["resultType"] = json!("complete");
-                    result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": info() });
-                }
-                json!({ "jsonrpc": "2.0", "id": id, "result": result })
+        Some(match self.result(message["method"].as_str().unwrap_or_default(), params, stateless) {
+            Ok(members) => {
+                let complete = if stateless { COMPLETE } else { "" };
+                // An empty result has nothing to set the rest apart from.
+                let complete = if members.is_empty() { complete.trim_start_matches(',') } else { complete };
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{complete}}}}}"#)
             }
             Err((code, text)) => {
-                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } })
+                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } }).to_string()
             }
         })
     }
-}
 
-fn info() -> Value {
-    json!({ "name": "echo", "version": "1" })
+    /// The members of a result, or the code and the words of an error.
+    fn result(&self, method: &str, params: &Value, stateless: bool) -> Result<String, (i32, &'static str)> {
+        Ok(match method {
+            "initialize" => format!(
+                r#""protocolVersion":"{}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"echo","version":"1"}}"#,
+                agreed(&params["protocolVersion"])
+            ),
+            "server/discover" => {
+                r#""supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public""#
+                    .to_owned()
+            }
+            "ping" => String::new(),
+            // No time to live: who keeps the list must not seem to be faster than who asks for it.
+            "tools/list" if stateless => format!(r#""tools":{},"ttlMs":0,"cacheScope":"public""#, self.tools),
+            "tools/list" => format!(r#""tools":{}"#, self.tools),
+            "tools/call" => {
+                let text = &params["arguments"]["text"];
+                if !text.is_string() {
+                    return Err((-32602, "the argument text is missing"));
+                }
+                format!(r#""content":[{{"type":"text","text":{text}}}],"isError":false"#)
+            }
+            _ => return Err((-32601, "there is no such method")),
+        })
+    }
 }
 
 /// The revision that was asked for, where it has sessions.
@@ -115,8 +116,8 @@ fn post(echo: &Echo, headers: &HeaderMap, body: &[u8]) -> Response {
     let opened = message["method"] == "initialize" && !headers.contains_key("mcp-session-id");
     let json = [(header::CONTENT_TYPE, "application/json")];
     match opened {
-        true => (json, [("mcp-session-id", "echo")], answer.to_string()).into_response(),
-        false => (json, answer.to_string()).into_response(),
+        true => (json, [("mcp-session-id", "echo")], answer).into_response(),
+        false => (json, answer).into_response(),
     }
 }
 
