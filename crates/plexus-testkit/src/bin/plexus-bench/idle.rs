@@ -7,11 +7,14 @@ use serde::Serialize;
 
 use crate::client::Connection;
 use crate::contenders::{Contender, Role, Running, Site};
+use crate::wire::Endpoint;
 use crate::workload::initialize;
 
 /// For all sessions to be opened, and for the memory to come to rest.
 const PATIENCE: Duration = Duration::from_secs(180);
 const REST: Duration = Duration::from_secs(1);
+/// A hub lets one agent hold 128 streams, so after so many it is another's turn.
+const OF_ONE_AGENT: usize = 100;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct IdleRow {
@@ -51,12 +54,16 @@ pub(crate) async fn measure(contender: &Contender, site: &Site, sessions: usize)
 
 async fn hold(running: &Running, sessions: usize) -> Result<IdleFigures> {
     // One to warm up what is made with the first.
-    let _first = open(running).await?;
+    let mut endpoint = running.endpoint.clone();
+    let _first = open(&endpoint).await?;
     tokio::time::sleep(REST).await;
     let before = running.processes.usage()?.rss as f64;
     let mut held = Vec::with_capacity(sessions);
     for number in 0..sessions {
-        held.push(open(running).await.with_context(|| format!("session {}", number + 1))?);
+        if let Some(mint) = running.mint.as_ref().filter(|_| number % OF_ONE_AGENT == 0) {
+            endpoint.token = Some(mint.token(&format!("bench-{number}"))?);
+        }
+        held.push(open(&endpoint).await.with_context(|| format!("session {}", number + 1))?);
     }
     tokio::time::sleep(REST).await;
     let after = running.processes.usage()?.rss as f64;
@@ -67,10 +74,10 @@ async fn hold(running: &Running, sessions: usize) -> Result<IdleFigures> {
     })
 }
 
-async fn open(running: &Running) -> Result<Connection> {
-    let mut connection = Connection::open(running.endpoint.address).await?;
-    let session = initialize(&mut connection, &running.endpoint).await?.context("it gives no session id")?;
-    let status = connection.open_stream(&running.endpoint.stream(&session)).await?;
+async fn open(endpoint: &Endpoint) -> Result<Connection> {
+    let mut connection = Connection::open(endpoint.address).await?;
+    let session = initialize(&mut connection, endpoint).await?.context("it gives no session id")?;
+    let status = connection.open_stream(&endpoint.stream(&session)).await?;
     ensure!(status == 200, "the stream of a session is refused with {status}");
     Ok(connection)
 }

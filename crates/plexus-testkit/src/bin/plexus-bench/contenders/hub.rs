@@ -1,6 +1,6 @@
 //! The hub as its users run it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,29 @@ const DATA: &str = "data";
 /// A hub on an empty database, and a token for agents.
 pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
     let (processes, address) = up(plexus, folder).await?;
-    let output = command(plexus, folder)
-        .args(["token", "create", "--kind", "agent", "--name", "bench", "--data-dir"])
-        .arg(folder.join(DATA))
-        .output()
-        .context("plexus token create")?;
-    ensure!(output.status.success(), "no token: {}", String::from_utf8_lossy(&output.stderr));
-    let token = String::from_utf8(output.stdout).context("a token")?.trim().to_owned();
-    let endpoint = Endpoint { address: parse(&address)?, path: "/mcp", token: Some(token) };
-    Ok(Running { endpoint, processes, _behind: None })
+    let mint = Mint { plexus: plexus.to_owned(), folder: folder.to_owned() };
+    let token = Some(mint.token("bench")?);
+    let endpoint = Endpoint { address: parse(&address)?, path: "/mcp", token };
+    Ok(Running { endpoint, processes, mint: Some(mint), _behind: None })
+}
+
+/// Makes tokens for more agents of a hub.
+#[derive(Debug)]
+pub(crate) struct Mint {
+    plexus: PathBuf,
+    folder: PathBuf,
+}
+
+impl Mint {
+    pub(crate) fn token(&self, name: &str) -> Result<String> {
+        let output = command(&self.plexus, &self.folder)
+            .args(["token", "create", "--kind", "agent", "--name", name, "--data-dir"])
+            .arg(self.folder.join(DATA))
+            .output()
+            .context("plexus token create")?;
+        ensure!(output.status.success(), "no token: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout).context("a token")?.trim().to_owned())
+    }
 }
 
 /// A hub in front of an echo server: what the other gateways are measured by.
@@ -43,7 +57,7 @@ pub(super) fn with_tools(folder: &Path, tools: usize) -> Result<Running> {
     let (processes, line) = Tree::start_server(&args, folder.join("hub.log"))?;
     let (address, token) = line.split_once(' ').context("no token")?;
     let endpoint = Endpoint { address: parse(address)?, path: "/mcp", token: Some(token.to_owned()) };
-    Ok(Running { endpoint, processes, _behind: None })
+    Ok(Running { endpoint, processes, mint: None, _behind: None })
 }
 
 /// How long a hub takes from its start until it is ready, on a database that is there: the median of so many starts,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::hub::start_to_ready;
+pub(crate) use self::hub::{Mint, start_to_ready};
 use self::peers::{PEERS, Peer};
 use crate::process::Tree;
 use crate::wire::Endpoint;
@@ -82,6 +82,8 @@ pub(crate) struct Running {
     pub(crate) endpoint: Endpoint,
     /// What its use of CPU and memory is counted from.
     pub(crate) processes: Tree,
+    /// Makes tokens for more agents, where it asks for them.
+    pub(crate) mint: Option<Mint>,
     /// The echo server behind it.
     _behind: Option<Tree>,
 }

@@ -12,14 +12,14 @@ use crate::wire::Endpoint;
 
 pub(super) fn direct(folder: &Path, tools: usize) -> Result<Running> {
     let (processes, address) = echo(folder, tools)?;
-    Ok(Running { endpoint: endpoint(address), processes, _behind: None })
+    Ok(Running { endpoint: endpoint(address), processes, mint: None, _behind: None })
 }
 
 pub(super) fn pass_through(folder: &Path, tools: usize) -> Result<Running> {
     let (behind, address) = echo(folder, tools)?;
     let args = ["pass-through", &address.to_string()];
     let (processes, line) = Tree::start_server(&args, folder.join("pass-through.log"))?;
-    Ok(Running { endpoint: endpoint(parse(&line)?), processes, _behind: Some(behind) })
+    Ok(Running { endpoint: endpoint(parse(&line)?), processes, mint: None, _behind: Some(behind) })
 }
 
 /// An echo server over HTTP with so many idle tools.

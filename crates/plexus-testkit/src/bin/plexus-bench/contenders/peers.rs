@@ -145,7 +145,7 @@ impl Peer {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         processes.wait_for("it listened", || TcpStream::connect(address).ok()).await?;
         let endpoint = Endpoint { address, path: self.path, token: None };
-        Ok(Running { endpoint, processes, _behind: behind.map(|(tree, _)| tree) })
+        Ok(Running { endpoint, processes, mint: None, _behind: behind.map(|(tree, _)| tree) })
     }
 }
 

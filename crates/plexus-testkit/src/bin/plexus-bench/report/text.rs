@@ -65,7 +65,7 @@ fn budgets(results: &Results) -> Result<String> {
     let mut table = Table::new(&["budget", "figure", "at most", "kept"]);
     let mut row = |what: &str, figure: Option<f64>, unit: &str, limit: f64| {
         let kept = figure.map_or("–", |figure| if figure <= limit { "yes" } else { "no" });
-        let figure = figure.map_or("not yet".to_owned(), |figure| format!("{}{unit}", number(Some(figure))));
+        let figure = figure.map_or("–".to_owned(), |figure| format!("{}{unit}", number(Some(figure))));
         table.add([what.to_owned(), figure, format!("{limit}{unit}"), kept.to_owned()]);
     };
     let at_rest = results.at_rest;
