@@ -37,7 +37,7 @@ check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit 
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: toolchain ## measure the budgets
+bench: toolchain ## measure the hub beside other gateways: make bench ARGS="--help"
 	scripts/bench $(ARGS)
 
 soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise

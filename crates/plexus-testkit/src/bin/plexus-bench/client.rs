@@ -1,0 +1,254 @@
+//! HTTP/1.1 by hand: the client must cost less than what it measures.
+//!
+//! Reads answers with a length and in chunks, as JSON or as a stream of events, because the contenders answer in all of
+//! these ways. One request is under way on a connection at a time.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Far beyond any answer here; an endless one must not fill the memory.
+const MAX_ANSWER: usize = 64 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    address: SocketAddr,
+    stream: TcpStream,
+    /// What was read of the answer: its head, and what followed.
+    buffer: Vec<u8>,
+    /// The body of an answer in chunks, without their frames.
+    body: Vec<u8>,
+    /// The other side has said that it closes.
+    closing: bool,
+}
+
+/// What the head of an answer says about it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    length: Option<usize>,
+    chunked: bool,
+    events: bool,
+    closing: bool,
+    session: Option<String>,
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) session: Option<String>,
+    /// The JSON of it, whether it came bare or as an event.
+    pub(crate) payload: &'a [u8],
+}
+
+impl Answer<'_> {
+    pub(crate) fn text(&self) -> String {
+        let text = String::from_utf8_lossy(self.payload);
+        text.chars().take(300).collect()
+    }
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
+        let stream = connect(address).await?;
+        let (buffer, body) = (Vec::with_capacity(16 << 10), Vec::new());
+        Ok(Self { address, stream, buffer, body, closing: false })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
+        let (head, start) = self.ask(request).await?;
+        self.closing = head.closing;
+        let body = match head.length {
+            _ if head.chunked => {
+                self.read_chunks(start).await?;
+                self.body.as_slice()
+            }
+            Some(length) => {
+                ensure!(length <= MAX_ANSWER, "an answer of {length} bytes");
+                while self.buffer.len() < start + length {
+                    self.read().await?;
+                }
+                &self.buffer[start..start + length]
+            }
+            None => {
+                ensure!(matches!(head.status, 202 | 204), "an answer without a length");
+                &[]
+            }
+        };
+        let payload = if head.events { last_event(body) } else { body };
+        Ok(Answer { status: head.status, session: head.session, payload })
+    }
+
+    /// Sends a request whose answer is a stream that stays open; its status.
+    pub(crate) async fn open_stream(&mut self, request: &[u8]) -> Result<u16> {
+        Ok(self.ask(request).await?.0.status)
+    }
+
+    /// Sends a request and reads the head of its answer; where the body starts.
+    async fn ask(&mut self, request: &[u8]) -> Result<(Head, usize)> {
+        if self.closing || !self.send(request).await {
+            // A server may close what has been idle for a while; every client then connects anew.
+            self.stream = connect(self.address).await?;
+            self.closing = false;
+            ensure!(self.send(request).await, "the connection was closed before an answer");
+        }
+        let mut searched = 0_usize;
+        loop {
+            if searched > 0 {
+                self.read().await?;
+            }
+            let from = searched.saturating_sub(3);
+            if let Some(at) = self.buffer[from..].windows(4).position(|window| window == b"\r\n\r\n") {
+                let end = from + at;
+                return Ok((parse_head(&self.buffer[..end])?, end + 4));
+            }
+            searched = self.buffer.len();
+        }
+    }
+
+    /// Whether the request was taken and an answer begins.
+    async fn send(&mut self, request: &[u8]) -> bool {
+        self.buffer.clear();
+        self.stream.write_all(request).await.is_ok()
+            && self.stream.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0)
+    }
+
+    async fn read(&mut self) -> Result<()> {
+        let read = self.stream.read_buf(&mut self.buffer).await.context("the answer could not be read")?;
+        ensure!(read > 0, "the connection was closed in the middle of an answer");
+        ensure!(self.buffer.len() <= MAX_ANSWER, "an answer of more than {MAX_ANSWER} bytes");
+        Ok(())
+    }
+
+    async fn read_chunks(&mut self, mut at: usize) -> Result<()> {
+        self.body.clear();
+        loop {
+            let line = loop {
+                match self.buffer[at..].windows(2).position(|window| window == b"\r\n") {
+                    Some(line) => break at + line,
+                    None => self.read().await?,
+                }
+            };
+            let size = chunk_size(&self.buffer[at..line])?;
+            let (start, end) = (line + 2, line + 2 + size);
+            // The chunk and the line end after it; no trailers come after the last one.
+            while self.buffer.len() < end + 2 {
+                self.read().await?;
+            }
+            if size == 0 {
+                return Ok(());
+            }
+            self.body.extend_from_slice(&self.buffer[start..end]);
+            at = end + 2;
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address).await.with_context(|| format!("nobody answers at {address}"))?;
+    stream.set_nodelay(true).context("TCP_NODELAY")?;
+    Ok(stream)
+}
+
+fn parse_head(head: &[u8]) -> Result<Head> {
+    let head = std::str::from_utf8(head).context("a head that is not text")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
+    let Some(status) = status else { bail!("not an HTTP answer: {head:?}") };
+    let mut parsed = Head { status, ..Head::default() };
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            parsed.length = Some(value.parse().with_context(|| format!("a length of {value:?}"))?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            parsed.chunked = value.eq_ignore_ascii_case("chunked");
+        } else if name.eq_ignore_ascii_case("content-type") {
+            parsed.events = value.starts_with("text/event-stream");
+        } else if name.eq_ignore_ascii_case("connection") {
+            parsed.closing = value.eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("mcp-session-id") {
+            parsed.session = Some(value.to_owned());
+        }
+    }
+    Ok(parsed)
+}
+
+fn chunk_size(line: &[u8]) -> Result<usize> {
+    let line = std::str::from_utf8(line).context("a chunk size that is not text")?;
+    let digits = line.split(';').next().unwrap_or_default().trim();
+    let size = usize::from_str_radix(digits, 16).with_context(|| format!("a chunk size of {digits:?}"))?;
+    ensure!(size <= MAX_ANSWER, "a chunk of {size} bytes");
+    Ok(size)
+}
+
+/// The data of the newest event that has any: the answer comes last, after an event to resume from.
+fn last_event(body: &[u8]) -> &[u8] {
+    let lines = body.split(|byte| *byte == b'\n').rev();
+    let mut data = lines.filter_map(|line| line.strip_prefix(b"data:")).map(<[u8]>::trim_ascii);
+    data.find(|data| !data.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What the client makes of these bytes, which arrive in pieces of the given size.
+    async fn answer(bytes: &'static str, piece: usize) -> Result<(u16, String)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let serve = async {
+            let (mut stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let mut request = [0; 4];
+            stream.read_exact(&mut request).await?;
+            for piece in bytes.as_bytes().chunks(piece) {
+                stream.write_all(piece).await?;
+                tokio::task::yield_now().await;
+            }
+            anyhow::Ok(())
+        };
+        let ask = async {
+            let mut connection = Connection::open(address).await?;
+            let answer = connection.exchange(b"ping").await?;
+            anyhow::Ok((answer.status, answer.text()))
+        };
+        let (served, answer) = tokio::join!(serve, ask);
+        served?;
+        answer
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_however_it_is_framed_and_cut() {
+        let framed = [
+            "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n\
+             e\r\nid: 1\ndata: \n\n\r\n21\r\nevent: message\r\ndata: {\"a\":1}\r\n\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 14\r\n\r\ndata: {\"a\":1}\n",
+        ];
+        for bytes in framed {
+            for piece in [1, 2, 7, 1000] {
+                let read = answer(bytes, piece).await.unwrap();
+                assert_eq!(read, (200, "{\"a\":1}".to_owned()), "{bytes:?} in pieces of {piece}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_early_is_an_error() {
+        for bytes in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "nonsense\r\n\r\n",
+        ] {
+            assert!(answer(bytes, 5).await.is_err(), "{bytes:?}");
+        }
+    }
+}

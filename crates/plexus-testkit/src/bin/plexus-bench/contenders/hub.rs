@@ -1,0 +1,102 @@
+//! The hub as its users run it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use super::own::parse;
+use super::{NOT_YET, Running};
+use crate::process::Tree;
+use crate::wire::Endpoint;
+
+/// The folder of the hub in the folder of the contender.
+const DATA: &str = "data";
+
+/// A hub on an empty database, and a token for agents.
+pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
+    let (processes, address) = up(plexus, folder).await?;
+    let mint = Mint { plexus: plexus.to_owned(), folder: folder.to_owned() };
+    let token = Some(mint.token("bench")?);
+    let endpoint = Endpoint { address: parse(&address)?, path: "/mcp", token };
+    Ok(Running { endpoint, processes, mint: Some(mint), _behind: None })
+}
+
+/// Makes tokens for more agents of a hub.
+#[derive(Debug)]
+pub(crate) struct Mint {
+    plexus: PathBuf,
+    folder: PathBuf,
+}
+
+impl Mint {
+    pub(crate) fn token(&self, name: &str) -> Result<String> {
+        let output = command(&self.plexus, &self.folder)
+            .args(["token", "create", "--kind", "agent", "--name", name, "--data-dir"])
+            .arg(self.folder.join(DATA))
+            .output()
+            .context("plexus token create")?;
+        ensure!(output.status.success(), "no token: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout).context("a token")?.trim().to_owned())
+    }
+}
+
+/// A hub in front of an echo server: what the other gateways are measured by.
+///
+/// This is the one place to fill when the hub can be given upstreams: start the echo server with `own::echo`, start
+/// the hub, tell it of the server, and take `Contender::missing` and the text away.
+pub(super) async fn with_upstream(_plexus: &Path, _folder: &Path, _tools: usize) -> Result<Running> {
+    bail!(NOT_YET)
+}
+
+/// The hub's own code with idle tools, without the program around it.
+pub(super) fn with_tools(folder: &Path, tools: usize) -> Result<Running> {
+    let args = ["hub", "--tools", &tools.to_string()];
+    let (processes, line) = Tree::start_server(&args, folder.join("hub.log"))?;
+    let (address, token) = line.split_once(' ').context("no token")?;
+    let endpoint = Endpoint { address: parse(address)?, path: "/mcp", token: Some(token.to_owned()) };
+    Ok(Running { endpoint, processes, mint: None, _behind: None })
+}
+
+/// How long a hub takes from its start until it is ready, on a database that is there: the median of so many starts,
+/// and its memory at rest after the last.
+pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) -> Result<(Duration, u64)> {
+    up(plexus, folder).await?.0.stop().await?;
+    let mut times = Vec::new();
+    let mut at_rest = 0;
+    for _ in 0..starts {
+        let begun = Instant::now();
+        let (processes, _) = up(plexus, folder).await?;
+        times.push(begun.elapsed());
+        at_rest = processes.usage()?.rss;
+        processes.stop().await?;
+    }
+    times.sort();
+    Ok((times.get(times.len() / 2).copied().unwrap_or_default(), at_rest))
+}
+
+/// The address of a hub that is ready.
+async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let data = folder.join(DATA);
+    let mut command = command(plexus, folder);
+    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data).stdout(Stdio::null());
+    let mut tree = Tree::start(command, folder.join("hub.log"))?;
+    let written_to = data.join("hub.json");
+    let id = u64::from(tree.id());
+    // Written when the hub is ready, and removed when it stops.
+    let url = tree.wait_for("it was ready", || {
+        let written: Value = serde_json::from_slice(&std::fs::read(&written_to).ok()?).ok()?;
+        (written["pid"] == id).then(|| written["url"].as_str().map(ToOwned::to_owned))?
+    });
+    let url = url.await?;
+    Ok((tree, url.trim_start_matches("http://").to_owned()))
+}
+
+fn command(plexus: &Path, home: &Path) -> Command {
+    let mut command = Command::new(plexus);
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").env("PLEXUS_LOG", "warn");
+    command
+}

@@ -1,0 +1,171 @@
+//! Who is measured, and how each is started.
+//!
+//! Every start is a fresh one: a process of its own with a folder of its own, in front of an echo server of its own.
+
+mod hub;
+mod own;
+mod peers;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+pub(crate) use self::hub::{Mint, start_to_ready};
+use self::peers::{PEERS, Peer};
+use crate::process::Tree;
+use crate::wire::Endpoint;
+use crate::workload::Workload;
+
+/// Why a row is empty that will have figures.
+const NOT_YET: &str = "not yet: upstreams are a later feature";
+
+/// What a contender is to the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The server itself, with nothing between.
+    Direct,
+    /// The least that something between can cost.
+    Floor,
+    /// The hub.
+    Plexus,
+    Peer,
+}
+
+#[derive(Debug)]
+pub(crate) struct Contender {
+    /// What it is called in `--only` and in the JSON.
+    pub(crate) name: &'static str,
+    /// What it is called in the tables.
+    pub(crate) label: String,
+    pub(crate) role: Role,
+    /// What it does with a call beside handing it on.
+    pub(crate) does: &'static str,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Direct,
+    PassThrough,
+    Hub,
+    HubWithUpstream,
+    HubWithTools,
+    Peer(&'static Peer),
+}
+
+/// Where the run takes place.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) plexus: PathBuf,
+    pub(crate) scratch: PathBuf,
+    starts: Cell<u32>,
+}
+
+impl Site {
+    pub(crate) fn new(plexus: PathBuf, scratch: PathBuf) -> Self {
+        Self { plexus, scratch, starts: Cell::new(0) }
+    }
+
+    /// A folder that nobody has used.
+    fn folder(&self) -> Result<PathBuf> {
+        self.starts.set(self.starts.get() + 1);
+        let folder = self.scratch.join(self.starts.get().to_string());
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder)
+    }
+}
+
+/// A contender that answers.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) endpoint: Endpoint,
+    /// What its use of CPU and memory is counted from.
+    pub(crate) processes: Tree,
+    /// Makes tokens for more agents, where it asks for them.
+    pub(crate) mint: Option<Mint>,
+    /// The echo server behind it.
+    _behind: Option<Tree>,
+}
+
+/// All contenders, in the order of the tables.
+pub(crate) fn all() -> Vec<Contender> {
+    let own =
+        |name, label: &str, role, does, kind| Contender { name, label: label.to_owned(), role, does, kind };
+    let recorded = "token, scopes, validation, session log, durable audit";
+    let mut all = vec![
+        own("direct", "direct", Role::Direct, "answers the call", Kind::Direct),
+        own("floor", "bare axum pass-through", Role::Floor, "nothing", Kind::PassThrough),
+        own("plexus", "Plexus", Role::Plexus, recorded, Kind::Hub),
+        own("upstream", "Plexus, through an upstream", Role::Plexus, recorded, Kind::HubWithUpstream),
+        own("plexus-list", "Plexus, tools of its own", Role::Plexus, recorded, Kind::HubWithTools),
+    ];
+    all.extend(PEERS.iter().map(|peer| Contender {
+        name: peer.name,
+        label: peer.label(),
+        role: Role::Peer,
+        does: peer.does,
+        kind: Kind::Peer(peer),
+    }));
+    all
+}
+
+impl Contender {
+    /// Puts a peer into the cache folder; the others are there.
+    pub(crate) async fn install(&self) -> Result<()> {
+        match self.kind {
+            Kind::Peer(peer) => peer.install().await.map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it has no figures today whatever happens.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        matches!(self.kind, Kind::HubWithUpstream).then_some(NOT_YET)
+    }
+
+    /// The calls it is measured by.
+    pub(crate) fn calls(&self) -> Vec<Workload> {
+        match self.kind {
+            Kind::Hub => vec![Workload::TodoList, Workload::TodoUpdate],
+            Kind::HubWithTools => vec![],
+            Kind::Peer(peer) => vec![Workload::Echo(peer.echo)],
+            _ => vec![Workload::Echo("echo")],
+        }
+    }
+
+    /// Whether it is measured by long lists of tools.
+    pub(crate) fn lists(&self) -> bool {
+        !matches!(self.kind, Kind::Hub)
+    }
+
+    /// Whether it is measured by idle sessions: the echo server has none, and hubs are all alike in that.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        matches!(self.kind, Kind::PassThrough | Kind::Hub | Kind::Peer(_))
+    }
+
+    /// Starts it in front of a server with so many idle tools.
+    pub(crate) async fn start(&self, site: &Site, tools: usize) -> Result<Running> {
+        let folder = site.folder()?;
+        match self.kind {
+            Kind::Direct => own::direct(&folder, tools),
+            Kind::PassThrough => own::pass_through(&folder, tools),
+            Kind::Hub => hub::native(&site.plexus, &folder).await,
+            Kind::HubWithUpstream => hub::with_upstream(&site.plexus, &folder, tools).await,
+            Kind::HubWithTools => hub::with_tools(&folder, tools),
+            Kind::Peer(peer) => peer.start(&folder, tools).await,
+        }
+        .with_context(|| format!("{} does not start", self.label))
+    }
+}
+
+/// The contenders of these names, or all of them.
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<Contender>> {
+    let all = all();
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|contender| contender.name != **name)) {
+        let known: Vec<&str> = all.iter().map(|contender| contender.name).collect();
+        bail!("there is no contender `{unknown}`; there are: {}", known.join(", "));
+    }
+    let wanted = |contender: &Contender| names.is_empty() || names.iter().any(|name| name == contender.name);
+    Ok(all.into_iter().filter(wanted).collect())
+}

@@ -1,0 +1,48 @@
+//! Calls without measuring, for a profiler that looks at the hub meanwhile.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+
+use crate::measure::ask;
+use crate::wire::{Endpoint, Era};
+use crate::workload::{Lane, Workload};
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// Where the hub listens; a token for it is read from standard input
+    address: SocketAddr,
+    #[arg(long, value_enum)]
+    call: Call,
+    #[arg(long, default_value_t = 1)]
+    concurrency: usize,
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Call {
+    TodoList,
+    TodoUpdate,
+}
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(load: Load) -> Result<()> {
+    let mut token = String::new();
+    std::io::stdin().read_to_string(&mut token).context("a token on standard input")?;
+    let endpoint = Endpoint { address: load.address, path: "/mcp", token: Some(token.trim().to_owned()) };
+    let workload = match load.call {
+        Call::TodoList => Workload::TodoList,
+        Call::TodoUpdate => Workload::TodoUpdate,
+    };
+    let mut lanes = Vec::with_capacity(load.concurrency);
+    for _ in 0..load.concurrency {
+        lanes.push(Lane::open(&endpoint, Era::Session, workload).await?);
+    }
+    let times = ask(&mut lanes, Duration::from_secs_f64(load.seconds)).await?;
+    println!("{} calls, {:.0} a second", times.len(), times.len() as f64 / load.seconds);
+    Ok(())
+}

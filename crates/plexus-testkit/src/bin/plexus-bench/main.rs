@@ -1,0 +1,58 @@
+//! `make bench`: what a call costs through the hub, beside a direct call, a bare pass-through and other gateways.
+//!
+//! One run measures them all, in rounds that take turns, with the same client, and checks every answer. Everything runs
+//! on loopback and ends with the run.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool that reports to its caller")]
+
+mod args;
+mod budget;
+mod client;
+mod contenders;
+mod idle;
+mod load;
+mod machine;
+mod measure;
+mod process;
+mod report;
+mod run;
+mod serve;
+mod wire;
+mod workload;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Args, Command};
+
+/// What a shell gives for a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command {
+        Some(Command::Serve { server }) => serve::run(server).map(|()| ExitCode::SUCCESS),
+        Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
+        None => bench(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("plexus-bench: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// On one thread: the asking must not take more of the machine than the answering.
+#[tokio::main(flavor = "current_thread")]
+async fn bench(args: Args) -> Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate()).context("a signal handler")?;
+    let scratch = tempfile::tempdir().context("a temporary folder")?;
+    // Dropping the run ends what it has started.
+    tokio::select! {
+        ran = run::run(&args, scratch.path()) => report::write(&ran?, &args).map(|()| ExitCode::SUCCESS),
+        _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+        _ = terminate.recv() => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}

@@ -1,0 +1,194 @@
+//! Processes that are measured, and that end with the run.
+//!
+//! Whatever was started is killed when its handle is dropped, with everything that it started in turn: also on Ctrl-C,
+//! which drops the run.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use plexus_testkit::Signal;
+use rustix::process::{Pid, kill_process};
+
+use crate::serve;
+
+/// For an interpreter with many modules on a busy machine; far beyond what each should take.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(1);
+
+/// A process and all that descend from it.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    child: Child,
+    log: PathBuf,
+    /// Whether an echo server is what is measured, and not what stands behind it.
+    counts_echo: bool,
+}
+
+/// What a tree has used so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    /// Memory in RAM now, and at most since the peak was reset, in bytes.
+    pub(crate) rss: u64,
+    pub(crate) peak: u64,
+}
+
+impl Tree {
+    /// Starts a program with nothing of this environment but what the command names. What it says goes to `log`.
+    pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self> {
+        let file = File::create(&log).with_context(|| log.display().to_string())?;
+        let program = command.get_program().to_owned();
+        command.stdin(Stdio::null()).stderr(file);
+        let child =
+            command.spawn().with_context(|| format!("cannot start {}", Path::new(&program).display()))?;
+        Ok(Self { child, log, counts_echo: false })
+    }
+
+    /// Starts this program as one of its servers; the line that it prints when it is ready.
+    pub(crate) fn start_server(args: &[&str], log: PathBuf) -> Result<(Self, String)> {
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command.arg(serve::COMMAND).args(args).stdout(Stdio::piped());
+        let mut tree = Self::start(command, log)?;
+        tree.counts_echo = true;
+        let stdout = tree.child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).context("its address")?;
+        ensure!(!line.is_empty(), "it ended before it was ready: {}", tree.last_words());
+        Ok((tree, line.trim().to_owned()))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the process gives what is asked for; an error when it ends first.
+    pub(crate) async fn wait_for<T>(&mut self, what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            if let Some(status) = self.child.try_wait().context("its status")? {
+                bail!("it ended with {status} before {what}: {}", self.last_words());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        bail!("{what} took more than {} s: {}", PATIENCE.as_secs(), self.last_words());
+    }
+
+    /// The last that it logged.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(3).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let mut total = Usage::default();
+        for id in descendants(self.id()) {
+            if !self.counts_echo && is_echo(id) {
+                continue;
+            }
+            // A child may end while it is looked at.
+            let Some(usage) = usage(id) else { continue };
+            total.cpu += usage.cpu;
+            total.rss += usage.rss;
+            total.peak += usage.peak;
+        }
+        ensure!(total.rss > 0, "the process has ended: {}", self.last_words());
+        Ok(total)
+    }
+
+    /// The peak is counted from now on, where the kernel lets it.
+    pub(crate) fn reset_peak(&self) {
+        for id in descendants(self.id()) {
+            let _ = fs::write(format!("/proc/{id}/clear_refs"), "5");
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        signal(self.id(), Signal::TERM);
+        let begun = Instant::now();
+        while self.child.try_wait().context("its status")?.is_none() {
+            ensure!(begun.elapsed() < PATIENCE, "it does not stop: {}", self.last_words());
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        for id in descendants(self.id()) {
+            signal(id, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(id: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(id.cast_signed()) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// CPU time of this program.
+pub(crate) fn own_cpu() -> Duration {
+    usage(std::process::id()).unwrap_or_default().cpu
+}
+
+/// A process and its children, and theirs.
+fn descendants(root: u32) -> Vec<u32> {
+    let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = ids.filter_map(|id| Some((id, stat(id)?.parent))).collect();
+    let (mut found, mut seen) = (vec![root], HashSet::from([root]));
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id);
+        found.extend(children.filter(|id| seen.insert(*id)));
+    }
+    found
+}
+
+/// Whether it is the server that stands behind the contenders.
+fn is_echo(id: u32) -> bool {
+    let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+    args.get(1..3) == Some(&[serve::COMMAND.as_bytes(), serve::ECHO.as_bytes()])
+}
+
+struct Stat {
+    parent: u32,
+    ticks: u64,
+}
+
+fn stat(id: u32) -> Option<Stat> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name before it may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat { parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
+}
+
+fn usage(id: u32) -> Option<Usage> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    // The kernel shows CPU time in hundredths of a second.
+    let cpu = Duration::from_millis(stat(id)?.ticks * 10);
+    Some(Usage { cpu, rss: kib("VmRSS:")? * 1024, peak: kib("VmHWM:")? * 1024 })
+}

@@ -1,0 +1,99 @@
+//! Tables in Markdown that can be read as they are.
+
+use std::fmt::Write as _;
+
+#[derive(Debug)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(heads: &[&str]) -> Self {
+        Self { rows: vec![heads.iter().map(|head| (*head).to_owned()).collect()] }
+    }
+
+    pub(super) fn add<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    /// The first column leans left, the others right.
+    pub(super) fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default().max(3)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            for (column, width) in widths.iter().enumerate() {
+                let cell = row.get(column).map_or("", String::as_str);
+                // Writing to a string does not fail.
+                let _ = match column {
+                    0 => write!(text, "| {cell:<width$} "),
+                    _ => write!(text, "| {cell:>width$} "),
+                };
+            }
+            text.push_str("|\n");
+            if number == 0 {
+                for (column, width) in widths.iter().enumerate() {
+                    let line = "-".repeat(width - usize::from(column > 0));
+                    text.push_str(&if column == 0 { format!("| {line} ") } else { format!("| {line}: ") });
+                }
+                text.push_str("|\n");
+            }
+        }
+        text
+    }
+}
+
+/// Three digits that mean something, or a dash.
+pub(super) fn number(value: Option<f64>) -> String {
+    let Some(value) = value else { return "–".to_owned() };
+    match value.abs() {
+        large if large >= 999.5 => thousands(value),
+        hundreds if hundreds >= 99.95 => format!("{value:.0}"),
+        tens if tens >= 9.995 => format!("{value:.1}"),
+        ones if ones >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A whole number.
+pub(super) fn count(value: usize) -> String {
+    thousands(value as f64)
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digit.is_ascii_digit() && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits_that_mean_something() {
+        let written = [0.0312, 0.9996, 1.256, 15.25, 99.97, 241.6, 1234.5, 1_234_567.0].map(Some).map(number);
+        assert_eq!(written, ["0.031", "1.00", "1.26", "15.2", "100", "242", "1,234", "1,234,567"]);
+        assert_eq!(number(None), "–");
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_its_widest_cell() {
+        let mut table = Table::new(&["what", "ms"]);
+        table.add(["a longer name".to_owned(), "1".to_owned()]);
+        assert_eq!(
+            table.render(),
+            "| what          |  ms |\n| ------------- | --: |\n| a longer name |   1 |\n"
+        );
+    }
+}

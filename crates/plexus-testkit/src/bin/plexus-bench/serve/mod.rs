@@ -1,0 +1,64 @@
+//! The servers that this program can be, each a process of its own like what it is compared with.
+//!
+//! They print the address they listen at as their only line.
+
+mod echo;
+mod hub;
+mod pass_through;
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::serve::ListenerExt as _;
+use clap::Subcommand;
+use tokio::net::TcpListener;
+
+/// The argument that makes this program one of the servers.
+pub(crate) const COMMAND: &str = "serve";
+/// The one that stands behind the others and is not counted with them.
+pub(crate) const ECHO: &str = "echo";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Server {
+    /// An MCP server with a tool that says what it is told, and idle ones
+    Echo {
+        #[arg(long)]
+        stdio: bool,
+        #[arg(long, default_value_t = 0)]
+        tools: usize,
+    },
+    /// axum and a pool of connections: hands on every request and streams the answer back
+    PassThrough { address: std::net::SocketAddr },
+    /// A hub of this process with idle tools; prints a token after its address
+    Hub {
+        #[arg(long)]
+        tools: usize,
+    },
+}
+
+/// Runs until it is killed.
+#[tokio::main]
+pub(crate) async fn run(server: Server) -> Result<()> {
+    match server {
+        Server::Echo { stdio: true, tools } => echo::over_stdio(tools),
+        Server::Echo { stdio: false, tools } => listen(echo::over_http(tools)).await,
+        Server::PassThrough { address } => listen(pass_through::to(address)).await,
+        Server::Hub { tools } => hub::run(tools).await,
+    }
+}
+
+async fn listen(router: Router) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port")?;
+    say(&listener.local_addr()?.to_string())?;
+    let listener = listener.tap_io(|stream| {
+        // Without it the answers would only be slower.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).await.context("the server ended")
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("nobody listens")
+}

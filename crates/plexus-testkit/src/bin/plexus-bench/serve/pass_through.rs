@@ -1,0 +1,37 @@
+//! The least that anything between an agent and a server can do: hand on the request, and stream the answer back.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+#[derive(Debug, Clone)]
+struct Upstream {
+    client: Client<HttpConnector, Body>,
+    address: SocketAddr,
+}
+
+pub(super) fn to(address: SocketAddr) -> Router {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    Router::new().fallback(hand_on).with_state(Upstream { client, address })
+}
+
+async fn hand_on(State(upstream): State<Upstream>, mut request: Request) -> Response {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let Ok(uri) = format!("http://{}{path}", upstream.address).parse::<Uri>() else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    *request.uri_mut() = uri;
+    match upstream.client.request(request).await {
+        Ok(response) => response.map(Body::new),
+        Err(_) => StatusCode::BAD_GATEWAY.into_response(),
+    }
+}

@@ -1,0 +1,190 @@
+//! What is asked of a contender, over and over, and what counts as a right answer.
+//!
+//! A fast wrong answer must not count. Each answer is checked: one that is byte for byte the answer that was checked
+//! before is right, any other is parsed and checked anew.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Connection};
+use crate::wire::{Endpoint, Era};
+
+/// What the echo tool is told to say.
+const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// A call of the echo tool, which some peers know by another name.
+    Echo(&'static str),
+    /// A native call that reads.
+    TodoList,
+    /// A native call that writes.
+    TodoUpdate,
+    /// The list of tools, all pages of it, which must have at least so many.
+    ListTools(usize),
+}
+
+impl Workload {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Echo(_) => "echo",
+            Self::TodoList => "todo list",
+            Self::TodoUpdate => "todo update",
+            Self::ListTools(_) => "tools/list",
+        }
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::ListTools(_) => "tools/list",
+            _ => "tools/call",
+        }
+    }
+
+    fn params(self) -> Value {
+        match self {
+            Self::Echo(tool) => json!({ "name": tool, "arguments": { "text": WORDS } }),
+            Self::TodoList => todo(json!({ "action": "list" })),
+            Self::TodoUpdate => todo(json!({ "action": "update", "id": 1, "status": "done" })),
+            Self::ListTools(_) => json!({}),
+        }
+    }
+
+    /// Whether the answer is the right one.
+    fn check(self, answer: &Value) -> Result<()> {
+        let result = answer.get("result").context("no result")?;
+        match self {
+            Self::ListTools(_) => {
+                let tools = result["tools"].as_array().context("no tools")?;
+                ensure!(tools.iter().all(|tool| tool["inputSchema"].is_object()), "a tool without a schema");
+            }
+            Self::Echo(_) => ensure!(text(result)? == WORDS, "not what was said"),
+            Self::TodoList | Self::TodoUpdate => ensure!(text(result)?.contains("bench"), "not the item"),
+        }
+        Ok(())
+    }
+}
+
+fn todo(arguments: Value) -> Value {
+    json!({ "name": "todo", "arguments": arguments })
+}
+
+/// The words of a tool that did not fail.
+fn text(result: &Value) -> Result<&str> {
+    ensure!(result["isError"] != true, "the tool failed");
+    result["content"][0]["text"].as_str().context("no text")
+}
+
+/// One agent: a connection, its session where the era has one, and the requests that are one operation.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    connection: Connection,
+    workload: Workload,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    request: Vec<u8>,
+    /// The newest answer that was found right.
+    known: Vec<u8>,
+}
+
+impl Lane {
+    /// Connects, opens a session, and asks once.
+    pub(crate) async fn open(endpoint: &Endpoint, era: Era, workload: Workload) -> Result<Self> {
+        let mut connection = Connection::open(endpoint.address).await?;
+        let session = match era {
+            Era::Session => initialize(&mut connection, endpoint).await?,
+            Era::Stateless => None,
+        };
+        let session = session.as_deref();
+        if matches!(workload, Workload::TodoList | Workload::TodoUpdate) {
+            ensure_item(&mut connection, endpoint, era, session).await?;
+        }
+        let mut lane = Self { connection, workload, pages: vec![] };
+        lane.ask_first(endpoint, era, session).await?;
+        Ok(lane)
+    }
+
+    /// Asks page by page, and remembers how.
+    async fn ask_first(&mut self, endpoint: &Endpoint, era: Era, session: Option<&str>) -> Result<()> {
+        let mut params = self.workload.params();
+        let mut tools = 0;
+        loop {
+            let request = endpoint.request(era, session, self.workload.method(), params.clone());
+            let answer = self.connection.exchange(&request).await?;
+            let parsed = checked(&answer, self.workload)?;
+            tools += parsed["result"]["tools"].as_array().map_or(0, Vec::len);
+            self.pages.push(Page { request, known: answer.payload.to_vec() });
+            let Some(cursor) = parsed["result"]["nextCursor"].as_str() else { break };
+            ensure!(self.pages.len() < 100, "the list of tools has no end");
+            params["cursor"] = json!(cursor);
+        }
+        if let Workload::ListTools(wanted) = self.workload {
+            ensure!(tools >= wanted, "{tools} tools instead of {wanted}");
+        }
+        Ok(())
+    }
+
+    /// One operation.
+    pub(crate) async fn call(&mut self) -> Result<()> {
+        for page in &mut self.pages {
+            let answer = self.connection.exchange(&page.request).await?;
+            if answer.status != 200 || answer.payload != page.known {
+                checked(&answer, self.workload)?;
+                page.known.clear();
+                page.known.extend_from_slice(answer.payload);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checked(answer: &Answer<'_>, workload: Workload) -> Result<Value> {
+    let said = || format!("{} {}", answer.status, answer.text());
+    ensure!(answer.status == 200, "{}", said());
+    let parsed: Value = serde_json::from_slice(answer.payload).with_context(said)?;
+    workload.check(&parsed).with_context(said)?;
+    Ok(parsed)
+}
+
+/// Opens a session of 2025-11-25; its id, where the server gives one.
+pub(crate) async fn initialize(connection: &mut Connection, endpoint: &Endpoint) -> Result<Option<String>> {
+    let params = json!({
+        "protocolVersion": Era::Session.version(),
+        "capabilities": {},
+        "clientInfo": { "name": "plexus-bench", "version": "1" },
+    });
+    let answer = connection.exchange(&endpoint.request(Era::Session, None, "initialize", params)).await?;
+    ensure!(answer.status == 200, "initialize: {} {}", answer.status, answer.text());
+    let parsed: Value = serde_json::from_slice(answer.payload).context("initialize")?;
+    let version = &parsed["result"]["protocolVersion"];
+    ensure!(version == Era::Session.version(), "it speaks {version} instead of {}", Era::Session);
+    let session = answer.session;
+    let done = connection.exchange(&endpoint.initialized(session.as_deref())).await?;
+    ensure!(matches!(done.status, 200 | 202 | 204), "initialized: {} {}", done.status, done.text());
+    Ok(session)
+}
+
+/// The item that the calls are about. Agents of the stateless era share one list, so it may be there.
+async fn ensure_item(
+    connection: &mut Connection,
+    endpoint: &Endpoint,
+    era: Era,
+    session: Option<&str>,
+) -> Result<()> {
+    let mut call = async |arguments| -> Result<String> {
+        let answer =
+            connection.exchange(&endpoint.request(era, session, "tools/call", todo(arguments))).await?;
+        let parsed: Value = serde_json::from_slice(answer.payload).with_context(|| answer.text())?;
+        Ok(text(&parsed["result"]).with_context(|| answer.text())?.to_owned())
+    };
+    if !call(json!({ "action": "list" })).await?.contains("bench") {
+        let added = call(json!({ "action": "add", "text": "bench" })).await?;
+        if !added.contains("bench") {
+            bail!("the item was not added: {added}");
+        }
+    }
+    Ok(())
+}
