@@ -7,6 +7,7 @@
 mod collector;
 pub mod crash;
 mod events;
+pub mod fuzz;
 mod hub;
 mod lane;
 mod mcp;

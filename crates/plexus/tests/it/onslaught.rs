@@ -18,7 +18,7 @@ const BARRAGE: usize = 500;
 const AT_ONCE: usize = 16;
 /// What a barrage may add to the memory of a hub: the bodies of those that are under way, and what the
 /// allocator keeps of them.
-const GROWTH: u64 = 32 << 20;
+const GROWTH: u64 = 16 << 20;
 /// How long the hub waits for the head of a request.
 const HEAD_SECONDS: u64 = 15;
 
