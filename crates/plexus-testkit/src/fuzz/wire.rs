@@ -111,13 +111,16 @@ fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, bool)> {
         (name.to_ascii_lowercase(), value.to_owned())
     });
     let mut reply = Reply { status, headers: headers.collect(), body: String::new() };
+    if is_head {
+        return Some((reply, true));
+    }
     let rest = &bytes[end + 4..];
     if reply.is_stream() {
         reply.body = text(rest);
         return Some((reply, false));
     }
     let length: usize = match reply.header("content-length") {
-        Some(length) if !is_head && status != 304 => length.parse().expect("a length"),
+        Some(length) if status != 304 => length.parse().expect("a length"),
         _ => 0,
     };
     if let Some(body) = rest.get(..length) {
