@@ -12,8 +12,13 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
+# Outside the workspace, so cargo fmt does not see them.
+FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
+
 # The phases of `make test`, cheapest first; the first that fails ends the run.
-PHASES := fmt-check clippy tidy doctest third-party nextest
+PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
 .PHONY: help run test check bench soak generated fmt toolchain target-owner $(PHASES)
 
@@ -44,15 +49,20 @@ soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
+fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
+	CARGO_FUZZ='$(CARGO_FUZZ)' scripts/fuzz $(ARGS)
+
 generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, help texts
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-kit -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt: toolchain ## format the code
 	cargo fmt --all
+	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
 fmt-check: toolchain
 	cargo fmt --all --check
+	rustfmt --edition 2024 --check $(FUZZ_SOURCES)
 
 clippy: target-owner
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -91,3 +101,12 @@ $(CACHE)/tools/bin/cargo-nextest: | toolchain
 	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install cargo-nextest \
 	  --version $(NEXTEST_VERSION) --locked --root '$(CACHE)/tools'
 	rm -rf '$(CACHE)/tools/build'
+
+# By its version, so that a new one is built. Not from the PATH: its flags are part of what is cached.
+$(CARGO_FUZZ): | toolchain
+	@echo 'building cargo-fuzz $(CARGO_FUZZ_VERSION) once into $(CACHE)/tools'
+	CARGO_TARGET_DIR='$(CACHE)/tools/build-fuzz' cargo install cargo-fuzz \
+	  --version $(CARGO_FUZZ_VERSION) --locked --root '$(CACHE)/tools/cargo-fuzz'
+	mkdir -p '$(dir $(CARGO_FUZZ))'
+	mv '$(CACHE)/tools/cargo-fuzz/bin/cargo-fuzz' '$(CARGO_FUZZ)'
+	rm -rf '$(CACHE)/tools/build-fuzz' '$(CACHE)/tools/cargo-fuzz'

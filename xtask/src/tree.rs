@@ -16,6 +16,8 @@ const SOURCE_EXTENSIONS: [&str; 12] =
 
 /// Folders that hold no source of ours, wherever they are.
 const SKIPPED_FOLDERS: [&str; 2] = [".git", "node_modules"];
+/// And those that hold none where they are; inputs of a fuzzer need not even be text.
+const SKIPPED_PATHS: [&str; 3] = ["target", "fuzz/corpus", "fuzz/artifacts"];
 
 #[derive(Debug)]
 pub(crate) struct File {
@@ -69,7 +71,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         if kind.is_dir() {
-            if !SKIPPED_FOLDERS.contains(&name.as_str()) && path != "target" {
+            if !SKIPPED_FOLDERS.contains(&name.as_str()) && !SKIPPED_PATHS.contains(&path.as_str()) {
                 walk(&entry.path(), &format!("{path}/"), files)?;
             }
         } else if kind.is_file() {

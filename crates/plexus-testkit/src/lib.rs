@@ -11,6 +11,7 @@ mod events;
 pub mod faults;
 pub mod fixture;
 mod forge;
+pub mod fuzz;
 mod hub;
 mod lane;
 mod link;

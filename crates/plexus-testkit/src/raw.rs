@@ -11,7 +11,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that carries the bytes a test writes.
 #[derive(Debug)]
-pub struct RawConnection(TcpStream);
+pub struct RawConnection {
+    stream: TcpStream,
+    /// What came behind the last answer.
+    unread: Vec<u8>,
+}
 
 /// What came back, as far as the head says it goes.
 #[derive(Debug)]
@@ -36,22 +40,42 @@ impl RawAnswer {
 
 impl RawConnection {
     pub async fn open(address: SocketAddr) -> Self {
-        Self(TcpStream::connect(address).await.expect("a connection"))
+        Self { stream: TcpStream::connect(address).await.expect("a connection"), unread: Vec::new() }
     }
 
     /// Bytes as they are. The other side may close before it has read them all, so a failure is no news.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        let sent = tokio::time::timeout(TIMEOUT, self.0.write_all(bytes.as_ref())).await;
+        let sent = tokio::time::timeout(TIMEOUT, self.stream.write_all(bytes.as_ref())).await;
         let _ = sent.expect("sent in time");
+    }
+
+    /// Says that nothing more will come; what the other side says can still be read.
+    pub async fn finish(&mut self) {
+        // It may have closed already, which is as good.
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Everything until the other side closes. How it does so is no news: it may have left unread what
+    /// it did not want.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        self.rest_within(TIMEOUT).await
+    }
+
+    /// The same, where that takes longer.
+    pub async fn rest_within(&mut self, time: Duration) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.unread);
+        let read = tokio::time::timeout(time, self.stream.read_to_end(&mut bytes)).await;
+        let _ = read.unwrap_or_else(|_| panic!("not closed after {:?}", String::from_utf8_lossy(&bytes)));
+        bytes
     }
 
     /// Says that nothing more will come, and waits until the other side has closed in turn: then it
     /// knows. What it still had to say is dropped.
     pub async fn hang_up(mut self) {
         let gone = async {
-            let _ = self.0.shutdown().await;
+            let _ = self.stream.shutdown().await;
             let mut rest = Vec::new();
-            let _ = self.0.read_to_end(&mut rest).await;
+            let _ = self.stream.read_to_end(&mut rest).await;
         };
         tokio::time::timeout(TIMEOUT, gone).await.expect("closed in time");
     }
@@ -59,13 +83,13 @@ impl RawConnection {
     /// One answer: its head, and as much body as `Content-Length` promises.
     pub async fn answer(&mut self) -> RawAnswer {
         tokio::time::timeout(TIMEOUT, async {
-            let mut bytes = Vec::new();
             loop {
-                if let Some(answer) = whole(&bytes) {
+                if let Some((answer, length)) = whole(&self.unread) {
+                    self.unread.drain(..length);
                     return answer;
                 }
-                let read = self.0.read_buf(&mut bytes).await.expect("an answer");
-                assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&bytes));
+                let read = self.stream.read_buf(&mut self.unread).await.expect("an answer");
+                assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&self.unread));
             }
         })
         .await
@@ -73,13 +97,14 @@ impl RawConnection {
     }
 }
 
-fn whole(bytes: &[u8]) -> Option<RawAnswer> {
-    let text = String::from_utf8_lossy(bytes);
-    let (head, body) = text.split_once("\r\n\r\n")?;
+/// The first answer and the bytes it takes, if all of it is there.
+fn whole(bytes: &[u8]) -> Option<(RawAnswer, usize)> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.split(' ').nth(1)?.parse().expect("a status");
-    let mut answer = RawAnswer { status, head: head.to_owned(), body: String::new() };
+    let mut answer = RawAnswer { status, head, body: String::new() };
     let length: usize = answer.header("content-length").map_or(0, |length| length.parse().expect("a number"));
-    let body = body.as_bytes().get(..length)?;
-    answer.body = String::from_utf8_lossy(body).into_owned();
-    Some(answer)
+    let all = end + 4 + length;
+    answer.body = String::from_utf8_lossy(bytes.get(end + 4..all)?).into_owned();
+    Some((answer, all))
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use plexus_kit::config::Limits;
@@ -16,8 +16,14 @@ use super::{ApiError, Caller};
 
 impl Caller {
     /// The whole body within the limits, if the caller is still welcome when it has arrived.
-    pub(crate) async fn read_body(&self, body: Body) -> Result<Bytes, ApiError> {
+    pub(crate) async fn read_body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
         let limits = self.services.config.load().limits;
+        check_coding(headers)?;
+        // Who asks before sending is told at once; who does not is read until it is too much, because an
+        // answer that comes while a client still sends is lost to many.
+        if headers.contains_key(EXPECT) && body.size_hint().lower() > limits.body_bytes as u64 {
+            return Err(too_large(limits.body_bytes));
+        }
         let body = tokio::select! {
             // A body that is there is taken, also by a hub that is stopping.
             biased;
@@ -43,7 +49,7 @@ impl Caller {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
         }
-        let body = self.read_body(body).await?;
+        let body = self.read_body(&parts.headers, body).await?;
         // The parser would take a list of its fields too, which is in no description.
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
@@ -61,20 +67,39 @@ fn is_json(headers: &HeaderMap) -> bool {
     more.is_none() && essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
 }
 
+/// A body is taken as it is sent. One that says that it is coded would be read as something else than
+/// whoever looked at it on the way has read.
+fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let only = |name, coding: &str| {
+        headers.get_all(name).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(coding.as_bytes()))
+    };
+    if !only(CONTENT_ENCODING, "identity") {
+        let message = "the body must be sent as it is, without a Content-Encoding";
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
+    }
+    if !only(TRANSFER_ENCODING, "chunked") {
+        return Err(ApiError::bad_request("the only Transfer-Encoding that is taken is chunked"));
+    }
+    Ok(())
+}
+
 async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {
     let limit = limits.body_bytes;
     let time = Duration::from_secs(limits.request_seconds);
     let collected = tokio::time::timeout(time, Limited::new(body, limit).collect()).await;
     match collected {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("the body has more than {limit} bytes, the most allowed");
-            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
         Ok(Err(error)) => Err(ApiError::bad_request(format!("the body could not be read: {error}"))),
         Err(_) => {
             let message = format!("the body did not arrive within {} s", time.as_secs());
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message))
         }
     }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("the body has more than {limit} bytes, the most allowed");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message)
 }

@@ -36,7 +36,9 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
             || listed(&config.allowed_hosts, &[host, name])
             || config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
     });
-    if !host_ok || hosts.next().is_some() {
+    // A target that names a host itself, as to a proxy, wins over the header; it may say nothing else.
+    let target_ok = request.uri().authority().is_none_or(|target| Some(target.as_str()) == host);
+    if !host_ok || !target_ok || hosts.next().is_some() {
         return Err(refused("Host", "allowed_hosts"));
     }
     let mut origins = request.headers().get_all(ORIGIN).iter();

@@ -7,7 +7,7 @@ use crate::http::{ApiError, Caller};
 
 pub(super) async fn post(caller: Caller, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = caller.read_body(body).await?;
+    let body = caller.read_body(&parts.headers, body).await?;
     Ok(caller.services.mcp.post(&parts.headers, body, caller.principal).await)
 }
 

@@ -96,7 +96,8 @@ impl Value {
     /// As it stands in a file; a secret without what is secret in it.
     #[must_use]
     pub fn shown(&self) -> String {
-        self.to_json().to_string()
+        // The one character that JSON takes as it is and TOML does not.
+        self.to_json().to_string().replace('\u{7f}', "\\u007f")
     }
 }
 

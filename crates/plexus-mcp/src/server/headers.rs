@@ -18,9 +18,10 @@ const NAME: &str = "mcp-name";
 
 /// A body that is JSON, and a client that takes both forms of an answer.
 pub(super) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let content_type = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case("application/json") {
+    if !media_type.eq_ignore_ascii_case("application/json") || types.next().is_some() {
         let message = "the body must be sent as Content-Type: application/json";
         return Err(RpcError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, message));
     }

@@ -229,7 +229,10 @@ pub(super) fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
 /// A string or an integer, as MCP wants it.
 fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
     let text = id.get();
-    let ok = text.starts_with('"') || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    // An escape that stands for no character is JSON, but not to every client that reads the answer.
+    let is_text =
+        text.starts_with('"') && (!text.contains('\\') || serde_json::from_str::<String>(text).is_ok());
+    let ok = is_text || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
     // An id is repeated in every answer: it must not be a payload.
     if ok && text.len() <= 1024 {
         Ok(id)

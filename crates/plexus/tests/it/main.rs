@@ -21,6 +21,7 @@ mod interleaved;
 mod logs;
 mod manual;
 mod metrics;
+mod onslaught;
 mod quiet;
 mod reload;
 mod rotation;

@@ -1,0 +1,183 @@
+//! A hub and one connection to it that is used as long as it lasts.
+//!
+//! Requests go over a real socket, in the same thread as the hub: whatever a target does to the hub is
+//! seen by the very next request.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use crate::TestHub;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For the first event of a stream that may have nothing to say.
+const FIRST_EVENT: Duration = Duration::from_millis(5);
+
+pub(super) struct Wire {
+    runtime: Runtime,
+    hub: TestHub,
+    connection: Option<TcpStream>,
+}
+
+/// An answer; of a stream as much as came at first.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Wire {
+    pub(super) fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let hub = runtime.block_on(TestHub::start());
+        Self { runtime, hub, connection: None }
+    }
+
+    pub(super) fn hub(&self) -> &TestHub {
+        &self.hub
+    }
+
+    /// Waits for something that the hub is asked by other means.
+    pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Sends a request, of which `head` has all lines but that of the length, and checks of the answer
+    /// what holds for each.
+    pub(super) fn ask(&mut self, head: &[u8], body: &[u8]) -> Reply {
+        let mut request = head.to_vec();
+        request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());
+        request.extend(body);
+        let address = self.hub.address();
+        let kept = self.connection.take();
+        let (reply, connection) = self.runtime.block_on(async {
+            // The hub may have closed a connection that was idle; a fresh one must be answered.
+            if let Some(kept) = kept
+                && let Some(answered) = exchange(kept, &request).await
+            {
+                return answered;
+            }
+            let fresh = TcpStream::connect(address).await.expect("a connection");
+            let answered = exchange(fresh, &request).await;
+            answered.unwrap_or_else(|| panic!("closed without an answer: {:?}", text(&request)))
+        });
+        self.connection = connection;
+        reply.check(&request);
+        reply
+    }
+}
+
+/// The answer, and the connection if it can be used again; none where it was closed before an answer.
+async fn exchange(mut connection: TcpStream, request: &[u8]) -> Option<(Reply, Option<TcpStream>)> {
+    let is_get = request.starts_with(b"GET ");
+    let exchange = async {
+        connection.write_all(request).await.ok()?;
+        let mut bytes = Vec::new();
+        loop {
+            if let Some((reply, whole)) = parse(&bytes, request.starts_with(b"HEAD ")) {
+                if whole
+                    || (reply.is_stream() && (reply.body.contains("\n\n") || bytes.ends_with(b"0\r\n\r\n")))
+                {
+                    let again = whole && reply.header("connection") != Some("close");
+                    return Some((reply, again.then_some(connection)));
+                }
+                if is_get && reply.is_stream() {
+                    let _ = tokio::time::timeout(FIRST_EVENT, connection.read_buf(&mut bytes)).await;
+                    return Some((parse(&bytes, false).map_or(reply, |(reply, _)| reply), None));
+                }
+            }
+            if connection.read_buf(&mut bytes).await.ok()? == 0 {
+                assert!(bytes.is_empty(), "half an answer to {:?}: {:?}", text(request), text(&bytes));
+                return None;
+            }
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, exchange).await;
+    answered.unwrap_or_else(|_| panic!("no answer in time to {:?}", text(request)))
+}
+
+/// What has come so far, and whether that is all.
+fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, bool)> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().expect("a status");
+    let headers = lines.map(|line| {
+        let (name, value) = line.split_once(": ").expect("a header");
+        (name.to_ascii_lowercase(), value.to_owned())
+    });
+    let mut reply = Reply { status, headers: headers.collect(), body: String::new() };
+    if is_head {
+        return Some((reply, true));
+    }
+    let rest = &bytes[end + 4..];
+    if reply.is_stream() {
+        reply.body = text(rest);
+        return Some((reply, false));
+    }
+    let length: usize = match reply.header("content-length") {
+        Some(length) if status != 304 => length.parse().expect("a length"),
+        _ => 0,
+    };
+    if let Some(body) = rest.get(..length) {
+        reply.body = String::from_utf8(body.to_vec()).expect("a body in UTF-8");
+    }
+    Some((reply, rest.len() >= length))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
+    }
+
+    /// What the events of a stream carry, as far as they are whole.
+    pub(super) fn events(&self) -> impl Iterator<Item = Value> {
+        let whole = self.body.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+        let data = whole.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap_or_else(|e| panic!("not JSON ({e}): {data}")))
+    }
+
+    /// Every answer has an id and is no fault of the hub, and every refusal says why.
+    fn check(&self, request: &[u8]) {
+        let refused = |why: &str| panic!("{why}: {self:?} to {:?}", text(request));
+        if !(200..500).contains(&self.status) {
+            refused("a status that no request should get");
+        }
+        if self.header("x-request-id").is_none() {
+            refused("no request id");
+        }
+        // The record of a call that ended by a fault of the hub says so too.
+        if self.body.contains("\"plexus/error\":\"internal\"") {
+            refused("a fault in a call");
+        }
+        let is_head = request.starts_with(b"HEAD ");
+        // Of the revision without streams and sessions, whose other methods are refused with this alone.
+        let only_allow = self.status == 405 && self.header("allow").is_some() && self.body.is_empty();
+        if self.status < 400 || only_allow || is_head {
+            return;
+        }
+        let body = self.json();
+        let envelope = body["code"].is_string() && body["request_id"].is_string();
+        let error = body["jsonrpc"] == "2.0" && body["error"]["code"].is_i64();
+        let says = body["message"].is_string() || body["error"]["message"].is_string();
+        if !(says && (envelope || error)) {
+            refused("a refusal in no form of ours");
+        }
+    }
+}

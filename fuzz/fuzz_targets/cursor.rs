@@ -1,0 +1,4 @@
+//! See `plexus_testkit::fuzz::CursorTarget`.
+#![no_main]
+
+plexus_fuzz::target!(CursorTarget);

@@ -1,0 +1,4 @@
+//! See `plexus_testkit::fuzz::JsonRpcTarget`.
+#![no_main]
+
+plexus_fuzz::target!(JsonRpcTarget);

@@ -1,0 +1,20 @@
+//! Puts a target of the testkit where libFuzzer looks for one.
+
+pub use libfuzzer_sys;
+pub use plexus_testkit;
+
+/// The entry of a fuzz target, which keeps its state from one input to the next.
+#[macro_export]
+macro_rules! target {
+    ($target:ident) => {
+        std::thread_local! {
+            static TARGET: std::cell::RefCell<$crate::plexus_testkit::fuzz::$target> =
+                std::cell::RefCell::new(<$crate::plexus_testkit::fuzz::$target as $crate::plexus_testkit::fuzz::Target>::start());
+        }
+
+        $crate::libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+            use $crate::plexus_testkit::fuzz::Target as _;
+            TARGET.with_borrow_mut(|target| target.run(input));
+        });
+    };
+}
