@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::TestHub;
 
@@ -33,7 +34,12 @@ pub(super) struct Reply {
 impl Wire {
     pub(super) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let hub = runtime.block_on(TestHub::start());
+        let hub = runtime.block_on(async {
+            // A program whose `main` is not Rust's, as that of a fuzzer, dies of a write to a connection that
+            // the other side has closed, unless somebody listens for the signal.
+            let _heard = signal(SignalKind::pipe()).expect("a signal that can be caught");
+            TestHub::start().await
+        });
         Self { runtime, hub, connection: None }
     }
 
