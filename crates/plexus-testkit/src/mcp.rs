@@ -119,6 +119,10 @@ impl McpClient {
         self.finish(self.request(reqwest::Method::DELETE)).await
     }
 
+    pub async fn head(&self) -> Answer {
+        self.finish(self.request(reqwest::Method::HEAD)).await
+    }
+
     /// `GET`, read to its end: for answers that are not streams.
     pub async fn get(&self) -> Answer {
         self.finish(self.request(reqwest::Method::GET)).await

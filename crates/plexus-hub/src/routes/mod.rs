@@ -23,6 +23,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
+use http::header::ALLOW;
 use http::{Method, StatusCode};
 use plexus_proto::ErrorCode;
 use utoipa::openapi::OpenApi;
@@ -33,7 +34,9 @@ use crate::App;
 use crate::http::{ApiError, finish, guard, observe};
 
 pub(crate) fn router(app: App) -> Router {
-    let mcp = || post(mcp::post).get(mcp::get).delete(mcp::delete);
+    // A HEAD would open the stream of a session, in the place of the one that is read.
+    let no_head = async || ([(ALLOW, "DELETE,GET,POST")], other_method(Method::HEAD).await);
+    let mcp = || post(mcp::post).get(mcp::get).head(no_head).delete(mcp::delete);
     let (api, document) = api().split_for_parts();
     let document = Arc::new(openapi::Document::new(&document));
     Router::new()

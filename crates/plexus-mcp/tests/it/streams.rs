@@ -216,3 +216,15 @@ async fn the_stream_ends_when_the_hub_stops() {
     let (messages, _dir) = tokio::join!(stream.to_end(), hub.stop());
     assert_eq!(messages, Vec::<Value>::new());
 }
+
+/// What asks for the head of a page only must not cost a client its stream.
+#[tokio::test]
+async fn a_head_request_does_not_take_the_stream_over() {
+    let hub = TestHub::start().await;
+    let client = narrow(&hub, "2025-11-25").await;
+    let mut stream = client.get_stream().await;
+    let head = client.head().await;
+    assert_eq!((head.status, head.header("allow")), (405, Some("DELETE,GET,POST")));
+    hub.registry().add([idle("seen_after")]);
+    assert_eq!(next_message(&mut stream).await.1, list_changed());
+}

@@ -187,7 +187,7 @@ async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
 async fn a_hub_that_died_is_found_and_the_fix_starts_another() {
     let plexus = crate::plexus();
     plexus.up().await.kill().await;
-    let report = doctor(&plexus, 0, &[]).await;
+    let report = doctor(&plexus, 0, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
     let hub = findings(&report).iter().find(|finding| finding["check"] == "hub").expect("the check");
     assert_eq!((&hub["level"], &hub["fix"]), (&"warning".into(), &"plexus up".into()), "{report:#}");
     let _hub = plexus.up().await;

@@ -47,12 +47,15 @@ fn main() -> ExitCode {
 /// On one thread: the asking must not take more of the machine than the answering.
 #[tokio::main(flavor = "current_thread")]
 async fn bench(args: Args) -> Result<ExitCode> {
-    let mut terminate = signal(SignalKind::terminate()).context("a signal handler")?;
+    // Before anything is started that a signal must end.
+    let handler = |kind| signal(kind).context("a signal handler");
+    let (mut interrupt, mut terminate) =
+        (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
     let scratch = tempfile::tempdir().context("a temporary folder")?;
     // Dropping the run ends what it has started.
     tokio::select! {
         ran = run::run(&args, scratch.path()) => report::write(&ran?, &args).map(|()| ExitCode::SUCCESS),
-        _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+        _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),
         _ = terminate.recv() => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
