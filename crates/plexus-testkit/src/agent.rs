@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::process::Child;
 use tokio::task::JoinHandle;
@@ -17,6 +17,8 @@ use crate::{Pinned, Ran, loopback};
 
 /// For an agent to do what it was told.
 const RUN: Duration = Duration::from_secs(120);
+/// For its output to end after it.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Nobody listens on the discard port of this machine.
 const NO_WAY_OUT: &str = "http://127.0.0.1:9";
 
@@ -97,10 +99,11 @@ impl AgentHome {
             command.env(name, home.join(folder));
         }
         command.current_dir(self.work()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the agent starts");
+        let mut child = command.process_group(0).spawn().expect("the agent starts");
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("a running process");
         let stdout = read(child.stdout.take().expect("its output"));
         let stderr = read(child.stderr.take().expect("its errors"));
-        Agent { child, stdout, stderr }
+        Agent { child, group, stdout, stderr }
     }
 
     /// Runs a program of the set to its end.
@@ -113,6 +116,8 @@ impl AgentHome {
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
+    /// It and what it started: the program that npm installs may only start another.
+    group: Pid,
     // Read all the time: an agent that cannot write does not go on.
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
@@ -122,24 +127,18 @@ impl Agent {
     /// Waits until it has done what it was told.
     pub async fn end(mut self) -> Ran {
         let ended = tokio::time::timeout(RUN, self.child.wait()).await;
-        if ended.is_err() {
-            self.kill();
-        }
-        let (stdout, stderr) = (&mut self.stdout, &mut self.stderr);
-        let (stdout, stderr) = (stdout.await.expect("its output"), stderr.await.expect("its errors"));
+        // What it left behind would hold its output open.
+        self.kill();
+        let said = async { tokio::join!(&mut self.stdout, &mut self.stderr) };
+        let (stdout, stderr) = tokio::time::timeout(LAST_WORDS, said).await.expect("an end of its output");
+        let (stdout, stderr) = (stdout.expect("its output"), stderr.expect("its errors"));
         let Ok(status) = ended else { panic!("the agent does not end; it said\n{stdout}\n{stderr}") };
         Ran { code: status.expect("a status").code(), stdout, stderr }
     }
 
-    /// The agent and what it started: the program that npm installs may only start another.
     fn kill(&self) {
-        let Some(id) = self.child.id() else { return };
-        for id in tree(id) {
-            if let Some(pid) = Pid::from_raw(id.cast_signed()) {
-                // It may have ended by itself.
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+        // There may be nobody left.
+        let _ = kill_process_group(self.group, Signal::KILL);
     }
 }
 
@@ -147,18 +146,6 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// A process and its descendants, the youngest last.
-fn tree(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(id) = found.get(next).copied() {
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-        next += 1;
-    }
-    found
 }
 
 fn read(mut pipe: impl tokio::io::AsyncRead + Unpin + Send + 'static) -> JoinHandle<String> {

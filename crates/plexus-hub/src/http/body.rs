@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use plexus_kit::config::Limits;
@@ -18,7 +18,6 @@ impl Caller {
     /// The whole body within the limits, if the caller is still welcome when it has arrived.
     pub(crate) async fn read_body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
         let limits = self.services.config.load().limits;
-        check_coding(headers)?;
         // Who asks before sending is told at once; who does not is read until it is too much, because an
         // answer that comes while a client still sends is lost to many.
         if headers.contains_key(EXPECT) && body.size_hint().lower() > limits.body_bytes as u64 {
@@ -65,23 +64,6 @@ fn is_json(headers: &HeaderMap) -> bool {
     let (given, more) = (types.next().and_then(|value| value.to_str().ok()), types.next());
     let essence = given.map(|given| given.split(';').next().unwrap_or_default().trim());
     more.is_none() && essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
-}
-
-/// A body is taken as it is sent. One that says that it is coded would be read as something else than
-/// whoever looked at it on the way has read.
-fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
-    let only = |name, coding: &str| {
-        headers.get_all(name).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(coding.as_bytes()))
-    };
-    if !only(CONTENT_ENCODING, "identity") {
-        let message = "the body must be sent as it is, without a Content-Encoding";
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
-    }
-    if !only(TRANSFER_ENCODING, "chunked") {
-        return Err(ApiError::bad_request("the only Transfer-Encoding that is taken is chunked"));
-    }
-    Ok(())
 }
 
 async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {

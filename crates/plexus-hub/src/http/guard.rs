@@ -1,13 +1,16 @@
-//! Keeps web pages out: a browser that was tricked into calling the hub says so in `Host` or
-//! `Origin`, and those are checked on every route before anything else.
+//! What is checked on every route before anything else.
+//!
+//! Keeps web pages out: a browser that was tricked into calling the hub says so in `Host` or `Origin`.
+//! And keeps out what two readers may understand differently: a target that names another host, a coded
+//! body.
 
 use std::net::IpAddr;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{HOST, ORIGIN};
-use http::{StatusCode, Uri};
+use http::header::{CONTENT_ENCODING, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use plexus_proto::ErrorCode;
 
 use super::ApiError;
@@ -37,10 +40,15 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
             || config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
     });
     // A target that names a host itself, as to a proxy, wins over the header; it may say nothing else.
-    let target_ok = request.uri().authority().is_none_or(|target| Some(target.as_str()) == host);
+    let uri = request.uri();
+    let target_ok = uri.authority().is_none_or(|target| {
+        let web = matches!(uri.scheme_str(), Some("http" | "https"));
+        web && host.is_some_and(|host| host.eq_ignore_ascii_case(target.as_str()))
+    });
     if !host_ok || !target_ok || hosts.next().is_some() {
         return Err(refused("Host", "allowed_hosts"));
     }
+    check_coding(request.headers())?;
     let mut origins = request.headers().get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
@@ -52,6 +60,25 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
             web && (is_loopback(name) || is_localhost(name) || Some(authority) == host)
         });
     if origin_ok && origins.next().is_none() { Ok(()) } else { Err(refused("Origin", "allowed_origins")) }
+}
+
+/// A body is taken as it is sent. One that says that it is coded would be read as something else than
+/// whoever looked at it on the way has read.
+fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let only = |name, coding: &str| {
+        let mut values = headers.get_all(name).iter();
+        let named = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(coding.as_bytes());
+        values.next().is_none_or(named) && values.next().is_none()
+    };
+    if !only(CONTENT_ENCODING, "identity") {
+        let message = "the body must be sent as it is, without a Content-Encoding";
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
+    }
+    if !only(TRANSFER_ENCODING, "chunked") {
+        return Err(ApiError::bad_request("the only Transfer-Encoding that is taken is chunked"));
+    }
+    Ok(())
 }
 
 /// `host:port` without the port, `[::1]:port` without brackets; nothing for what is neither.

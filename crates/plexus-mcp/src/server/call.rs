@@ -1,12 +1,14 @@
 //! `tools/call`, the part that all revisions share.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use http::HeaderMap;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_tools::{Call, CallReply, Progress, ProgressSink, SessionKey, Via};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -21,9 +23,42 @@ const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
 pub(super) fn meta(params: &Params<'_>) -> Result<Map<String, Value>, RpcError> {
     match params.meta {
         None => Ok(Map::new()),
-        Some(raw) => {
-            serde_json::from_str(raw.get()).map_err(|_| RpcError::invalid_params("_meta must be an object"))
+        Some(raw) if raw.get().starts_with('{') => match serde_json::from_str(raw.get()) {
+            Ok(Meta(meta)) => Ok(meta),
+            Err(error) => Err(RpcError::invalid_params(format!("params._meta cannot be read: {error}"))),
+        },
+        Some(_) => Err(RpcError::invalid_params("params._meta must be an object")),
+    }
+}
+
+/// An object in which no member is there twice: of two, whoever looked at it on the way may have read the
+/// other one.
+struct Meta(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Meta {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Meta;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Meta, A::Error> {
+                let mut meta = Map::new();
+                while let Some((name, value)) = members.next_entry::<String, Value>()? {
+                    if meta.contains_key(&name) {
+                        return Err(de::Error::custom(format_args!("{name:?} is there twice")));
+                    }
+                    meta.insert(name, value);
+                }
+                Ok(Meta(meta))
+            }
         }
+
+        deserializer.deserialize_map(Members)
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) const LAST_EVENT_ID: &str = "last-event-id";
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
+const PLEXUS_SESSION: &str = "plexus-session";
 
 /// A body that is JSON, and a client that takes both forms of an answer.
 pub(super) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
@@ -77,6 +78,13 @@ pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<Era>, RpcEr
 
 pub(super) fn session_id(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     single(headers, SESSION_ID).map_err(|error| RpcError::invalid_request(error.message))
+}
+
+/// The name of the conversation, given by whoever configured the client. Empty is as good as absent: that
+/// is what a variable expands to which nobody has set.
+pub(super) fn session(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
+    let given = single(headers, PLEXUS_SESSION).map_err(|error| RpcError::invalid_request(error.message))?;
+    Ok(given.filter(|name| !name.is_empty()))
 }
 
 /// What the stateless revision wants to see repeated in the headers.

@@ -1,9 +1,12 @@
 //! Which session a client's calls belong to.
 
-use axum::http::HeaderMap;
+use http::HeaderMap;
 use plexus_auth::Principal;
 use plexus_tools::SessionKey;
 use serde_json::{Map, Value};
+
+use super::headers;
+use super::rpc::RpcError;
 
 /// Where clients put the id of a conversation, most telling first.
 const CONVERSATION: &[&str] = &[
@@ -15,10 +18,6 @@ const CONVERSATION: &[&str] = &[
     "antigravity.google/conversation_id",
 ];
 
-/// Where whoever starts a client says it, if the client itself does not: Claude Code sends no id of its
-/// conversation, but any header it was configured with.
-const SESSION_HEADER: &str = "plexus-session";
-
 /// The satellite session: by the conversation the client names, else by its MCP session, else by
 /// token and client, which is all that a stateless client has.
 pub(super) fn session_key(
@@ -27,20 +26,16 @@ pub(super) fn session_key(
     meta: &Map<String, Value>,
     headers: &HeaderMap,
     mcp_session: Option<&str>,
-) -> SessionKey {
+) -> Result<SessionKey, RpcError> {
     let named = client.unwrap_or("unknown");
-    let in_meta = CONVERSATION.iter().find_map(|key| meta.get(*key)?.as_str());
-    let conversation = in_meta.or_else(|| in_header(headers));
-    match conversation {
+    let said = |key: &&str| meta.get(*key)?.as_str().filter(|id| !id.is_empty());
+    // Whoever starts a client says it where the client itself does not: Claude Code sends no id of its
+    // conversation, but any header it was configured with.
+    let given = headers::session(headers)?;
+    Ok(match CONVERSATION.iter().find_map(said).or(given) {
         Some(id) if named.starts_with("codex") => SessionKey::new("codex", &[id], client),
         Some(id) if named.starts_with("claude") => SessionKey::new("claude", &[id], client),
         Some(id) => SessionKey::new("external", &[named, id], client),
         None => SessionKey::new("external", &[named, mcp_session.unwrap_or(principal.name())], client),
-    }
-}
-
-/// Empty is as good as absent: that is what a variable expands to which nobody has set.
-fn in_header(headers: &HeaderMap) -> Option<&str> {
-    let id = headers.get(SESSION_HEADER)?.to_str().ok()?.trim();
-    (!id.is_empty()).then_some(id)
+    })
 }

@@ -122,9 +122,11 @@ pub(super) fn unsupported(version: &str) -> RpcError {
 fn required_meta(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
     let missing =
         |what: &str| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, format!("params._meta {what}"));
-    let raw = request.params.meta.ok_or_else(|| missing("is required"))?;
-    let meta: Map<String, Value> =
-        serde_json::from_str(raw.get()).map_err(|_| missing("must be an object"))?;
+    if request.params.meta.is_none() {
+        return Err(missing("is required"));
+    }
+    let meta = call::meta(&request.params)
+        .map_err(|error| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, error.message))?;
     if !meta.get(META_VERSION).is_some_and(Value::is_string) {
         return Err(missing(&format!("must have {META_VERSION:?}, a string")));
     }
@@ -177,7 +179,7 @@ async fn call_tool(
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
     let client = meta.get(META_CLIENT).and_then(|client| client["name"].as_str());
-    let session = identity::session_key(&principal, client, meta, headers, None);
+    let session = identity::session_key(&principal, client, meta, headers, None)?;
     let cancel = CancellationToken::new();
     // Dropped with the response: a client that closes the stream cancels the call.
     let closed = cancel.clone().drop_guard();

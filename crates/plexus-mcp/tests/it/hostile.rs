@@ -98,3 +98,17 @@ async fn a_path_that_is_not_text_is_refused_in_the_envelope() {
     let answer = connection.answer().await;
     assert_eq!((answer.status, answer.json()["code"].clone()), (400, json!("invalid_request")));
 }
+
+/// Of two members with one name, whoever looked at the request on the way may have read the other one.
+#[tokio::test]
+async fn a_member_of_meta_that_is_there_twice_is_refused() {
+    let hub = TestHub::start().await;
+    let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
+    let params = json!({ "name": "session_info", "arguments": {}, "_meta": { "threadId": "one" } });
+    let (client, body) = client.modern_request(1, "tools/call", params);
+    assert_eq!(client.post_json(&body).await.status, 200);
+    let twice = body.to_string().replacen(r#""threadId":"one""#, r#""threadId":"one","threadId":"two""#, 1);
+    let answer = client.post(twice).await;
+    assert_eq!(answer.error(), (400, -32602));
+    assert!(answer.body.contains("threadId"), "{answer:?}");
+}

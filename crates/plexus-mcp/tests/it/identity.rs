@@ -84,6 +84,15 @@ async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
     // What the client says of a call itself is nearer to the truth.
     assert_eq!(modern_key(&given, claude, meta).await, "claude:in-meta");
     assert_eq!(session_key(&given, claude, meta).await, "claude:in-meta");
+    // An empty name in `_meta` is none, and does not hide the header.
+    assert_eq!(modern_key(&given, claude, Some(("threadId", ""))).await, "claude:s-1");
+    // What two readers may understand differently is refused.
+    let params = json!({ "name": "session_info", "arguments": {} });
+    for doubtful in [given.another_header("plexus-session", "s-2"), client.header("plexus-session", "sé")] {
+        assert_eq!(doubtful.modern("tools/call", params.clone()).await.error(), (400, -32600));
+        let (session, _) = doubtful.initialize("2025-11-25").await;
+        assert_eq!(session.call("tools/call", params.clone()).await.error(), (400, -32600));
+    }
     // A variable that nobody has set.
     let unset = client.header("plexus-session", "");
     assert_eq!(modern_key(&unset, claude, None).await, "external:claude-code:laptop");

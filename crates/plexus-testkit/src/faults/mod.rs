@@ -64,13 +64,14 @@ impl Tally {
     }
 }
 
-/// Plays a scene so many times, one round after the other on what the last one left behind.
+/// Plays a scene so many times, one round after the other on what the last one left behind; only one of
+/// them where the environment asks for it.
 pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
     let (seed, began) = (Seed::choose(), Instant::now());
     let mut tally = Tally::default();
     for round in Seed::rounds(count) {
         let schedule = scene.schedule(&mut seed.round(round));
-        let told = Told { repeat: seed.repeat(round), schedule: schedule.to_string() };
+        let told = Told { seed, round, schedule: schedule.to_string() };
         tally.rounds += 1;
         tally.strikes += schedule.len();
         let writers = scene.writers(round).await;
@@ -79,20 +80,25 @@ pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
         scene.check(sent).await;
         drop(told);
     }
-    say(&format!("{count} rounds in {:.1?} with {seed}: {tally:?}", began.elapsed()));
+    say(&format!("{} rounds in {:.1?} with {seed}: {tally:?}", tally.rounds, began.elapsed()));
     tally
 }
 
 /// Says at a failure, after all else, what the round was and how to have it again.
 struct Told {
-    repeat: String,
+    seed: Seed,
+    round: u64,
     schedule: String,
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say(&format!("the faults of this round: {}\nrepeat it with {}", self.schedule, self.repeat));
+            let Self { seed, round, schedule } = self;
+            let alone = seed.repeat(*round);
+            say(&format!(
+                "the faults of round {round}: {schedule}\nrepeat it alone with {alone}, or after the rounds before it with {seed}"
+            ));
         }
     }
 }

@@ -4,6 +4,8 @@
 //! and `$SESSION` stand for real ones. Framing is left out, so that every request has an answer. What is
 //! let in is compared with the rules, written down here once more.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -144,13 +146,20 @@ impl HeadersTarget {
             format!("{} {} {headers:?} {body:?} was answered with {reply:?}", request.method, request.path)
         };
         let host = request.only("host").unwrap_or_else(|| panic!("not one Host: {}", told()));
-        let (name, port) = host.rsplit_once(':').filter(|_| !host.ends_with(']')).unwrap_or((&host, ""));
-        let address = name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+        let (name, port) = split_port(&host);
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
         assert!(is_port && (address || name.eq_ignore_ascii_case("localhost")), "another's Host: {}", told());
         if request.count("origin") > 0 {
             let origin = request.only("origin").unwrap_or_else(|| panic!("not one Origin: {}", told()));
-            assert!(!origin.contains('@') && origin.starts_with("http"), "another's Origin: {}", told());
+            let of = origin
+                .split_once("://")
+                .filter(|(scheme, _)| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)));
+            let authority = of.map_or("", |(_, rest)| rest.trim_end_matches('/'));
+            let (name, _) = split_port(authority);
+            let loopback = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+            let ours = loopback || name.eq_ignore_ascii_case("localhost") || authority == host;
+            assert!(ours, "another's Origin: {}", told());
         }
         if OPEN.contains(&request.path) || request.method == "OPTIONS" {
             return;
@@ -166,6 +175,10 @@ impl HeadersTarget {
             request.check_stateless(reply, &told);
         }
     }
+}
+
+fn split_port(authority: &str) -> (&str, &str) {
+    authority.rsplit_once(':').filter(|_| !authority.ends_with(']')).unwrap_or((authority, ""))
 }
 
 impl Request<'_> {

@@ -78,6 +78,7 @@ async fn outages(count: u64) {
     let hub = plexus.up().await;
     let mut scene = DatabaseScene { server, hub };
     let tally = rounds(&mut scene, count, Load { most: WRITES, on_silence: OnSilence::Retry }).await;
+    assert!(tally.acknowledged > 0, "no load: {tally:?}");
     assert!(tally.retries > 0, "no caller ever noticed a restart: {tally:?}");
     assert!(scene.hub.terminate().await.success());
 }

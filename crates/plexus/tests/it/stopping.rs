@@ -136,5 +136,7 @@ impl Scene for StopScene {
 async fn a_stop_under_load_answers_all_that_it_did() {
     let plexus = crate::plexus();
     let hub = Some(plexus.up().await);
-    rounds(&mut StopScene { plexus, hub }, 4, Load { most: 400, on_silence: OnSilence::Stop }).await;
+    let load = Load { most: 400, on_silence: OnSilence::Stop };
+    let tally = rounds(&mut StopScene { plexus, hub }, 4, load).await;
+    assert!(tally.acknowledged > 0, "no load: {tally:?}");
 }

@@ -230,8 +230,13 @@ async fn answer(
         }
         "tools/call" => {
             let meta = call::meta(&request.params)?;
-            let key =
-                identity::session_key(&principal, Some(session.client()), &meta, headers, Some(session.id()));
+            let key = identity::session_key(
+                &principal,
+                Some(session.client()),
+                &meta,
+                headers,
+                Some(session.id()),
+            )?;
             let running = session.running(request.id);
             let mut call = call::from_params(&request.params, &meta, headers, key, running.cancel(), None)?;
             // A client that lost the connection can still cancel the call on another one.
@@ -270,7 +275,7 @@ fn stream_call(
     let sink: ProgressSink = Arc::new(move |progress| {
         let _ = sender.try_send(progress);
     });
-    let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()));
+    let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()))?;
     let running = session.running(request.id);
     let cancel = running.cancel();
     let call = call::from_params(&request.params, meta, headers, key, cancel.clone(), Some(sink))?;

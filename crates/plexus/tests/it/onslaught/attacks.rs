@@ -35,6 +35,7 @@ pub(super) fn head(method: &str, path: &str, token: &str) -> String {
 }
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"todo","arguments":{"action":"list"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const HIDDEN: &str = "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -83,6 +84,8 @@ fn framing(token: &str, all: &mut Vec<Attack>) {
         ("chunked, then identity",        plain("Transfer-Encoding: chunked, identity\r\n", &chunks), refused, Closed),
         ("chunked and identity",          plain("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", &chunks), refused, Closed),
         ("gzip, then chunked",            plain("Transfer-Encoding: gzip, chunked\r\n", &chunks), garbled, Open),
+        ("chunked twice",                 plain("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", &chunks), garbled, Open),
+        ("a coding where no body is read", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".to_owned(), garbled, Open),
         ("a space before the colon",      plain("Transfer-Encoding : chunked\r\n", &chunks), refused, Closed),
         ("a vertical tab",                plain("Transfer-Encoding: \x0bchunked\r\n", &chunks), refused, Closed),
         ("chunks in HTTP/1.0",            plain("Transfer-Encoding: chunked\r\n", &chunks).replacen("1.1", "1.0", 1), refused, Closed),
@@ -115,11 +118,18 @@ fn heads(token: &str, all: &mut Vec<Attack>) {
     let body = format!("Content-Length: {}\r\n\r\n{LIST}", LIST.len());
     let with = |line: &str| format!("{mcp}{line}\r\n{body}");
     let to = |target: &str| format!("{mcp}{body}").replacen("/mcp", target, 1);
+    let call = |line: &str| {
+        let head = head("POST", "/mcp", token);
+        let routing = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: todo\r\n";
+        format!("{head}{routing}{line}\r\nContent-Length: {}\r\n\r\n{CALL}", CALL.len())
+    };
     let none = (0, "");
     #[rustfmt::skip]
     let rows = [
         ("a target that names this host",    to("http://localhost/mcp"), (200, "ok"), Open),
         ("a target that names another host", to("http://evil.example.com/mcp"), (403, "forbidden"), Open),
+        ("a target in capitals",             to("http://LOCALHOST/mcp"), (200, "ok"), Open),
+        ("a target of another scheme",       to("ftp://localhost/mcp"), (403, "forbidden"), Open),
         ("a target with another port",       to("http://localhost:1/mcp"), (403, "forbidden"), Open),
         ("a tunnel",                         "CONNECT evil.example.com:80 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), (403, "forbidden"), Open),
         ("a NUL in the target",              to("/mcp\0"), (400, ""), Closed),
@@ -132,6 +142,7 @@ fn heads(token: &str, all: &mut Vec<Attack>) {
         ("two methods",                      with("Mcp-Method: tools/list"), (400, "-32020"), Open),
         ("two names",                        with("Mcp-Name: a\r\nMcp-Name: b"), (400, "-32020"), Open),
         ("two sessions",                     format!("{}Mcp-Session-Id: a\r\nMcp-Session-Id: b\r\nContent-Length: {}\r\n\r\n{PING}", head("POST", "/mcp", token), PING.len()), (400, "-32600"), Open),
+        ("two names of a session",           call("Plexus-Session: a\r\nPlexus-Session: b"), (400, "-32600"), Open),
         ("HTTP/0.9",                         "GET /healthz\r\n".to_owned(), (400, ""), Closed),
         ("HTTP/1.2",                         with("X: y").replacen("1.1", "1.2", 1), (400, ""), Closed),
         ("HTTP/2",                           "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), none, Closed),

@@ -62,12 +62,15 @@ fn intro(results: &Results, args: &Args) -> String {
 
 /// Against what was promised.
 fn budgets(results: &Results) -> Result<String> {
-    let mut table = Table::new(&["budget", "figure", "at most", "kept"]);
-    let mut row = |what: &str, figure: Option<f64>, unit: &str, limit: f64| {
-        let kept = figure.map_or("–", |figure| if figure <= limit { "yes" } else { "no" });
+    let mut table = Table::new(&["budget", "figure", "limit", "kept"]);
+    let mut limited = |what: &str, figure: Option<f64>, unit: &str, limit: f64, least: bool| {
+        let within = |figure: f64| if least { figure >= limit } else { figure <= limit };
+        let kept = figure.map_or("–", |figure| if within(figure) { "yes" } else { "no" });
         let figure = figure.map_or("–".to_owned(), |figure| format!("{}{unit}", number(Some(figure))));
-        table.add([what.to_owned(), figure, format!("{limit}{unit}"), kept.to_owned()]);
+        let bound = if least { "≥" } else { "≤" };
+        table.add([what.to_owned(), figure, format!("{bound} {limit}{unit}"), kept.to_owned()]);
     };
+    let mut row = |what: &str, figure, unit: &str, limit| limited(what, figure, unit, limit, false);
     let at_rest = results.at_rest;
     row("release binary", at_rest.map(|at_rest| at_rest.binary_mb), " MB", 40.0);
     row("start to ready, on a database that is there", at_rest.map(|at_rest| at_rest.start_ms), " ms", 150.0);
@@ -85,6 +88,8 @@ fn budgets(results: &Results) -> Result<String> {
     row("p50 added to a direct call, through an upstream, c=1", added, " ×", 1.5);
     let cpu = through(32)?.and_then(|ratios| ratios.cpu_to_best_peer);
     row("CPU of a call against the best peer, through an upstream, c=32", cpu, " ×", 0.6);
+    let calls = through(32)?.and_then(|ratios| ratios.calls_to_best_peer);
+    limited("calls a second against the best peer, through an upstream, c=32", calls, " ×", 1.3, true);
     Ok(format!("### Budgets\n\n{}", table.render()))
 }
 
