@@ -102,12 +102,17 @@ impl Hub {
         };
         let router = routes::router(app.clone());
         serve::start(listener, router, options.events.stalled(), &app.http, &supervisor);
-        match Services::open(options, config, reachable(address), &supervisor).await {
+        let opened = async {
+            let services = Arc::new(Services::open(options, config, &supervisor).await?);
+            services.register(&app.metrics);
+            background::start(&services, &supervisor);
+            let _ = app.ready.set(services.clone());
+            // Last: whoever finds the address may count on an answer.
+            services.announce(reachable(address))?;
+            Ok(services)
+        };
+        match opened.await {
             Ok(services) => {
-                let services = Arc::new(services);
-                services.register(&app.metrics);
-                background::start(&services, &supervisor);
-                let _ = app.ready.set(services.clone());
                 tracing::info!(
                     listen = %address,
                     version = env!("CARGO_PKG_VERSION"),

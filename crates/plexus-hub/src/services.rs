@@ -47,7 +47,6 @@ impl Services {
     pub(crate) async fn open(
         options: HubOptions,
         live: LiveConfig,
-        address: SocketAddr,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
         let HubOptions { config, clock, mcp, events } = options;
@@ -92,10 +91,6 @@ impl Services {
         );
         let events = Events::new(store.clone(), authenticator.clone(), supervisor.clone(), events);
         let address_file = config.data_dir.join("hub.json");
-        let where_it_is =
-            serde_json::json!({ "url": format!("http://{address}"), "pid": std::process::id() });
-        private_file::write(&address_file, format!("{where_it_is}\n").as_bytes())
-            .map_err(HubError::DataDir)?;
         Ok(Self {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
@@ -135,6 +130,14 @@ impl Services {
         self.dispatcher.register(metrics);
         self.mcp.register(metrics);
         self.events.register(metrics);
+    }
+
+    /// Writes down where commands on this machine find the hub.
+    pub(crate) fn announce(&self, address: SocketAddr) -> Result<(), HubError> {
+        let where_it_is =
+            serde_json::json!({ "url": format!("http://{address}"), "pid": std::process::id() });
+        private_file::write(&self.address_file, format!("{where_it_is}\n").as_bytes())
+            .map_err(HubError::DataDir)
     }
 
     /// Nobody is at the address any more.
