@@ -12,6 +12,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
+# scripts/fuzz reads the version here.
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
 # Outside the workspace, so cargo fmt does not see them.
@@ -53,7 +54,7 @@ soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
 fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
-	CARGO_FUZZ='$(CARGO_FUZZ)' scripts/fuzz $(ARGS)
+	scripts/fuzz $(ARGS)
 
 generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, help texts
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-kit -p plexus-hub -p plexus \
