@@ -12,6 +12,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
+# scripts/fuzz reads the version here.
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
 # Outside the workspace, so cargo fmt does not see them.
@@ -20,7 +21,7 @@ FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 # The phases of `make test`, cheapest first; the first that fails ends the run.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
-.PHONY: help run test check bench soak generated fmt toolchain target-owner $(PHASES)
+.PHONY: help run test check bench profile soak generated fmt toolchain target-owner $(PHASES)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -42,15 +43,18 @@ check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit 
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: toolchain ## measure the hub beside other gateways: make bench ARGS="--help"
+bench: target-owner ## measure the hub beside other gateways: make bench ARGS="--help"
 	scripts/bench $(ARGS)
+
+profile: target-owner ## where the time of a call goes, by perf: make profile ARGS="--help"
+	scripts/profile $(ARGS)
 
 soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
 fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
-	CARGO_FUZZ='$(CARGO_FUZZ)' scripts/fuzz $(ARGS)
+	scripts/fuzz $(ARGS)
 
 generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, help texts
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-kit -p plexus-hub -p plexus \
@@ -73,8 +77,8 @@ tidy: target-owner ## the rules the compiler does not know (crate edges, file si
 third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
 	scripts/third-party
 
-nextest: target-owner $(NEXTEST)
-	scripts/postgres run $(NEXTEST) nextest run --workspace
+nextest: target-owner $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
+	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
 
 doctest: target-owner
 	cargo test --workspace --doc
@@ -87,11 +91,13 @@ toolchain:
 
 # Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
 # target folder it would take another clone's build of `plexus` for this one's. So the members are built anew
-# when the clone changes; dependencies stay.
+# when the clone changes; dependencies stay. One `cargo clean` of members is for one profile.
 target-owner: toolchain
 	@owner='$(CARGO_TARGET_DIR)/.clone'; \
 	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
-	  [[ ! -d '$(CARGO_TARGET_DIR)' ]] || cargo clean --quiet --workspace; \
+	  if [[ -d '$(CARGO_TARGET_DIR)' ]]; then \
+	    cargo clean --quiet --workspace; cargo clean --quiet --workspace --release; \
+	  fi; \
 	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
 	fi
 

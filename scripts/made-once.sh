@@ -1,10 +1,21 @@
-# For scripts that make something expensive once in the cache folder; sourced by them.
+# For scripts that build or install something into the cache folder; sourced by them.
 # Sets `cache`, and defines:
+#   usage                       prints the comment at the head of the script
+#   own_target                  sets CARGO_TARGET_DIR as the Makefile does; what another clone built there goes
 #   fail CODE LINE...           says why on stderr, with the name of the script, and ends it
 #   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is whole; two callers at once do it once
 # A folder is whole when `.ready` is in it, which is written last.
 
 cache=${PLEXUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plexus}
+
+usage() {
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(dirname "${BASH_SOURCE[0]}")/${0##*/}"
+}
+
+own_target() {
+  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+  make --no-print-directory -C "$(dirname "${BASH_SOURCE[0]}")/.." target-owner
+}
 
 fail() {
   local code=$1
@@ -23,8 +34,9 @@ made_once() {
   # Someone else may have made it while this one waited.
   if [[ ! -e $folder/.ready ]]; then
     rm -rf "$folder"
-    # 9>&-: a process left over from the making must not keep the lock.
-    "$make" 9>&-
+    # What it runs holds the lock as well: when this script alone is killed, an npm that goes on writing keeps the next
+    # caller out until it has ended.
+    "$make"
     : >"$folder/.ready"
   fi
   exec 9>&-
