@@ -64,7 +64,9 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         },
         environment,
     );
-    super::warn_about_variables(environment);
+    for warning in super::variable_warnings(environment) {
+        tracing::warn!("{warning}");
+    }
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
