@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod commands;
 mod failure;
+mod hub_file;
 mod listing;
 mod output;
 mod shell;

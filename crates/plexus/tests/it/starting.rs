@@ -1,5 +1,6 @@
 //! How a hub starts: what it makes, what it prints, when it is ready, and why it refuses.
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -114,6 +115,39 @@ async fn a_hub_on_all_interfaces_is_reached_over_loopback() {
     let file = std::fs::read_to_string(hub.data_dir().join("hub.json")).expect("the address file");
     assert!(file.contains(&hub.url("")) && !file.contains("0.0.0.0"), "{file}");
     printed_commands_work(&plexus, &hub).await;
+}
+
+/// An address of this machine that is not loopback; none where it is on no network.
+fn network_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: this only asks which way it would go.
+    socket.connect("203.0.113.77:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[tokio::test]
+async fn a_hub_on_a_network_address_is_used_by_commands_of_its_own_machine() {
+    let Some(ip) = network_address() else {
+        eprintln!("left out: this machine is on no network");
+        return;
+    };
+    // A proxy is no place for the admin token.
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    proxy.set_nonblocking(true).expect("a mode that can be set");
+    let proxy_url = format!("http://{}", proxy.local_addr().expect("its address"));
+    let plexus = crate::plexus().with("http_proxy", proxy_url);
+    let hub = plexus.up_with(&["--listen", &SocketAddr::new(ip, 0).to_string()]).await;
+    assert!(hub.url("").contains(&ip.to_string()), "{}", hub.welcome());
+    printed_commands_work(&plexus, &hub).await;
+    plexus.run(&["doctor"]).await.ok();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+    // Named by hand it may be any hub, and doctor says what is missing.
+    let named = plexus.run(&["status", "--hub", &hub.url("")]).await;
+    assert!(named.failed(5).contains("set PLEXUS_TOKEN"), "{named:?}");
+    let report = plexus.run(&["doctor", "--json", "--hub", &hub.url("")]).await.json(1);
+    let mut findings = report["findings"].as_array().expect("findings").iter();
+    let fix = findings.find(|finding| finding["check"] == "hub").expect("the hub")["fix"].to_string();
+    assert!(fix.contains("set PLEXUS_TOKEN") && !fix.contains("correct --hub"), "{fix}");
 }
 
 #[tokio::test]
