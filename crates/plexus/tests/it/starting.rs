@@ -159,6 +159,14 @@ async fn a_second_hub_on_the_same_folder_is_refused() {
     assert!(said.contains(&format!("(process {})", hub.pid())), "{said}");
     assert!(said.contains("--data-dir"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{said}");
+    // Also where it would find its address taken: that the folder is in use is the reason.
+    let address = hub.url("").trim_start_matches("http://").to_owned();
+    let again = plexus.run(&["up", "--listen", &address]).await;
+    let said = again.failed(1);
+    let reason = format!("a hub already runs on the data folder {}", text(hub.data_dir()));
+    let whole = format!("error: {reason} (process {}), at {}\n", hub.pid(), hub.url(""));
+    assert!(said.contains(&whole), "{whole} not in {said}");
+    assert!(!said.contains("cannot listen"), "{said}");
     // The first one is none the worse for it, and found as before.
     plexus.run(&["status"]).await.ok();
     // What a dead hub held is free.
@@ -173,7 +181,8 @@ async fn an_address_in_use_is_named() {
     let address = taken.local_addr().expect("its address").to_string();
     let refused = plexus.run(&["up", "--listen", &address]).await;
     let said = refused.failed(1);
-    assert!(said.contains(&address) && said.contains("--listen"), "{said}");
+    assert!(said.contains(&format!("error: cannot listen on {address}: ")), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("hint: ") && line.contains("--listen")), "{said}");
 }
 
 /// A start that fails says why in one error, with this code and these words.
