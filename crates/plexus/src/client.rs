@@ -224,6 +224,10 @@ impl Hub {
         let mut failure = if error.is_timeout() && !error.is_connect() {
             let message = format!("the hub at {} did not answer within {} s", self.shown, TIMEOUT.as_secs());
             Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
+        } else if error.is_body() || error.is_decode() {
+            // How HTTP would have gone on is of no use to anybody.
+            let message = format!("the connection to the hub at {} broke", self.shown);
+            Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
         } else {
             let message = format!("cannot reach the hub at {}: {}", self.shown, cause(error));
             Failure::new(Exit::Unreachable, message)
