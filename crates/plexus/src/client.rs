@@ -36,9 +36,13 @@ pub(crate) struct Hub {
     shown: String,
     /// Why no token is presented, where none is.
     without_token: Option<String>,
-    /// The token is from the environment, not the admin token of this machine.
-    token_given: bool,
+    /// The token is from the environment; whether the admin token of this machine would do without.
+    given: Option<AdminInstead>,
 }
+
+/// Whether the admin token is presented where the environment has no token.
+#[derive(Debug, Clone, Copy)]
+struct AdminInstead(bool);
 
 /// The JSON of a successful answer, kept as it came.
 #[derive(Debug)]
@@ -79,7 +83,7 @@ impl Hub {
             .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("plexus/", env!("CARGO_PKG_VERSION")));
-        if target.is_loopback() {
+        if target.here {
             let here =
                 [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
             builder = builder.no_proxy().resolve_to_addrs("localhost", &here);
@@ -88,10 +92,13 @@ impl Hub {
             // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
             builder = builder.tls_certs_only([]);
         }
-        let token_given = matches!(target.credential, Credential::Given(_));
+        let given = match target.credential {
+            Credential::Given { admin_instead, .. } => Some(AdminInstead(admin_instead)),
+            Credential::Local(_) | Credential::Missing(_) => None,
+        };
         let without_token = match target.credential {
             Credential::Missing(reason) => Some(reason),
-            Credential::Given(token) | Credential::Local(token) => {
+            Credential::Given { token, .. } | Credential::Local(token) => {
                 let mut value =
                     HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).map_err(|_| {
                         Failure::new(Exit::Denied, "the token holds characters that no token has")
@@ -103,7 +110,7 @@ impl Hub {
         };
         let http = builder.build().context("cannot set up the HTTP client")?;
         let shown = target.url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, url: target.url, shown, without_token, token_given })
+        Ok(Self { http, url: target.url, shown, without_token, given })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -217,6 +224,10 @@ impl Hub {
         let mut failure = if error.is_timeout() && !error.is_connect() {
             let message = format!("the hub at {} did not answer within {} s", self.shown, TIMEOUT.as_secs());
             Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
+        } else if error.is_body() || error.is_decode() {
+            // How HTTP would have gone on is of no use to anybody.
+            let message = format!("the connection to the hub at {} broke", self.shown);
+            Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
         } else {
             let message = format!("cannot reach the hub at {}: {}", self.shown, cause(error));
             Failure::new(Exit::Unreachable, message)
@@ -242,16 +253,7 @@ impl Hub {
         };
         let denied = matches!(envelope.code, ErrorCode::Unauthenticated | ErrorCode::Forbidden);
         let mut failure = Failure::new(if denied { Exit::Denied } else { exit }, envelope.message);
-        failure.hint = envelope.hint.or_else(|| {
-            denied.then(|| {
-                "present a token that may do this: set PLEXUS_TOKEN, or see `plexus token create --help`"
-                    .to_owned()
-            })
-        });
-        if denied && self.token_given {
-            let hint = "this was asked with the token in PLEXUS_TOKEN; unset it to use the admin token of this machine's hub";
-            failure.hint = Some(hint.to_owned());
-        }
+        failure.hint = if denied { Some(self.denied_hint(envelope.hint)) } else { envelope.hint };
         failure.code = Some(envelope.code);
         failure.retryable = envelope.code.is_retryable();
         if envelope.code == ErrorCode::Internal || status.is_server_error() {
@@ -262,6 +264,20 @@ impl Hub {
             failure.hint = Some("name the hub's data folder with --data-dir, or set PLEXUS_TOKEN".to_owned());
         }
         failure
+    }
+
+    /// What to do about a refusal: what the hub says, and which token it was.
+    fn denied_hint(&self, hint: Option<String>) -> String {
+        let hint = hint.unwrap_or_else(|| {
+            "present a token that may do this: set PLEXUS_TOKEN, or see `plexus token create --help`"
+                .to_owned()
+        });
+        let Some(AdminInstead(admin_instead)) = self.given else { return hint };
+        let instead = match admin_instead {
+            true => "; unset it to use the admin token of this machine's hub",
+            false => "",
+        };
+        format!("{}; this was asked with the token in PLEXUS_TOKEN{instead}", hint.trim_end_matches('.'))
     }
 }
 

@@ -57,13 +57,11 @@ impl<'a> Invocation<'a> {
 }
 
 /// A variable with our name on it that nothing reads is most likely misspelt.
-pub(crate) fn warn_about_variables(environment: &Environment) {
-    for (name, nearest) in environment.unknown() {
-        match nearest {
-            Some(nearest) => {
-                tracing::warn!("the variable {name} is set, but nothing reads it; did you mean {nearest}?");
-            }
-            None => tracing::warn!("the variable {name} is set, but nothing reads it; is it misspelt?"),
+pub(crate) fn variable_warnings(environment: &Environment) -> impl Iterator<Item = String> {
+    environment.unknown().into_iter().map(|(name, nearest)| match nearest {
+        Some(nearest) => {
+            format!("the variable {name} is set, but nothing reads it; did you mean {nearest}?")
         }
-    }
+        None => format!("the variable {name} is set, but nothing reads it; is it misspelt?"),
+    })
 }

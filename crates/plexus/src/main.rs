@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod commands;
 mod failure;
+mod hub_file;
 mod listing;
 mod output;
 mod shell;
@@ -31,7 +32,9 @@ fn main() -> ExitCode {
     // The hub's log is part of its configuration, which is read later.
     if !cli.command.is_hub() {
         telemetry::init_from_environment("warn", &environment);
-        commands::warn_about_variables(&environment);
+        for warning in commands::variable_warnings(&environment) {
+            output::warning(&warning);
+        }
     }
     let json = cli.global.json;
     // Fails only where a provider is installed already, which is as good.

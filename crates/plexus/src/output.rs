@@ -126,6 +126,11 @@ impl Output {
     }
 }
 
+/// What a person should know before the command is run.
+pub(crate) fn warning(text: &str) {
+    remark(&format!("warning: {}", one_line(text)));
+}
+
 /// Tells a person why the command ended, and says with which code it should.
 pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     if error.is::<OutputClosed>() {

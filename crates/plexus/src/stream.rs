@@ -31,9 +31,11 @@ pub(crate) struct Tail<'a> {
     pub(crate) follow: bool,
 }
 
-/// What was told so far.
+/// What was heard and told so far.
 #[derive(Default)]
 struct Progress {
+    /// There is a hub, whatever it said.
+    answered: bool,
     /// That the hub is away.
     away: bool,
     /// At least one event.
@@ -57,8 +59,9 @@ impl Tail<'_> {
                     return Ok(());
                 }
                 // A hub that restarts is waited for: the stream goes on where it was.
-                Err(error) if !(self.follow && is_retryable(&error)) => return Err(error),
+                Err(error) if !(self.follow && progress.is_passing(&error)) => return Err(error),
                 ended => {
+                    progress.answered = true;
                     if before != self.start {
                         pause = PAUSE;
                     }
@@ -84,6 +87,7 @@ impl Tail<'_> {
         query.push(self.start.clone());
         let mut stream =
             SseReader { response: self.hub.stream(self.path, &query).await?, buffer: Vec::new() };
+        progress.answered = true;
         if std::mem::take(&mut progress.away) {
             self.out.note(&format!("{} is back", self.hub.url()));
         }
@@ -112,8 +116,13 @@ impl Tail<'_> {
     }
 }
 
-fn is_retryable(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Failure>().is_some_and(|failure| failure.retryable)
+impl Progress {
+    /// Whether it is worth waiting: a hub that never answered is most likely not there at all.
+    fn is_passing(&self, error: &anyhow::Error) -> bool {
+        let failure = error.downcast_ref::<Failure>();
+        failure
+            .is_some_and(|failure| failure.retryable && (self.answered || failure.exit != Exit::Unreachable))
+    }
 }
 
 /// A server-sent event with data.

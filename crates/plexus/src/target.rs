@@ -1,35 +1,36 @@
 //! Which hub a command talks to, and with which token.
 //!
 //! The local admin token opens everything, so it never leaves this machine: it is presented to a
-//! loopback address only. For any other hub the user names the token.
+//! loopback address, and to the address of this machine at which the hub of the same data folder
+//! says it is. For any other hub the user names the token.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::{Environment, Secret, config, env, private_file};
 use reqwest::Url;
-use serde::Deserialize;
 
 use crate::cli::GlobalArgs;
 use crate::failure::{Exit, Failure};
-
-/// Written by a running hub into its data folder.
-#[derive(Debug, Deserialize)]
-struct HubFile {
-    url: String,
-}
+use crate::hub_file::HubFile;
 
 /// A hub and what to present to it.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) credential: Credential,
+    /// It is on this machine: nothing on the way to it is asked for help.
+    pub(crate) here: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Credential {
     /// From the environment.
-    Given(Secret),
+    Given {
+        token: Secret,
+        /// Without it, the admin token of this machine's hub would be presented.
+        admin_instead: bool,
+    },
     /// The admin token of this machine's hub.
     Local(Secret),
     /// A hub on this machine whose admin token is not there, most likely because it never ran:
@@ -44,43 +45,41 @@ impl Target {
             .clone()
             .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
             .or_else(|| config::default_data_dir(environment));
-        let url = hub_url(global.hub.as_deref(), environment, data_dir.as_deref())?;
-        let credential = credential(&url, environment, data_dir.as_deref())?;
-        Ok(Self { url, credential })
-    }
-
-    pub(crate) fn is_loopback(&self) -> bool {
-        is_loopback(&self.url)
+        let data_dir = data_dir.as_deref();
+        let (url, own) = match named_hub(global.hub.as_deref(), environment)? {
+            Some(url) => (url, None),
+            None => match data_dir.map(HubFile::read).transpose()?.flatten() {
+                Some(own) => (own.url.clone(), Some(own)),
+                None => (parse(&format!("http://{}", config::DEFAULT_LISTEN), "the default address")?, None),
+            },
+        };
+        let here = is_loopback(&url) || own.as_ref().is_some_and(HubFile::is_here);
+        let local = match own.filter(|own| !is_loopback(&own.url) && !own.is_alive()) {
+            // Its address may be another's by now.
+            Some(gone) if here => {
+                Ok(Credential::Missing(format!("the hub there (process {}) has ended", gone.pid)))
+            }
+            _ if here => local_credential(&url, data_dir),
+            _ => Err(no_token(&url).into()),
+        };
+        let credential = match environment.get(env::TOKEN) {
+            Some(token) => Credential::Given {
+                token: Secret::from(token.trim()),
+                admin_instead: matches!(local, Ok(Credential::Local(_))),
+            },
+            None => local?,
+        };
+        Ok(Self { url, credential, here })
     }
 }
 
-fn hub_url(flag: Option<&str>, environment: &Environment, data_dir: Option<&Path>) -> anyhow::Result<Url> {
-    if let Some(text) = flag {
-        return parse(text, "--hub");
+/// The hub that the user says is meant.
+fn named_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Option<Url>> {
+    match (flag, environment.get(env::HUB)) {
+        (Some(text), _) => parse(text, "--hub").map(Some),
+        (None, Some(text)) => parse(text, env::HUB.name).map(Some),
+        (None, None) => Ok(None),
     }
-    if let Some(text) = environment.get(env::HUB) {
-        return parse(text, env::HUB.name);
-    }
-    if let Some(url) = data_dir.map(running_hub).transpose()?.flatten() {
-        return Ok(url);
-    }
-    parse(&format!("http://{}", config::DEFAULT_LISTEN), "the default address")
-}
-
-/// Where the hub on this data folder is, if one runs.
-fn running_hub(data_dir: &Path) -> anyhow::Result<Option<Url>> {
-    let path = data_dir.join("hub.json");
-    let text = match fs_err::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
-    let name = path.display().to_string();
-    let file: HubFile = serde_json::from_str(&text).map_err(|e| {
-        Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
-            .hint("restart the hub, which writes it anew, or pass --hub URL")
-    })?;
-    parse(&file.url, &name).map(Some)
 }
 
 /// Two ways to write one address of this machine: a port has one owner, under whatever name.
@@ -88,7 +87,8 @@ fn same_hub(own: &Url, other: &Url) -> bool {
     own.port_or_known_default() == other.port_or_known_default()
 }
 
-fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
+/// The URL of a hub, from wherever it was given.
+pub(crate) fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
     // The text is not repeated: a URL with a password in it belongs in no message.
     let wrong = |what: &str| {
         Failure::new(Exit::Usage, format!("{source}: {what}"))
@@ -112,30 +112,34 @@ fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
 }
 
 /// This machine, whatever a name service says: an address, or the one reserved name.
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    url.host_str() == Some("localhost") || ip_address(url).is_some_and(|address| address.is_loopback())
 }
 
-fn credential(url: &Url, environment: &Environment, data_dir: Option<&Path>) -> anyhow::Result<Credential> {
-    if let Some(token) = environment.get(env::TOKEN) {
-        return Ok(Credential::Given(Secret::from(token.trim())));
-    }
+/// The host of the URL, where it is an address and not a name.
+pub(crate) fn ip_address(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// There is a hub on another machine, and nothing to present to it.
+fn no_token(url: &Url) -> Failure {
     let variable = env::TOKEN.name;
-    if !is_loopback(url) {
-        let message =
-            format!("no token for the hub at {}: {variable} is not set", url.as_str().trim_end_matches('/'));
-        let hint = format!(
-            "set {variable} to a token made there with `plexus token create`; the admin token of this machine's \
-             own hub is never sent to another machine"
-        );
-        return Err(Failure::new(Exit::Denied, message).hint(hint).into());
-    }
+    let message =
+        format!("no token for the hub at {}: {variable} is not set", url.as_str().trim_end_matches('/'));
+    let hint = format!(
+        "set {variable} to a token made there with `plexus token create`; the admin token of this machine's own hub \
+         is never sent to another machine"
+    );
+    Failure::new(Exit::Denied, message).hint(hint)
+}
+
+/// What to present to a hub on this machine, where the user does not say.
+fn local_credential(url: &Url, data_dir: Option<&Path>) -> anyhow::Result<Credential> {
+    let variable = env::TOKEN.name;
     let Some(data_dir) = data_dir else {
         return Ok(Credential::Missing(format!("{variable} is not set and no data folder is known")));
     };
-    if let Some(own) = running_hub(data_dir)?
+    if let Some(HubFile { url: own, .. }) = HubFile::read(data_dir)?
         && !same_hub(&own, url)
     {
         return Ok(Credential::Missing(format!(
@@ -147,7 +151,7 @@ fn credential(url: &Url, environment: &Environment, data_dir: Option<&Path>) -> 
     let path = data_dir.join("admin-token");
     let content = private_file::read(&path).map_err(|e| {
         Failure::new(Exit::Denied, format!("cannot use the local admin token: {e}"))
-            .hint(format!("or set {variable} to another token"))
+            .hint(format!("make it private as said, or set {variable} to another token"))
     })?;
     let Some(content) = content else {
         let reason = format!("{variable} is not set and {} does not exist", path.display());

@@ -7,7 +7,7 @@ use plexus_proto::CallId;
 use plexus_proto::api::{AuditCall, AuditReport};
 use serde_json::Value;
 
-use super::Invocation;
+use super::{Invocation, sessions};
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
 use crate::output::Output;
@@ -31,7 +31,7 @@ enum AuditCommand {
         /// Only calls by this actor, such as agent:codex
         #[arg(long)]
         actor: Option<String>,
-        /// Only calls in this session
+        /// Only calls in this session: its id or its key
         #[arg(long)]
         session: Option<String>,
     },
@@ -52,8 +52,13 @@ Example:\n  plexus audit verify || echo 'look into this'"
 pub(crate) async fn run(args: AuditArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     match args.command {
         AuditCommand::List { list, tool, actor, session } => {
+            let hub = invocation.hub()?;
+            let session = match session {
+                Some(session) => Some(sessions::find::one(&hub, &session).await?.to_string()),
+                None => None,
+            };
             let filters = [("tool", tool), ("actor", actor), ("session", session)];
-            let page = listing::fetch(&invocation.hub()?, &["audit"], &filters, &list, |_| true).await?;
+            let page = listing::fetch(&hub, &["audit"], &filters, &list, |_| true).await?;
             let filtered = filters.iter().any(|(_, value)| value.is_some());
             let empty = match filtered {
                 true => "No calls match. Try without --tool, --actor or --session.",

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use plexus_proto::SessionId;
 
-use super::Invocation;
+use super::{Invocation, sessions};
 use crate::failure::Exit;
 use crate::stream::Tail;
 
@@ -22,9 +21,9 @@ pub(crate) struct EventsArgs {
     /// Start with this many of the newest events
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20, conflicts_with = "after")]
     count: u32,
-    /// Only events of this session
-    #[arg(long, value_name = "ID")]
-    session: Option<SessionId>,
+    /// Only events of this session: its id or its key
+    #[arg(long)]
+    session: Option<String>,
     /// Only events of this kind, such as tool_call (repeatable)
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
@@ -32,7 +31,11 @@ pub(crate) struct EventsArgs {
 
 pub(crate) async fn run(args: EventsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, hub) = (&invocation.out, invocation.hub()?);
-    let mut filters = vec![("session", args.session.map(|id| id.to_string()))];
+    let session = match &args.session {
+        Some(session) => Some(sessions::find::one(&hub, session).await?.to_string()),
+        None => None,
+    };
+    let mut filters = vec![("session", session)];
     filters.extend(args.kinds.into_iter().map(|kind| ("kind", Some(kind))));
     let start = match args.after {
         Some(after) => ("after", Some(after.to_string())),

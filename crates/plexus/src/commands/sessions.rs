@@ -1,5 +1,7 @@
 //! `plexus sessions`: list sessions, read and follow what happens in them.
 
+pub(super) mod find;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -34,8 +36,8 @@ enum SessionsCommand {
         after_help = "Example:\n  plexus sessions show 01890a5d-ac96-774b-bcce-b302099a8057 --after 100"
     )]
     Show {
-        /// Id of the session, from `plexus sessions list`
-        id: SessionId,
+        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        session: String,
         /// Only events after this number
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: i64,
@@ -47,8 +49,8 @@ enum SessionsCommand {
     #[command(after_help = "With --json, one JSON object a line.\n\n\
 Example:\n  plexus sessions tail -f 01890a5d-ac96-774b-bcce-b302099a8057")]
     Tail {
-        /// Id of the session, from `plexus sessions list`
-        id: SessionId,
+        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        session: String,
         /// Go on with new events as they happen, until interrupted
         #[arg(long, short)]
         follow: bool,
@@ -62,8 +64,14 @@ pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyh
     let (out, hub) = (&invocation.out, invocation.hub()?);
     match args.command {
         SessionsCommand::List(args) => list(out, &hub, &args).await?,
-        SessionsCommand::Show { id, after, limit } => show(out, &hub, id, after, limit).await?,
-        SessionsCommand::Tail { id, follow, count } => tail(out, &hub, id, follow, count).await?,
+        SessionsCommand::Show { session, after, limit } => {
+            let id = find::one(&hub, &session).await?;
+            show(out, &hub, id, after, limit).await?;
+        }
+        SessionsCommand::Tail { session, follow, count } => {
+            let id = find::one(&hub, &session).await?;
+            tail(out, &hub, id, follow, count).await?;
+        }
     }
     Ok(Exit::Ok.into())
 }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use plexus_proto::Timestamp;
 use plexus_proto::api::{CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind};
 use serde_json::value::RawValue;
 
@@ -156,7 +157,7 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
             token.profile.clone().unwrap_or_else(|| "-".to_owned()),
             scopes_text(&token.scopes),
             out.when(token.created_at),
-            out.when(token.expires_at),
+            out.when(ends(token)),
             token.last_used_at.map_or_else(|| "never".to_owned(), |at| out.when(at)),
             token.state(now).as_str().to_owned(),
         ]
@@ -185,6 +186,7 @@ async fn show(token: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Resul
         return Ok(Exit::Ok.into());
     }
     let TokenDetail { token, state, children } = answer.decode()?;
+    let ends = out.at(ends(&token));
     let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
     out.fields(&[
         ("token", token.jti.to_string()),
@@ -197,9 +199,8 @@ async fn show(token: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Resul
         ("children", children.to_string()),
         ("created", out.at(token.created_at)),
         ("last used", or(token.last_used_at.map(|at| out.at(at)), "never")),
-        ("expires", out.at(token.expires_at)),
+        ("ends", ends),
         ("renewable until", or(token.renew_until.map(|at| out.at(at)), "-")),
-        ("revoked", or(token.revoked_at.map(|at| out.at(at)), "-")),
     ])?;
     Ok(Exit::Ok.into())
 }
@@ -210,6 +211,11 @@ async fn rotate(token: &str, grace: Option<u64>, invocation: &Invocation<'_>) ->
     let params = RotateTokenParams { grace_seconds: grace };
     let answer = hub.post(&["tokens", &jti, "rotate"], &params, &[]).await?;
     print_new("Put in its place:", &answer, invocation)
+}
+
+/// The token is accepted until then: one that was replaced or revoked ends before it expires.
+fn ends(token: &Token) -> Timestamp {
+    token.revoked_at.map_or(token.expires_at, |revoked| revoked.min(token.expires_at))
 }
 
 fn scopes_text(scopes: &[String]) -> String {

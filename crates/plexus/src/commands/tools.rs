@@ -28,7 +28,7 @@ enum ToolsCommand {
     #[command(after_help = "Example:\n  plexus tools list --json")]
     List(ListArgs),
     /// Describe one tool: what it does, its arguments, what it needs
-    #[command(after_help = "Example:\n  plexus tools show todo")]
+    #[command(visible_alias = "describe", after_help = "Example:\n  plexus tools show todo")]
     Show {
         /// Name of the tool
         name: String,

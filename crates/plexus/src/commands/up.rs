@@ -1,5 +1,7 @@
 //! `plexus up`: becomes the hub.
 
+mod refusal;
+
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,7 +66,9 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         },
         environment,
     );
-    super::warn_about_variables(environment);
+    for warning in super::variable_warnings(environment) {
+        tracing::warn!("{warning}");
+    }
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -76,13 +80,14 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
             config.listen
         );
     }
+    refusal::unoccupied(&data_dir)?;
     // Before anything is started, so that a signal during start-up is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let at_terminal = io::stdin().is_terminal();
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let hub = tokio::select! {
-        started = Hub::start(HubOptions::new(config)) => started?,
+        started = Hub::start(HubOptions::new(config)) => started.map_err(refusal::explained)?,
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };

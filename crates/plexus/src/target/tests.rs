@@ -1,3 +1,4 @@
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use plexus_kit::{Environment, ExposeSecret, private_file};
@@ -14,7 +15,7 @@ fn resolve(data_dir: &Path, hub: Option<&str>, vars: &[(&str, &str)]) -> anyhow:
 
 fn token(target: &Target) -> Option<&str> {
     match &target.credential {
-        Credential::Given(token) | Credential::Local(token) => Some(token.expose_secret()),
+        Credential::Given { token, .. } | Credential::Local(token) => Some(token.expose_secret()),
         Credential::Missing(_) => None,
     }
 }
@@ -128,4 +129,60 @@ fn the_admin_token_goes_to_the_hub_of_its_own_folder_only() {
     let asked = |hub: &str| resolve(folder.path(), Some(hub), &[]).unwrap().credential;
     assert!(matches!(asked("http://localhost:3"), Credential::Local(_)));
     assert!(matches!(asked("http://127.0.0.1:4"), Credential::Missing(_)));
+}
+
+/// An address of this machine that is not loopback; none where it is on no network.
+fn network_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: this only asks which way it would go.
+    socket.connect("203.0.113.77:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+fn write_hub_file(folder: &Path, ip: impl std::fmt::Display, pid: u32) {
+    let text = format!(r#"{{"url":"http://{ip}:7420","pid":{pid}}}"#);
+    std::fs::write(folder.join("hub.json"), text).unwrap();
+}
+
+#[test]
+fn the_admin_token_goes_to_the_address_of_this_machine_where_its_own_hub_listens() {
+    let Some(ip) = network_address() else {
+        eprintln!("left out: this machine is on no network");
+        return;
+    };
+    let folder = folder_with_admin_token();
+    write_hub_file(folder.path(), ip, std::process::id());
+    let own = resolve(folder.path(), None, &[]).unwrap();
+    assert_eq!((token(&own), own.here), (Some("local-admin"), true));
+    // The same address named by hand may be anybody's.
+    let url = format!("http://{ip}:7420");
+    assert!(resolve(folder.path(), Some(&url), &[]).is_err());
+    assert!(resolve(folder.path(), None, &[("PLEXUS_HUB", &url)]).is_err());
+    // So may the address of a hub that has ended: no process has a number as high as this.
+    write_hub_file(folder.path(), ip, 0x7fff_ffff);
+    assert!(matches!(resolve(folder.path(), None, &[]).unwrap().credential, Credential::Missing(_)));
+}
+
+#[test]
+fn a_live_process_does_not_make_a_foreign_address_ones_own() {
+    let folder = folder_with_admin_token();
+    for ip in ["203.0.113.9", "0.0.0.0", "[::]", "hub.example.net"] {
+        write_hub_file(folder.path(), ip, std::process::id());
+        assert!(resolve(folder.path(), None, &[]).is_err(), "{ip}");
+    }
+}
+
+#[test]
+fn it_is_known_whether_the_admin_token_would_do_instead_of_the_one_given() {
+    let folder = folder_with_admin_token();
+    let instead = |folder: &Path, hub: &str| match resolve(folder, Some(hub), &[("PLEXUS_TOKEN", "mine")])
+        .unwrap()
+        .credential
+    {
+        Credential::Given { admin_instead, .. } => admin_instead,
+        other => panic!("{other:?}"),
+    };
+    assert!(instead(folder.path(), "http://127.0.0.1:7420"));
+    assert!(!instead(folder.path(), "https://hub.example.net"));
+    assert!(!instead(tempfile::tempdir().unwrap().path(), "http://127.0.0.1:7420"));
 }

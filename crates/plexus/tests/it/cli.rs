@@ -105,6 +105,8 @@ async fn tools_are_listed_described_and_called() {
     let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
     assert_eq!(shown["input_schema"]["type"], "object", "{shown}");
     assert!(plexus.run(&["tools", "show", "todo"]).await.ok().contains("Arguments (JSON Schema)"));
+    let described = plexus.run(&["tools", "describe", "todo"]).await;
+    assert_eq!(described.ok(), plexus.run(&["tools", "show", "todo"]).await.ok());
     let unknown = plexus.run(&["tools", "show", "tood"]).await;
     assert!(unknown.failed(1).contains("todo"), "no suggestion: {unknown:?}");
 
@@ -272,6 +274,9 @@ async fn exit_codes_are_honest() {
         (plexus.run(&["token", "create", "--kind", "agent"]).await, 2),
         (plexus.run(&["token", "create", "--kind", "agent", "--name", "x", "--ttl", "soon"]).await, 2),
         (plexus.run(&["sessions", "show", "not-an-id"]).await, 2),
+        (plexus.run(&["sessions", "tail", "not-an-id"]).await, 2),
+        (plexus.run(&["events", "--session", "not-an-id"]).await, 2),
+        (plexus.run(&["audit", "list", "--session", "not-an-id"]).await, 2),
         (plexus.run(&["tools", "call", "todo", "--json-args", "[1]"]).await, 2),
         (plexus.run(&["status", "--hub", "ftp://nonsense"]).await, 2),
         (plexus.run(&["status", "--hub", "http://127.0.0.1:1"]).await, 4),

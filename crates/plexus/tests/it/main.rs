@@ -16,6 +16,7 @@ mod database_restart;
 mod db;
 mod doctor;
 mod event_readers;
+mod guidance;
 mod help;
 mod interleaved;
 mod logs;

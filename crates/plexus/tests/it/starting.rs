@@ -1,5 +1,6 @@
 //! How a hub starts: what it makes, what it prints, when it is ready, and why it refuses.
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -116,6 +117,39 @@ async fn a_hub_on_all_interfaces_is_reached_over_loopback() {
     printed_commands_work(&plexus, &hub).await;
 }
 
+/// An address of this machine that is not loopback; none where it is on no network.
+fn network_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: this only asks which way it would go.
+    socket.connect("203.0.113.77:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[tokio::test]
+async fn a_hub_on_a_network_address_is_used_by_commands_of_its_own_machine() {
+    let Some(ip) = network_address() else {
+        eprintln!("left out: this machine is on no network");
+        return;
+    };
+    // A proxy is no place for the admin token.
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    proxy.set_nonblocking(true).expect("a mode that can be set");
+    let proxy_url = format!("http://{}", proxy.local_addr().expect("its address"));
+    let plexus = crate::plexus().with("http_proxy", proxy_url);
+    let hub = plexus.up_with(&["--listen", &SocketAddr::new(ip, 0).to_string()]).await;
+    assert!(hub.url("").contains(&ip.to_string()), "{}", hub.welcome());
+    printed_commands_work(&plexus, &hub).await;
+    plexus.run(&["doctor"]).await.ok();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+    // Named by hand it may be any hub, and doctor says what is missing.
+    let named = plexus.run(&["status", "--hub", &hub.url("")]).await;
+    assert!(named.failed(5).contains("set PLEXUS_TOKEN"), "{named:?}");
+    let report = plexus.run(&["doctor", "--json", "--hub", &hub.url("")]).await.json(1);
+    let mut findings = report["findings"].as_array().expect("findings").iter();
+    let fix = findings.find(|finding| finding["check"] == "hub").expect("the hub")["fix"].to_string();
+    assert!(fix.contains("set PLEXUS_TOKEN") && !fix.contains("correct --hub"), "{fix}");
+}
+
 #[tokio::test]
 async fn a_second_hub_on_the_same_folder_is_refused() {
     let plexus = crate::plexus();
@@ -125,6 +159,14 @@ async fn a_second_hub_on_the_same_folder_is_refused() {
     assert!(said.contains(&format!("(process {})", hub.pid())), "{said}");
     assert!(said.contains("--data-dir"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{said}");
+    // Also where it would find its address taken: that the folder is in use is the reason.
+    let address = hub.url("").trim_start_matches("http://").to_owned();
+    let again = plexus.run(&["up", "--listen", &address]).await;
+    let said = again.failed(1);
+    let reason = format!("a hub already runs on the data folder {}", text(hub.data_dir()));
+    let whole = format!("error: {reason} (process {}), at {}\n", hub.pid(), hub.url(""));
+    assert!(said.contains(&whole), "{whole} not in {said}");
+    assert!(!said.contains("cannot listen"), "{said}");
     // The first one is none the worse for it, and found as before.
     plexus.run(&["status"]).await.ok();
     // What a dead hub held is free.
@@ -139,7 +181,8 @@ async fn an_address_in_use_is_named() {
     let address = taken.local_addr().expect("its address").to_string();
     let refused = plexus.run(&["up", "--listen", &address]).await;
     let said = refused.failed(1);
-    assert!(said.contains(&address) && said.contains("--listen"), "{said}");
+    assert!(said.contains(&format!("error: cannot listen on {address}: ")), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("hint: ") && line.contains("--listen")), "{said}");
 }
 
 /// A start that fails says why in one error, with this code and these words.

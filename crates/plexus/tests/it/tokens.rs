@@ -113,6 +113,14 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
     }
     let shown = plexus.run(&["token", "show", text(&old, "jti"), "--json"]).await.json(0);
     assert_eq!(shown["state"], "ending", "{shown}");
+    // It ends with the grace, not when it would have expired.
+    let ends = text(&shown, "revoked_at");
+    let person = plexus.run(&["token", "show", text(&old, "jti")]).await;
+    let ended = person.ok().lines().find_map(|line| line.strip_prefix("ends\t")).expect("when it ends");
+    assert_eq!(ended.get(..19), ends.replace('T', " ").get(..19), "{person:?}");
+    let list = plexus.run(&["token", "list"]).await;
+    let row = list.ok().lines().find(|line| line.starts_with(text(&old, "jti"))).expect("its row");
+    assert_eq!(row.split('\t').nth(6), Some(ended), "{row}");
     // By name, it is the new one that is meant.
     let named = plexus.run(&["token", "show", "codex", "--json"]).await.json(0);
     assert_eq!((&named["state"], named["jti"] == old["jti"]), (&json!("active"), false), "{named}");

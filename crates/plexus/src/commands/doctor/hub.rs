@@ -6,6 +6,7 @@ use plexus_proto::api::Status;
 use super::{Finding, Subject};
 use crate::client::Hub;
 use crate::commands::Invocation;
+use crate::failure::Failure;
 
 const CHECK: &str = "hub";
 
@@ -20,7 +21,9 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Ve
     let hub = match invocation.hub() {
         Ok(hub) => hub,
         Err(error) => {
-            return (vec![Finding::problem(CHECK, error.to_string(), "correct --hub or PLEXUS_HUB")], None);
+            let hint = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.clone());
+            let fix = hint.unwrap_or_else(|| "name the hub with --hub or PLEXUS_HUB".to_owned());
+            return (vec![Finding::problem(CHECK, error.to_string(), fix)], None);
         }
     };
     let Ok(alive) = hub.probe("/healthz").await else {

@@ -50,11 +50,11 @@ fn ambiguous(text: &str, found: &[&Token], out: &Output) -> Failure {
     let mut message = format!("{} active tokens are named {text:?}:", found.len());
     for token in found.iter().take(SHOWN) {
         message.push_str(&format!(
-            "\n  {}  {}  created {}  expires {}",
+            "\n  {}  {}  created {}  ends {}",
             token.jti,
             token.kind,
             out.when(token.created_at),
-            out.when(token.expires_at),
+            out.when(super::ends(token)),
         ));
     }
     if found.len() > SHOWN {
