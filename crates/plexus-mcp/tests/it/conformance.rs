@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plexus_testkit::conformance::{self, Report, Suite, Which};
+use plexus_testkit::conformance::{self, Report, Suite};
 use plexus_testkit::{Link, TestHub};
 use serde::Deserialize;
 
@@ -63,7 +63,7 @@ async fn run(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
     let link = Link::with_token(hub.address(), &token).await;
-    let Some(report) = conformance::run(suite, &link.url("/mcp"), Which::Revision(revision)).await else {
+    let Some(report) = conformance::run(suite, &link.url("/mcp"), revision).await else {
         return;
     };
     let surprises = Expected::of(suite).surprises(&report);

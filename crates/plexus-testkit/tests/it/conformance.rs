@@ -2,13 +2,13 @@
 //!
 //! Those of extensions belong to no revision, and the server has no extension.
 
-use plexus_testkit::conformance::{self, Suite, Which};
+use plexus_testkit::conformance::{self, Suite};
 use plexus_testkit::fixture::Fixture;
 
 /// Runs all scenarios of a revision. Their number is given, so that a run that leaves some out is noticed.
 async fn assert_conforms(suite: Suite, revision: &str, scenarios: usize) {
     let server = Fixture::new().start().await;
-    let Some(report) = conformance::run(suite, &server.url(), Which::Revision(revision)).await else {
+    let Some(report) = conformance::run(suite, &server.url(), revision).await else {
         return;
     };
     let complaints: Vec<_> = report.complaints().collect();

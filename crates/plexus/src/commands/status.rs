@@ -16,15 +16,15 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         return Ok(Exit::Ok.into());
     }
     let status: Status = answer.decode()?;
+    let chain = match (&status.audit.head, status.audit.intact_at_start) {
+        (_, false) => "BROKEN when the hub started",
+        (None, true) => "nothing is on record yet",
+        (Some(_), true) => "matched its signed head at the start; `plexus audit verify` checks all of it",
+    };
     let head = status
         .audit
         .head
         .map_or_else(|| "none yet".to_owned(), |head| format!("entry {} {}", head.n, head.hash));
-    let chain = if status.audit.intact_at_start {
-        "newest entry matched its signed head; `plexus audit verify` checks them all"
-    } else {
-        "BROKEN when the hub started"
-    };
     let uptime = i64::try_from(status.uptime_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
     out.fields(&[
         ("hub", hub.url().to_owned()),

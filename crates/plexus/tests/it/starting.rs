@@ -72,7 +72,7 @@ fn printed_commands(hub: &HubProcess) -> Vec<String> {
 async fn printed_commands_work(plexus: &Plexus, hub: &HubProcess) {
     let commands = printed_commands(hub);
     assert_eq!(commands.len(), 3, "{}", hub.welcome());
-    for (command, expected) in commands.iter().zip(["audit chain", "eyJ", "todo"]) {
+    for (command, expected) in commands.iter().zip(["nothing is on record yet", "eyJ", "todo"]) {
         let ran = plexus.shell(command).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.stdout.contains(expected), "{command}: {ran:?}");
