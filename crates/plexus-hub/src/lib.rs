@@ -17,8 +17,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plexus_kit::config::Reloaded;
-use plexus_kit::{Clock, Config, Drained, LiveConfig, Metrics, Stage, Supervisor};
+use plexus_kit::{Clock, Config, Drained, Environment, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
+use plexus_mcp::upstream::Upstreams;
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
@@ -34,6 +35,8 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct HubOptions {
     pub config: Config,
+    /// What the configuration of upstream servers may refer to.
+    pub environment: Environment,
     pub clock: Clock,
     pub mcp: McpOptions,
     pub events: EventOptions,
@@ -48,7 +51,8 @@ impl HubOptions {
             sessions: config.limits.mcp_sessions,
             ..McpOptions::default()
         };
-        Self { config, clock: Clock::system(), mcp, events: EventOptions::default() }
+        let environment = Environment::default();
+        Self { config, environment, clock: Clock::system(), mcp, events: EventOptions::default() }
     }
 }
 
@@ -144,6 +148,12 @@ impl Hub {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.services.dispatcher.registry()
+    }
+
+    /// The MCP servers behind this hub.
+    #[must_use]
+    pub fn upstreams(&self) -> &Upstreams {
+        &self.services.upstreams
     }
 
     /// How the event streams are doing.

@@ -8,6 +8,7 @@ use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::FILE_NAME;
 use plexus_kit::{Clock, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
+use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
@@ -34,6 +35,7 @@ pub(crate) struct Services {
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) mcp: McpServer,
+    pub(crate) upstreams: Upstreams,
     pub(crate) events: Events,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
@@ -49,7 +51,7 @@ impl Services {
         live: LiveConfig,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, clock, mcp, events } = options;
+        let HubOptions { config, environment, clock, mcp, events } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -81,6 +83,12 @@ impl Services {
                 output_bytes: config.limits.output_bytes,
             },
         );
+        let upstreams = Upstreams::start(
+            UpstreamOptions { dir: config.data_dir.join("mcp_servers.d"), environment },
+            dispatcher.registry().clone(),
+            clock.clone(),
+            supervisor,
+        );
         let mcp = McpServer::new(
             dispatcher.clone(),
             authenticator.clone(),
@@ -105,6 +113,7 @@ impl Services {
             audit_intact_at_start,
             dispatcher,
             mcp,
+            upstreams,
             events,
             address_file,
         })

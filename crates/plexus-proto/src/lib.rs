@@ -8,6 +8,7 @@ mod error;
 mod event;
 mod id;
 mod stream;
+pub mod tool_name;
 
 pub use error::{ErrorCode, ErrorEnvelope};
 pub use event::{Event, EventKind, NewEvent};

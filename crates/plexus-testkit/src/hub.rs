@@ -203,7 +203,7 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock)
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
-    Hub::start(HubOptions { config, clock, mcp, events: events.clone() })
+    Hub::start(HubOptions { clock, mcp, events: events.clone(), ..HubOptions::new(config) })
         .await
         .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
 }

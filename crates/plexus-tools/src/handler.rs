@@ -62,7 +62,8 @@ pub trait TypedTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome, CallError>> + Send;
 }
 
-type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
+/// What a tool does with its checked arguments.
+pub type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
 
 #[derive(Clone)]
 enum Handler {
@@ -74,7 +75,10 @@ enum Handler {
 #[derive(Clone)]
 pub struct Tool {
     spec: Arc<ToolSpec>,
-    validator: Arc<Validator>,
+    /// None: whoever runs the tool checks its arguments.
+    validator: Option<Arc<Validator>>,
+    /// Name it is listed by, when that is not the canonical one.
+    listed: Option<Arc<str>>,
     handler: Handler,
 }
 
@@ -109,6 +113,19 @@ impl Tool {
         Self::new(ToolSpec { input_schema: schema::of_input::<A>(), ..spec }, Handler::Indirect)
     }
 
+    /// A tool of another MCP server. A schema of its that cannot be used here is its own affair: it checks
+    /// the arguments too.
+    #[must_use]
+    pub fn upstream(spec: ToolSpec, run: Arc<Run>) -> Self {
+        let validator = jsonschema::validator_for(&spec.input_schema)
+            .inspect_err(|error| {
+                tracing::warn!(tool = %spec.name, %error, "the schema cannot be used; arguments are passed on unchecked");
+            })
+            .ok();
+        let validator = validator.map(Arc::new);
+        Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run) }
+    }
+
     fn new(spec: ToolSpec, handler: Handler) -> Self {
         let validator = match jsonschema::validator_for(&spec.input_schema) {
             Ok(validator) => validator,
@@ -121,7 +138,18 @@ impl Tool {
                 }
             }
         };
-        Self { spec: Arc::new(spec), validator: Arc::new(validator), handler }
+        Self { spec: Arc::new(spec), validator: Some(Arc::new(validator)), listed: None, handler }
+    }
+
+    /// Name that callers see. The canonical one is in the [spec](Self::spec).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.listed.as_deref().unwrap_or(&self.spec.name)
+    }
+
+    /// The same tool, listed by another name, or by its canonical one again.
+    pub(crate) fn listed_as(&self, name: Option<&str>) -> Self {
+        Self { listed: name.map(Arc::from), ..self.clone() }
     }
 
     #[must_use]
@@ -156,15 +184,20 @@ impl Tool {
             actions,
             ..(*self.spec).clone()
         };
-        Some(Arc::new(Self::new(spec, self.handler.clone())))
+        let narrowed = Self::new(spec, self.handler.clone());
+        Some(Arc::new(Self { listed: self.listed.clone(), ..narrowed }))
     }
 
     /// Arguments as they will be run, and what is wrong with them.
     pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
-        arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
+        // What a null means to another server is for that server to say.
+        if self.spec.upstream().is_none() {
+            arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
+        }
         let arguments = Value::Object(arguments);
-        let outcome =
-            arguments::validate(&self.spec.name, &self.spec.input_schema, &self.validator, &arguments);
+        let outcome = self.validator.as_ref().map_or(Ok(()), |validator| {
+            arguments::validate(&self.spec.name, &self.spec.input_schema, validator, &arguments)
+        });
         (arguments, outcome)
     }
 

@@ -1,19 +1,138 @@
 //! What a tool gives back.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::borrow::Cow;
 
-/// Text for a model, and the same as data for a program.
+use bytes::Bytes;
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The result of a call that ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolOutput {
-    pub text: String,
-    pub structured: Option<Value>,
+#[serde(untagged)]
+pub enum ToolOutput {
+    /// Of a tool of ours: text for a model, and the same as data for a program.
+    Own { text: String, structured: Option<Value> },
+    /// Of another MCP server, as it came.
+    Foreign(ForeignOutput),
+}
+
+/// The parts of another server's result, each the JSON text that it sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForeignOutput {
+    /// An array of content blocks.
+    pub content: RawJson,
+    pub structured: Option<RawJson>,
+    /// The server says that its tool failed.
+    pub is_error: bool,
+    /// Its `_meta`, an object.
+    pub meta: Option<RawJson>,
 }
 
 impl ToolOutput {
     /// Text and data; data that cannot be JSON is left out, which only a broken `Serialize` causes.
     pub fn new(text: impl Into<String>, structured: &impl Serialize) -> Self {
-        Self { text: text.into(), structured: serde_json::to_value(structured).ok() }
+        Self::Own { text: text.into(), structured: serde_json::to_value(structured).ok() }
+    }
+
+    /// The text of it; of another server's result, its text blocks.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Own { text, .. } => Cow::Borrowed(text),
+            Self::Foreign(foreign) => Cow::Owned(foreign.text()),
+        }
+    }
+
+    /// The data of it, if there is any.
+    #[must_use]
+    pub fn structured(&self) -> Option<Cow<'_, Value>> {
+        match self {
+            Self::Own { structured, .. } => structured.as_ref().map(Cow::Borrowed),
+            Self::Foreign(foreign) => {
+                foreign.structured.as_ref().and_then(|json| json.parsed().ok()).map(Cow::Owned)
+            }
+        }
+    }
+
+    /// Whether the tool itself said that it failed.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Foreign(ForeignOutput { is_error: true, .. }))
+    }
+}
+
+impl ForeignOutput {
+    fn text(&self) -> String {
+        let blocks: Vec<Value> = self.content.parsed().ok().unwrap_or_default();
+        let texts = blocks.iter().filter(|block| block["type"] == "text").filter_map(|b| b["text"].as_str());
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// JSON text that was checked to be JSON, shared with the message it came in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawJson(Bytes);
+
+impl RawJson {
+    /// A part of `message`, without a copy where it lies inside of it.
+    #[must_use]
+    pub fn within(message: &Bytes, part: &RawValue) -> Self {
+        let part = part.get().as_bytes();
+        let (outer, inner) = (message.as_ptr_range(), part.as_ptr_range());
+        if outer.contains(&inner.start) && inner.end <= outer.end {
+            return Self(message.slice_ref(part));
+        }
+        Self(Bytes::copy_from_slice(part))
+    }
+
+    /// The same text on its own.
+    #[must_use]
+    pub fn of(part: &RawValue) -> Self {
+        Self(Bytes::copy_from_slice(part.get().as_bytes()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // It came out of a `str`; should that ever not hold, nothing is said instead of something wrong.
+        std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn parsed<'d, T: Deserialize<'d>>(&'d self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+}
+
+impl std::fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By way of a value: behind an untagged enum there is no raw text any more.
+        let value = Value::deserialize(deserializer)?;
+        serde_json::to_vec(&value).map(|json| Self(json.into())).map_err(D::Error::custom)
     }
 }
 

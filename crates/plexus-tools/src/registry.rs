@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use moka::sync::Cache;
 use plexus_auth::Principal;
-use plexus_proto::TokenId;
+use plexus_proto::{TokenId, tool_name};
 use tokio::sync::watch;
 
 use crate::{Tool, Visible};
@@ -56,11 +56,21 @@ impl Registry {
         self.change(|catalog| catalog.retain(|name, _| !names.contains(&name.as_str())));
     }
 
+    /// Makes these the tools of a server, in place of those it had. Lists of callers stay as they are
+    /// when nothing has changed.
+    pub fn set_upstream(&self, server: &str, tools: impl IntoIterator<Item = Tool>) {
+        self.change(|catalog| {
+            catalog.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
+            catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
+        });
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
+        list_bare(&mut tools);
         let version = current.version + 1;
         self.catalog.store(Arc::new(Catalog { version, tools }));
         self.versions.send_replace(version);
@@ -95,6 +105,28 @@ impl Registry {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Lists the tools of servers with bare names by these, where nothing else goes by the name. Of two that
+/// would have the same both keep the long one: which came first must not matter.
+fn list_bare(tools: &mut BTreeMap<String, Arc<Tool>>) {
+    let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, tool) in tools.iter() {
+        if let Some(upstream) = tool.spec().upstream().filter(|upstream| upstream.bare) {
+            wanted.entry(tool_name::sanitized(&upstream.tool)).or_default().push(name.clone());
+        }
+    }
+    for (bare, names) in wanted {
+        let free = names.len() == 1 && !tools.contains_key(&bare) && bare.len() <= tool_name::MAX;
+        for name in names {
+            if let Some(tool) = tools.get_mut(&name) {
+                let listed = free.then_some(bare.as_str());
+                if tool.name() != listed.unwrap_or(&name) {
+                    *tool = Arc::new(tool.listed_as(listed));
+                }
+            }
+        }
     }
 }
 

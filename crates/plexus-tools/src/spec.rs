@@ -1,23 +1,43 @@
 //! What a tool says about itself.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_proto::api::ToolAnnotations;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Where a tool runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Placement {
     /// In the hub, on its own database.
     Hub,
+    /// In another MCP server.
+    Upstream(Arc<UpstreamTool>),
+}
+
+/// A tool of another MCP server, as that server knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamTool {
+    /// Slug of the server.
+    pub server: String,
+    /// Name of the tool there.
+    pub tool: String,
+    /// Groups of the server's configuration that it is in.
+    pub groups: Vec<String>,
+    /// To be listed by its own name where no other tool has it.
+    pub bare: bool,
+    /// What the server says of it, all of it.
+    pub definition: Map<String, Value>,
 }
 
 impl Placement {
+    /// In words: `hub`, `upstream:<server>`.
     #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub fn describe(&self) -> Cow<'static, str> {
         match self {
-            Self::Hub => "hub",
+            Self::Hub => "hub".into(),
+            Self::Upstream(upstream) => format!("upstream:{}", upstream.server).into(),
         }
     }
 }
@@ -69,6 +89,7 @@ impl Action {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
+    /// Canonical: what scopes, profiles and records say.
     pub name: Cow<'static, str>,
     pub title: Cow<'static, str>,
     pub description: Cow<'static, str>,
@@ -85,6 +106,15 @@ pub struct ToolSpec {
 const HUB_DEADLINE: Duration = Duration::from_secs(30);
 
 impl ToolSpec {
+    /// The other server that the tool is of, if it is.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&UpstreamTool> {
+        match &self.placement {
+            Placement::Hub => None,
+            Placement::Upstream(upstream) => Some(upstream),
+        }
+    }
+
     /// A tool that runs in the hub. Its schemas are filled in from its types.
     #[must_use]
     pub fn hub(name: &'static str, title: &'static str, description: &'static str, access: Access) -> Self {

@@ -12,7 +12,8 @@ use crate::{CallError, Tool};
 /// Longest name that is repeated back to a caller.
 const NAME_SHOWN: usize = 100;
 
-/// The tools of a catalogue that a principal may use, each cut to the actions it may use.
+/// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
+/// they are listed by.
 #[derive(Debug)]
 pub struct Visible {
     version: u64,
@@ -25,7 +26,7 @@ impl Visible {
             .tools
             .values()
             .filter_map(|tool| tool.narrowed_to(principal))
-            .map(|tool| (tool.spec().name.to_string(), tool))
+            .map(|tool| (tool.name().to_owned(), tool))
             .collect();
         Self { version: catalog.version, tools }
     }

@@ -1,5 +1,7 @@
 //! `/api/v1/tools`.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::extract::Request;
 use http::HeaderMap;
@@ -92,10 +94,10 @@ pub(super) async fn show(
 fn describe(tool: &plexus_tools::Tool) -> Tool {
     let spec = tool.spec();
     Tool {
-        name: spec.name.to_string(),
+        name: tool.name().to_owned(),
         title: spec.title.to_string(),
         description: spec.description.to_string(),
-        placement: spec.placement.as_str().to_owned(),
+        placement: spec.placement.describe().into_owned(),
         scope: spec.scope(),
         annotations: spec.access.annotations,
         actions: spec
@@ -164,7 +166,9 @@ pub(super) async fn call(
     };
     let reply = caller.services.dispatcher.call(caller.principal, call).await;
     let (success, text, structured) = match reply.result {
-        Ok(output) => (true, output.text, output.structured),
+        Ok(output) => {
+            (!output.is_error(), output.text().into_owned(), output.structured().map(Cow::into_owned))
+        }
         Err(error) if is_the_tools_own(error.code) => (false, error.text(), None),
         Err(error) => return Err(error.into()),
     };

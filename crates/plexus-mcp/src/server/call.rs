@@ -7,7 +7,9 @@ use http::HeaderMap;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
-use plexus_tools::{Call, CallReply, Progress, ProgressSink, SessionKey, Via};
+use plexus_tools::{
+    Call, CallReply, ForeignOutput, Progress, ProgressSink, RawJson, SessionKey, ToolOutput, Via,
+};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -108,7 +110,8 @@ pub(super) fn from_params(
 /// The members of the result of a call, without the braces around them.
 pub(super) fn result_members(reply: CallReply, features: Features) -> Result<String, RpcError> {
     let (text, structured, is_error) = match reply.result {
-        Ok(output) => (output.text, output.structured.filter(|_| features.structured), false),
+        Ok(ToolOutput::Foreign(foreign)) => return Ok(foreign_members(&foreign, features)),
+        Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
         // Protocol, not result: there is no tool that could have failed.
         Err(error) if error.code == ErrorCode::UnknownTool => {
             let hint = error.hint.map_or(Value::Null, Value::from);
@@ -123,6 +126,21 @@ pub(super) fn result_members(reply: CallReply, features: Features) -> Result<Str
     }
     json.push_str(if is_error { ",\"isError\":true" } else { ",\"isError\":false" });
     Ok(json)
+}
+
+/// The same of what another server gave back, text for text.
+fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
+    let structured = foreign.structured.as_ref().filter(|_| features.structured);
+    let length = foreign.content.len() + structured.map_or(0, RawJson::len);
+    let mut json = String::with_capacity(length + 64);
+    json.push_str("\"content\":");
+    json.push_str(foreign.content.as_str());
+    if let Some(structured) = structured {
+        json.push_str(",\"structuredContent\":");
+        json.push_str(structured.as_str());
+    }
+    json.push_str(if foreign.is_error { ",\"isError\":true" } else { ",\"isError\":false" });
+    json
 }
 
 /// `_meta` members that tell a caller how to find the call again and, of one that failed, why, in words

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moka::sync::Cache;
 use plexus_auth::Principal;
 use plexus_proto::TokenId;
-use plexus_tools::{Registry, Tool};
+use plexus_tools::{Registry, Tool, UpstreamTool};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -48,8 +48,7 @@ impl ListCache {
         {
             return rendered;
         }
-        let tools =
-            visible.tools().map(|tool| (tool.spec().name.to_string(), tool_json(tool, features))).collect();
+        let tools = visible.tools().map(|tool| (tool.name().to_owned(), tool_json(tool, features))).collect();
         let rendered = Arc::new(Rendered { version: visible.version(), tools });
         self.0.insert(key, rendered.clone());
         rendered
@@ -107,8 +106,11 @@ fn decode(cursor: &RawValue) -> Option<String> {
 
 fn tool_json(tool: &Tool, features: Features) -> String {
     let spec = tool.spec();
+    if let Some(upstream) = spec.upstream() {
+        return foreign_json(tool, upstream, features);
+    }
     let mut json = json!({
-        "name": spec.name,
+        "name": tool.name(),
         "description": spec.description,
         "inputSchema": spec.input_schema,
     });
@@ -122,4 +124,19 @@ fn tool_json(tool: &Tool, features: Features) -> String {
         }
     }
     json.to_string()
+}
+
+/// What another server says of its tool, under our name and with the schema that our callers have to fill.
+fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> String {
+    let mut json = upstream.definition.clone();
+    json.insert("name".to_owned(), json!(tool.name()));
+    json.insert("inputSchema".to_owned(), tool.spec().input_schema.clone());
+    if !features.annotations {
+        json.remove("annotations");
+    }
+    if !features.structured {
+        json.remove("title");
+        json.remove("outputSchema");
+    }
+    serde_json::Value::Object(json).to_string()
 }

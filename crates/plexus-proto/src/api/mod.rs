@@ -7,6 +7,7 @@ mod session;
 mod status;
 mod token;
 mod tool;
+mod upstream;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,6 +23,9 @@ pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,
 };
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
+pub use upstream::{
+    ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
+};
 
 /// Every list: the items and, when there are more, the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

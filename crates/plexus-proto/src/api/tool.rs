@@ -32,7 +32,7 @@ pub struct Tool {
     pub name: String,
     pub title: String,
     pub description: String,
-    /// `hub`, later also a node or an upstream server.
+    /// `hub`, or `upstream:<server>`.
     pub placement: String,
     pub scope: String,
     pub annotations: ToolAnnotations,

@@ -26,7 +26,9 @@ use tracing::{Instrument, Span};
 
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
-use crate::{CallError, Outcome, ProgressSink, Registry, SessionKey, Tool, ToolContext, ToolOutput, output};
+use crate::{
+    CallError, Outcome, ProgressSink, RawJson, Registry, SessionKey, Tool, ToolContext, ToolOutput, output,
+};
 
 use keys::Keys;
 use measure::CallMetrics;
@@ -473,12 +475,23 @@ async fn guarded<T>(tool: &str, run: impl Future<Output = Result<T, CallError>>)
 
 /// Cuts text to the limit; data cannot be cut and is refused.
 fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
-    if let Some(structured) = &output.structured {
-        let size = serde_json::to_string(structured).map_or(0, |text| text.len());
-        if size > limit {
-            let message = format!("the result has {size} bytes, the most allowed is {limit}");
-            return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for less at a time."));
+    let size = match &output {
+        ToolOutput::Own { structured: None, .. } => 0,
+        ToolOutput::Own { structured: Some(structured), .. } => {
+            serde_json::to_string(structured).map_or(0, |text| text.len())
         }
+        ToolOutput::Foreign(foreign) => {
+            foreign.content.len() + foreign.structured.as_ref().map_or(0, RawJson::len)
+        }
+    };
+    if size > limit {
+        let message = format!("the result has {size} bytes, the most allowed is {limit}");
+        return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for less at a time."));
     }
-    Ok(ToolOutput { text: output::bound_text(output.text, limit), structured: output.structured })
+    Ok(match output {
+        ToolOutput::Own { text, structured } => {
+            ToolOutput::Own { text: output::bound_text(text, limit), structured }
+        }
+        foreign @ ToolOutput::Foreign(_) => foreign,
+    })
 }

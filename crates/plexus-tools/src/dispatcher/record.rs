@@ -3,7 +3,7 @@
 use plexus_auth::Principal;
 use plexus_kit::Clock;
 use plexus_proto::api::AuditPhase;
-use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
+use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, SessionId, TokenId};
 use plexus_store::{NewAudit, Records, Ticket};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ impl CallRecord {
         let detail = detail(result);
         Records {
             audit: vec![self.audit_finished(outcome(result), &detail)],
-            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, result.is_ok()))],
+            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, outcome(result) == "ok"))],
         }
     }
 
@@ -164,6 +164,7 @@ impl CallOrigin {
 
 fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
     match result {
+        Ok(output) if output.is_error() => ErrorCode::ToolFailed.as_str(),
         Ok(_) => "ok",
         Err(error) => error.code.as_str(),
     }
@@ -171,7 +172,10 @@ fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
 
 fn detail(result: &Result<ToolOutput, CallError>) -> Value {
     let mut detail = match result {
-        Ok(output) => json!({ "text": output.text, "structured": output.structured }),
+        Ok(ToolOutput::Own { text, structured }) => json!({ "text": text, "structured": structured }),
+        Ok(ToolOutput::Foreign(foreign)) => {
+            json!({ "content": foreign.content, "structured": foreign.structured })
+        }
         Err(error) => json!({ "code": error.code, "message": error.message }),
     };
     redact::value(&mut detail);

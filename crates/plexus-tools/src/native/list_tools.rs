@@ -35,7 +35,7 @@ impl Entry {
     pub(super) fn of(tool: &Tool, schema: bool) -> Self {
         let spec = tool.spec();
         Self {
-            name: spec.name.to_string(),
+            name: tool.name().to_owned(),
             title: spec.title.to_string(),
             description: spec.description.to_string(),
             actions: spec.actions.iter().map(|action| action.name.to_string()).collect(),
@@ -88,7 +88,7 @@ impl TypedTool for ListTools {
         let tools = context
             .visible
             .tools()
-            .filter(|tool| tool.spec().name.starts_with(&prefix))
+            .filter(|tool| tool.name().starts_with(&prefix))
             .map(|tool| Entry::of(tool, schemas))
             .collect();
         Ok(Outcome::Ready(Output { tools }.into_tool_output("No tool begins with that.")))

@@ -18,7 +18,7 @@ fn add() -> Value {
 
 async fn items(hub: &Hub, agent: &Arc<Principal>) -> usize {
     let list = hub.ok(agent, "todo", json!({ "action": "list" })).await;
-    list.structured.unwrap()["items"].as_array().unwrap().len()
+    list.structured().unwrap().into_owned()["items"].as_array().unwrap().len()
 }
 
 async fn call_keyed(hub: &Hub, agent: &Arc<Principal>, arguments: Value, key: &str) -> CallReply {
@@ -128,7 +128,7 @@ async fn a_key_used_for_something_else_is_a_conflict() {
         // Keys are each holder's own.
         let bob = hub.agent("bob", &["call:*"]).await;
         let reply = call_keyed(&hub, &bob, json!({ "action": "add", "text": "bob's" }), "k").await;
-        assert!(!reply.replayed && reply.result.unwrap().text.contains("bob's"));
+        assert!(!reply.replayed && reply.result.unwrap().text().contains("bob's"));
     })
     .await;
 }
@@ -170,8 +170,10 @@ async fn a_failed_first_call_is_not_kept() {
         let mut replies = Vec::new();
         for _ in 0..4 {
             let reply = hub.dispatcher.call(agent.clone(), keyed("flaky", json!({}), "k")).await;
-            replies
-                .push((reply.replayed, reply.result.map(|output| output.text).map_err(|error| error.code)));
+            replies.push((
+                reply.replayed,
+                reply.result.map(|output| output.text().into_owned()).map_err(|error| error.code),
+            ));
         }
         let now = || Ok("now".to_owned());
         let expected = [

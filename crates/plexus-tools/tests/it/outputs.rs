@@ -40,11 +40,11 @@ async fn every_native_tool_sends_what_its_output_schema_says() {
             let schema = spec.output_schema.as_ref().unwrap();
             let validator = jsonschema::validator_for(schema).unwrap();
             let output = hub.ok(&agent, name, arguments.clone()).await;
-            let structured = output.structured.unwrap();
+            let structured = output.structured().unwrap().into_owned();
             let problems: Vec<_> =
                 validator.iter_errors(&structured).map(|error| error.to_string()).collect();
             assert!(problems.is_empty(), "{name} {arguments}: {problems:?} in {structured}");
-            assert!(!output.text.is_empty(), "{name} {arguments}: a model gets no text");
+            assert!(!output.text().is_empty(), "{name} {arguments}: a model gets no text");
             assert!(describes_all(schema, &structured), "{name} {arguments}: {structured}");
             covered.insert((name, arguments["action"].as_str().map(str::to_owned)));
         }
@@ -81,13 +81,18 @@ async fn search_finds_by_what_a_tool_does_best_first() {
         for (query, best) in
             [("scratchpad", "scratchpad"), ("to-do list", "todo"), ("which session am I in", "session_info")]
         {
-            let found = hub.ok(&agent, "tool_search", json!({ "query": query })).await.structured.unwrap();
+            let found = hub
+                .ok(&agent, "tool_search", json!({ "query": query }))
+                .await
+                .structured()
+                .unwrap()
+                .into_owned();
             assert_eq!(found["tools"][0]["name"], best, "{query}");
         }
         let found = hub.ok(&agent, "tool_search", json!({ "query": "tool", "limit": 1 })).await;
-        assert_eq!(found.structured.unwrap()["tools"].as_array().unwrap().len(), 1);
+        assert_eq!(found.structured().unwrap().into_owned()["tools"].as_array().unwrap().len(), 1);
         let nothing = hub.ok(&agent, "tool_search", json!({ "query": "submarine" })).await;
-        assert!(nothing.text.starts_with("Nothing fits."), "{}", nothing.text);
+        assert!(nothing.text().starts_with("Nothing fits."), "{}", nothing.text());
     })
     .await;
 }

@@ -97,7 +97,7 @@ async fn a_panic_in_a_transaction_is_an_error_of_that_call_only() {
         let reply = hub.call(&agent, "panics", json!({})).await;
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Internal);
         let after = hub.ok(&agent, "todo", json!({ "action": "add", "text": "x" })).await;
-        assert_eq!(after.structured.unwrap()["items"].as_array().unwrap().len(), 1);
+        assert_eq!(after.structured().unwrap().into_owned()["items"].as_array().unwrap().len(), 1);
         assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "internal");
     })
     .await;
@@ -108,11 +108,11 @@ async fn text_over_the_limit_is_cut_in_the_middle() {
     bounded(async {
         let long = scripted("long", |_, _| async {
             let text = format!("BEGIN{}END", "ü".repeat(20_000));
-            Ok(Outcome::Ready(ToolOutput { text, structured: None }))
+            Ok(Outcome::Ready(ToolOutput::Own { text, structured: None }))
         });
         let hub = Hub::limited(CALLS, 4096, [long]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let text = hub.ok(&agent, "long", json!({})).await.text;
+        let text = hub.ok(&agent, "long", json!({})).await.text().into_owned();
         assert!(text.len() <= 4096, "{}", text.len());
         assert!(text.starts_with("BEGIN") && text.ends_with("END"));
         let kept = text.matches('ü').count();
@@ -144,7 +144,7 @@ async fn data_over_the_limit_is_refused_and_what_it_came_from_undone() {
             assert!(error.message.contains("4096"), "{error:?}");
             assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "too_large");
         }
-        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text, "The list is empty.");
+        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text(), "The list is empty.");
     })
     .await;
 }
@@ -247,7 +247,7 @@ async fn shutdown_lets_a_running_call_end_and_be_recorded() {
             tokio::join!(hub.supervisor.shutdown(Duration::from_secs(30)), released).0
         });
         assert!(drained.aborted.is_empty(), "{drained:?}");
-        assert_eq!(reply.result.unwrap().text, "let go");
+        assert_eq!(reply.result.unwrap().text(), "let go");
         let late = hub.err(&agent, "waits", json!({})).await;
         assert_eq!(late.code, ErrorCode::Unavailable);
         let hub = hub.restarted().await;

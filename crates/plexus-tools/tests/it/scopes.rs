@@ -119,7 +119,7 @@ async fn a_token_for_one_action_sees_a_tool_with_that_action_only() {
             ("list_tools", json!({ "prefix": "todo", "schemas": true })),
             ("tool_search", json!({ "query": "todo" })),
         ] {
-            let listed = hub.ok(&agent, tool, arguments).await.structured.unwrap();
+            let listed = hub.ok(&agent, tool, arguments).await.structured().unwrap().into_owned();
             assert_eq!(listed["tools"][0]["actions"], json!(["list"]));
             assert_eq!(listed["tools"][0]["input_schema"], todo.input_schema);
         }
@@ -135,7 +135,7 @@ async fn a_token_for_one_action_sees_a_tool_with_that_action_only() {
         assert_eq!(forbidden_audit["outcome"], "invalid_arguments");
         let error: Value = serde_json::from_str(&forbidden).unwrap();
         assert_eq!(error["details"]["problems"][0]["expected"], json!(["list"]));
-        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text, "The list is empty.");
+        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text(), "The list is empty.");
     })
     .await;
 }

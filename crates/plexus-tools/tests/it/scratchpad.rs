@@ -37,10 +37,10 @@ async fn sections_go_through_all_their_actions() {
             (json!({ "action": "list" }), "a new one (0 bytes)"),
         ];
         for (arguments, text) in steps {
-            assert_eq!(hub.ok(&agent, "scratchpad", arguments.clone()).await.text, text, "{arguments}");
+            assert_eq!(hub.ok(&agent, "scratchpad", arguments.clone()).await.text(), text, "{arguments}");
         }
         let read = hub.ok(&agent, "scratchpad", json!({ "action": "read", "section": "a new one" })).await;
-        assert_eq!(read.structured.unwrap()["content"], "");
+        assert_eq!(read.structured().unwrap().into_owned()["content"], "");
     })
     .await;
 }
@@ -96,7 +96,7 @@ async fn what_an_action_needs_and_did_not_get_is_named_and_nothing_changes() {
         let near = hub.err(&agent, "scratchpad", json!({ "action": "read", "section": "nots" })).await;
         assert_eq!(near.hint.as_deref(), Some("Did you mean \"notes\"?"));
         let listed = hub.ok(&agent, "scratchpad", json!({ "action": "list" })).await;
-        assert_eq!(listed.text, "notes (5 bytes)");
+        assert_eq!(listed.text(), "notes (5 bytes)");
     })
     .await;
 }
@@ -117,7 +117,7 @@ async fn a_section_holds_256_kib_and_not_a_byte_more() {
             assert!(error.message.contains("262145") && error.message.contains("262144"), "{error:?}");
         }
         assert_eq!(
-            hub.ok(&agent, "scratchpad", json!({ "action": "read", "section": "a" })).await.text,
+            hub.ok(&agent, "scratchpad", json!({ "action": "read", "section": "a" })).await.text(),
             full
         );
     })

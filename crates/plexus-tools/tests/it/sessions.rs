@@ -35,15 +35,15 @@ async fn a_name_is_shared_by_all_clients_of_one_holder_and_by_nobody_else() {
         let (ann, bob) = (hub.agent("ann", &["call:*"]).await, hub.agent("bob", &["call:*"]).await);
         call_from(&hub, &ann, "1", "todo", add("shared", "release")).await.result.unwrap();
         let other_client = call_from(&hub, &ann, "2", "todo", list("release")).await;
-        assert_eq!(other_client.result.unwrap().text, "[ ] 1. shared");
+        assert_eq!(other_client.result.unwrap().text(), "[ ] 1. shared");
         let own = call_from(&hub, &ann, "2", "todo", json!({ "action": "list" })).await;
-        assert_eq!(own.result.unwrap().text, "The list is empty.");
+        assert_eq!(own.result.unwrap().text(), "The list is empty.");
         let of_bob = call_from(&hub, &bob, "1", "todo", list("release")).await;
-        assert_eq!(of_bob.result.unwrap().text, "The list is empty.");
+        assert_eq!(of_bob.result.unwrap().text(), "The list is empty.");
         // The call itself is recorded in the session it came from.
         let reply = call_from(&hub, &ann, "1", "todo", list("release")).await;
         let info = call_from(&hub, &ann, "1", "session_info", json!({})).await.result.unwrap();
-        assert_eq!(json!(reply.session_id), info.structured.unwrap()["session_id"]);
+        assert_eq!(json!(reply.session_id), info.structured().unwrap().into_owned()["session_id"]);
     })
     .await;
 }
@@ -64,7 +64,7 @@ async fn two_names_are_two_sessions() {
             let listed = hub.call(&ann, "todo", list(&other)).await.result;
             // Refusing a name is fine, mixing two up is not.
             if let Ok(listed) = listed {
-                assert_eq!(listed.text, "The list is empty.", "{one:?} and {other:?} are one session");
+                assert_eq!(listed.text(), "The list is empty.", "{one:?} and {other:?} are one session");
             }
         }
     })
@@ -80,7 +80,7 @@ async fn a_session_is_found_by_id_and_by_key_within_one_holder() {
         let id = reply.session_id.unwrap().to_string();
         for name in [id.as_str(), "external:test:1"] {
             let listed = call_from(&hub, &ann, "2", "todo", list(name)).await.result.unwrap();
-            assert_eq!(listed.text, "[ ] 1. x", "{name}");
+            assert_eq!(listed.text(), "[ ] 1. x", "{name}");
         }
     })
     .await;
@@ -116,9 +116,9 @@ async fn the_session_of_another_is_no_session_exactly_as_one_that_never_was() {
             }
         }
         let untouched = call_from(&hub, &ann, "private", "todo", json!({ "action": "list" })).await;
-        assert_eq!(untouched.result.unwrap().text, "[ ] 1. hers");
+        assert_eq!(untouched.result.unwrap().text(), "[ ] 1. hers");
         // An admin may look.
-        assert_eq!(hub.ok(&hub.admin(), "todo", list(&taken)).await.text, "[ ] 1. hers");
+        assert_eq!(hub.ok(&hub.admin(), "todo", list(&taken)).await.text(), "[ ] 1. hers");
     })
     .await;
 }
@@ -129,7 +129,7 @@ async fn session_info_tells_who_and_where() {
         let hub = Hub::start().await;
         let ann = hub.agent("ann", &["call:*"]).await;
         let reply = hub.call(&ann, "session_info", json!({})).await;
-        let info = reply.result.unwrap().structured.unwrap();
+        let info = reply.result.unwrap().structured().unwrap().into_owned();
         assert_eq!(info["session_id"], json!(reply.session_id));
         assert_eq!((&info["key"], &info["owner"]), (&json!("external:test:1"), &json!("agent:ann")));
         assert_eq!(info["principal"], "agent:ann");

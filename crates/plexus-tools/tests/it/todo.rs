@@ -27,8 +27,8 @@ async fn a_list_goes_through_all_its_actions() {
         ];
         for (arguments, text) in steps {
             let output = hub.ok(&agent, "todo", arguments.clone()).await;
-            assert_eq!(output.text, text, "{arguments}");
-            let items = output.structured.unwrap()["items"].as_array().unwrap().len();
+            assert_eq!(output.text(), text, "{arguments}");
+            let items = output.structured().unwrap().into_owned()["items"].as_array().unwrap().len();
             assert_eq!(items, text.lines().filter(|line| line.starts_with('[')).count(), "{arguments}");
         }
     })
@@ -73,7 +73,7 @@ async fn what_an_action_needs_and_did_not_get_is_named_and_nothing_changes() {
             assert!(error.message.contains(words), "{arguments}: {}", error.message);
             assert!(error.hint.is_some(), "{arguments}: what to do next?");
         }
-        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text, "[ ] 1. stays");
+        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text(), "[ ] 1. stays");
     })
     .await;
 }
@@ -85,7 +85,7 @@ async fn a_text_of_1000_characters_fits_however_many_bytes_they_are() {
         let agent = hub.agent("ann", &["call:*"]).await;
         let text = "🦀".repeat(1000);
         let output = hub.ok(&agent, "todo", json!({ "action": "add", "text": text })).await;
-        assert_eq!(output.structured.unwrap()["items"][0]["text"], text);
+        assert_eq!(output.structured().unwrap().into_owned()["items"][0]["text"], text);
     })
     .await;
 }
@@ -116,7 +116,10 @@ async fn a_list_holds_300_items_and_then_makes_room() {
             (ErrorCode::Conflict, "the list is full: 300 items")
         );
         let count = async |arguments: Value| {
-            hub.ok(&agent, "todo", arguments).await.structured.unwrap()["items"].as_array().unwrap().len()
+            hub.ok(&agent, "todo", arguments).await.structured().unwrap().into_owned()["items"]
+                .as_array()
+                .unwrap()
+                .len()
         };
         assert_eq!(count(json!({ "action": "list" })).await, 300);
         assert_eq!(count(json!({ "action": "remove", "id": 7 })).await, 299);
@@ -132,7 +135,7 @@ async fn a_list_outlives_a_restart() {
         let agent = hub.agent("ann", &["call:*"]).await;
         hub.ok(&agent, "todo", json!({ "action": "add", "text": "stays" })).await;
         let hub = hub.restarted().await;
-        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text, "[ ] 1. stays");
+        assert_eq!(hub.ok(&agent, "todo", json!({ "action": "list" })).await.text(), "[ ] 1. stays");
     })
     .await;
 }

@@ -1,0 +1,11 @@
+//! The client side of MCP: every server a person has, behind the hub.
+//!
+//! - [`config`]: one file per server, checked and with its references filled in;
+//! - [`client`]: a connection to one server, whatever its transport and era;
+//! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry.
+
+pub mod client;
+pub mod config;
+mod supervision;
+
+pub use supervision::{UpstreamOptions, Upstreams};
