@@ -118,7 +118,7 @@ pub(crate) async fn a_stop_leaves_no_journal_behind<B: Backend>(db: Database<B>)
     let folder = db.backend.options("main").data_dir.join("plexus.journal");
     assert_eq!(segments(&folder).len(), 1);
     assert!(db.supervisor.shutdown(LIMIT).await.aborted.is_empty());
-    assert_eq!(segments(&folder), [PathBuf::new(); 0]);
+    assert!(segments(&folder).is_empty());
     let db = db.reopened().await;
     assert_eq!(numbers(&db.events(id).await), [0, 1]);
 }
