@@ -212,7 +212,7 @@ impl Authenticator {
 
     /// Reads the revoked tokens again if any hub has revoked one since.
     pub async fn refresh_revocations(&self) -> Result<(), AuthError> {
-        let mut reader = self.store.read().await?;
+        let mut reader = self.store.read_committed().await?;
         let epoch = reader.revocation_epoch().await?;
         if epoch != *self.epoch.borrow() {
             let revoked = reader.revoked_tokens(self.clock.now()).await?;
@@ -281,8 +281,8 @@ impl Authenticator {
             actor: by.subject().to_owned(),
             session_id: None,
             tool: what.to_owned(),
-            via: "rest",
-            outcome,
+            via: "rest".into(),
+            outcome: outcome.into(),
             detail: detail.to_string(),
         }
     }

@@ -231,6 +231,7 @@ async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Resu
     tracing::error!(%message, ?kept, "the audit does not match its signed head; run `plexus audit verify`");
     let notice = NewAudit::chain_break(now, signed.as_ref(), &message);
     store.append(Records { audit: vec![notice], events: vec![] }).await?;
+    store.settle().await?;
     // Signed at once, so that whoever verifies now finds the break and not a missing head.
     let head = store.audit_heads().borrow().clone();
     if let Some(head) = head {

@@ -42,6 +42,17 @@ macro_rules! ids {
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
+
+            /// For formats that keep it as bytes.
+            #[must_use]
+            pub fn into_bytes(self) -> [u8; 16] {
+                self.0.into_bytes()
+            }
+
+            #[must_use]
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
         }
 
         impl fmt::Display for $name {

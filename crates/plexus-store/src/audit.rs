@@ -1,5 +1,7 @@
 //! Audit rows: inserted only by the writer, read as links of the chain or folded into calls.
 
+use std::borrow::Cow;
+
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::{AuditCall, AuditEntry, AuditHead, AuditPhase};
 use plexus_proto::{CallId, SessionId, Timestamp, TokenId};
@@ -22,8 +24,8 @@ pub struct NewAudit {
     pub actor: String,
     pub session_id: Option<SessionId>,
     pub tool: String,
-    pub via: &'static str,
-    pub outcome: &'static str,
+    pub via: Cow<'static, str>,
+    pub outcome: Cow<'static, str>,
     /// JSON text, redacted and bounded by the caller.
     pub detail: String,
 }

@@ -159,8 +159,8 @@ pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>
             session_id: entry.session_id.map(|id| id.to_string()),
             // Hashed as it will be stored.
             tool: storable(entry.tool),
-            via: entry.via.to_owned(),
-            outcome: entry.outcome.to_owned(),
+            via: entry.via.into_owned(),
+            outcome: entry.outcome.into_owned(),
             detail: entry.detail,
             prev_hash,
             hash: String::new(),
@@ -189,8 +189,8 @@ impl NewAudit {
             actor: "hub".to_owned(),
             session_id: None,
             tool: String::new(),
-            via: "start",
-            outcome: BREAK_OUTCOME,
+            via: "start".into(),
+            outcome: BREAK_OUTCOME.into(),
             detail: serde_json::json!({ "message": message, "signed": signed }).to_string(),
         }
     }
@@ -208,8 +208,8 @@ impl NewAudit {
         let detail =
             serde_json::json!({ "through": through, "hash": hash, "breaks": breaks, "signature": signature });
         Self {
-            via: "retention",
-            outcome: PRUNED_OUTCOME,
+            via: "retention".into(),
+            outcome: PRUNED_OUTCOME.into(),
             detail: detail.to_string(),
             ..Self::chain_break(at, None, "")
         }

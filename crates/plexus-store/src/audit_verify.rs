@@ -218,14 +218,15 @@ impl Store {
         loop {
             let from = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
             let mut verifier =
-                Verifier::begin(&mut *self.read().await?, hub, signed.clone(), witness).await?;
+                Verifier::begin(&mut *self.read_committed().await?, hub, signed.clone(), witness).await?;
             // A reader is only borrowed for a page, for there are few of them.
-            while verifier.page(&mut *self.read().await?).await? {
+            while verifier.page(&mut *self.read_committed().await?).await? {
                 // A long chain must not keep the runtime from other work.
                 tokio::task::yield_now().await;
             }
-            let report = verifier.finish(&mut *self.read().await?).await?;
-            let now = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
+            let report = verifier.finish(&mut *self.read_committed().await?).await?;
+            let now =
+                self.read_committed().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
             // What a policy removed under our feet is not missing: look again.
             if report.ok || from == now {
                 return Ok(report);

@@ -2,7 +2,8 @@
 //!
 //! - SQL text is shared by all databases (`$1` binds); what differs lives in [`dialect`].
 //! - Every write goes through one group-commit [`Writer`]; readers use a pool that cannot write.
-//! - A caller that was told "done" was told so after the commit.
+//! - A caller that was told "done" was told so after the commit; of records alone, after they were in the
+//!   [`journal`], and whoever reads what they are about finds them.
 //! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
 
 mod append;
@@ -16,6 +17,7 @@ mod error;
 mod event_stream;
 mod events;
 mod idempotency;
+mod journal;
 mod mcp_sessions;
 mod metrics;
 mod retention;
@@ -34,6 +36,7 @@ pub use conn::Conn;
 pub use error::StoreError;
 pub use event_stream::StoredEvent;
 pub use idempotency::IdempotencyRecord;
+pub use journal::JournalCopy;
 pub use mcp_sessions::McpSessionRecord;
 pub use scratchpad::SectionInfo;
 pub use sessions::SessionFilter;

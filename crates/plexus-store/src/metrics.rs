@@ -32,7 +32,7 @@ impl StoreMetrics {
         metrics.add("plexus_store_commit_seconds", about, self.commit.clone());
         metrics.add(
             "plexus_store_commit_requests",
-            "Requests carried out in one commit",
+            "Requests and records of the journal in one commit",
             self.requests.clone(),
         );
         metrics.add("plexus_store_commit_failures", "Commits that failed", self.failed.clone());

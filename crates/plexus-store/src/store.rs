@@ -13,6 +13,7 @@ use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
 
 use crate::dialect::{Location, Readers, sqlite};
+use crate::journal::{Journal, Place};
 use crate::metrics::StoreMetrics;
 use crate::writer::{Line, Records, Ticket, Writer};
 use crate::{Conn, StoreError};
@@ -32,25 +33,29 @@ pub(crate) struct Exclusive {
     pub(crate) line: Line,
     readers: Readers,
     pub(crate) lock: File,
+    /// Folder of the journal.
+    pub(crate) journal: PathBuf,
 }
 
 pub(crate) async fn exclusive(
     options: &StoreOptions,
     supervisor: &Supervisor,
 ) -> Result<Exclusive, StoreError> {
-    match Location::new(&options.data_dir, options.database_url.as_ref())? {
+    let location = Location::new(&options.data_dir, options.database_url.as_ref())?;
+    let journal = location.journal(&options.data_dir);
+    match location {
         Location::Sqlite(path) => {
             let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
             let opened = sqlite::open(&path, options.durability, supervisor).await?;
             let readers = Readers::Sqlite(opened.readers);
-            Ok(Exclusive { line: Line::Sqlite(opened.writer), readers, lock })
+            Ok(Exclusive { line: Line::Sqlite(opened.writer), readers, lock, journal })
         }
         Location::Postgres(server) => {
             // The keys in the data folder belong to one hub, wherever its database is.
             let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
             let source = server.writer(&options.instance_id).await?;
             let readers = Readers::Postgres(server.readers());
-            Ok(Exclusive { line: Line::postgres(source).await?, readers, lock })
+            Ok(Exclusive { line: Line::postgres(source).await?, readers, lock, journal })
         }
     }
 }
@@ -65,12 +70,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database, brings it to the current schema and starts the writer.
+    /// Opens the database, brings it to the current schema, stores what the journal has, and starts the
+    /// writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
-        let Exclusive { line, readers, lock } = exclusive(options, supervisor).await?;
+        let Exclusive { mut line, readers, lock, journal } = exclusive(options, supervisor).await?;
         let hub = &options.instance_id;
         let metrics = StoreMetrics::default();
-        let writer = Writer::start(line, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
+        let conn = line.conn()?;
+        let place = Place { folder: journal, id: conn.own_journal(hub).await? };
+        let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
+        let writer =
+            Writer::start(line, journal, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
         Ok(Self { readers, writer, instance_id: hub.clone(), metrics })
     }
 
@@ -81,6 +91,9 @@ impl Store {
         metrics.read("plexus_store_queue_depth", "Requests that wait for the writer", move || {
             count(writer.waiting())
         });
+        let writer = self.writer.clone();
+        let about = "Acknowledged records in the journal that the database does not have yet";
+        metrics.read("plexus_store_journal_records", about, move || count(writer.journal().waiting()));
     }
 
     #[must_use]
@@ -97,8 +110,15 @@ impl Store {
         }
     }
 
-    /// A connection that reads the last committed state.
+    /// A connection that reads everything that was acknowledged before.
     pub async fn read(&self) -> Result<Reader, StoreError> {
+        self.settle().await?;
+        self.read_committed().await
+    }
+
+    /// A connection that reads the last committed state, where the newest records of calls may be missing
+    /// for some milliseconds: for what only transactions write, and for those who are told of commits.
+    pub async fn read_committed(&self) -> Result<Reader, StoreError> {
         let asked = Instant::now();
         let reader = self.readers.acquire().await.map(Reader);
         self.metrics.waited(asked.elapsed());
@@ -129,12 +149,17 @@ impl Store {
         self.writer.transact(work, |_| Records::default()).await?
     }
 
-    /// Appends records; returns after the commit.
+    /// Returns when everything that was acknowledged is committed.
+    pub async fn settle(&self) -> Result<(), StoreError> {
+        self.writer.settle().await
+    }
+
+    /// Appends records; returns when they outlive the process.
     pub async fn append(&self, records: Records) -> Result<(), StoreError> {
         self.append_with(move || records).await
     }
 
-    /// Appends what `record` makes when its turn has come; returns after the commit.
+    /// Appends what `record` makes when its turn has come; returns when it outlives the process.
     pub async fn append_with(
         &self,
         record: impl FnOnce() -> Records + Send + 'static,
@@ -142,8 +167,9 @@ impl Store {
         self.writer.append(record).await
     }
 
-    /// Appends records before anything that is submitted later, without waiting for the commit. The
-    /// ticket tells whoever comes later in the queue whether they were lost.
+    /// Appends records before anything that is submitted later, and without waiting for a commit unless
+    /// the journal cannot take them. The ticket tells whoever comes later whether they were lost, which can
+    /// only be where there is no journal.
     pub async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
         self.writer.append_soon(records).await
     }
@@ -156,7 +182,8 @@ impl Store {
         self.write(|conn| Box::pin(conn.touch())).await
     }
 
-    /// Follows the newest committed link of this hub's audit chain.
+    /// Follows the newest committed link of this hub's audit chain; to have it include everything that was
+    /// acknowledged, [settle](Self::settle) first.
     #[must_use]
     pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
         self.writer.heads()

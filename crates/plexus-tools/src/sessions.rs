@@ -116,21 +116,21 @@ impl SessionDirectory {
             .hint("Use the id of one of your sessions, or a name of your choice: the first write makes it.")
         };
         if let Ok(id) = name.parse::<SessionId>() {
-            let session = self.store.read().await?.session(id).await?;
+            let session = self.store.read_committed().await?.session(id).await?;
             return match session {
                 Some(session) if session.owner == owner || principal.is_admin() => Ok(id),
                 _ => Err(unknown()),
             };
         }
         if name.contains(':') {
-            let session = self.store.read().await?.session_by_key(owner, name).await?;
+            let session = self.store.read_committed().await?.session_by_key(owner, name).await?;
             return session.map(|session| session.id).ok_or_else(unknown);
         }
         let key = SessionKey::new("named", &[name], None);
         match intent {
             Intent::Write => Ok(self.open(owner, &key).await?),
             Intent::Read => {
-                let session = self.store.read().await?.session_by_key(owner, key.as_str()).await?;
+                let session = self.store.read_committed().await?.session_by_key(owner, key.as_str()).await?;
                 // A name that nothing was written under reads as empty, by an id that no session has.
                 Ok(session.map_or_else(SessionId::new, |session| session.id))
             }

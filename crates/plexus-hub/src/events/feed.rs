@@ -71,13 +71,13 @@ impl Feed {
 
     async fn follow(&self, readers: &mut watch::Receiver<usize>) -> Result<(), StoreError> {
         let mut hints = self.store.event_hints();
-        let mut tip = self.store.read().await?.newest_event().await?;
+        let mut tip = self.store.read_committed().await?.newest_event().await?;
         self.change(|ring| ring.begin(tip));
         loop {
             // Before the look, so that a hint that comes during it is not missed.
             hints.mark_unchanged();
             let looked = Instant::now();
-            let events = self.store.read().await?.events_after(tip, PAGE).await?;
+            let events = self.store.read_committed().await?.events_after(tip, PAGE).await?;
             let more = events.len() as i64 == PAGE;
             if let Some(last) = events.last() {
                 tip = last.pos;

@@ -32,7 +32,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, ApiEr
             "the hub is stopping",
         ));
     }
-    services.store.read().await?.revocation_epoch().await?;
+    services.store.read_committed().await?.revocation_epoch().await?;
     services.store.check_writable().await?;
     Ok("ready\n")
 }

@@ -191,6 +191,8 @@ async fn what_was_pruned_is_said_and_not_passed_over_in_silence() {
 }
 
 async fn prune(hub: &TestHub, which: &str) {
+    // Whoever reads the log has it stored first.
+    hub.api("/api/v1/audit").await;
     let file = format!("sqlite:{}", hub.data_dir().join("plexus.db").display());
     let mut connection = SqliteConnection::connect(&file).await.unwrap();
     let sql = sqlx::AssertSqlSafe(format!("DELETE FROM session_events WHERE {which}"));

@@ -8,6 +8,7 @@
 //! | `header.json` | [`Header`]: which format and schema it is, which columns the tables have |
 //! | `tables/NAME/000001.jsonl` … | rows as JSON arrays, one per line, in the order of their key |
 //! | `files/PATH` | files of the data folder |
+//! | `files/journal/N.log` | records that were acknowledged and are not in the tables yet |
 //! | `manifest.json` | [`Manifest`]: what must have been read by now; without it the archive is cut off |
 
 mod read;
@@ -24,6 +25,8 @@ pub use read::{Restored, restore};
 pub use write::{Content, write};
 
 const FORMAT: u32 = 1;
+/// Folder of the journal in an archive, whatever it is called where the archive comes from.
+pub(crate) const JOURNAL: &str = "journal";
 /// Bytes of rows in one entry, roughly, and the most that is taken from one.
 const CHUNK: usize = 4 << 20;
 const MAX_CHUNK: u64 = 64 << 20;

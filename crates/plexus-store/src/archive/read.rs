@@ -13,10 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::tables::{TABLES, Table};
-use super::{AuditState, FORMAT, Header, MAX_CHUNK, Manifest, Progress, Summary, TableColumns, io, wrong};
+use super::{
+    AuditState, FORMAT, Header, JOURNAL, MAX_CHUNK, Manifest, Progress, Summary, TableColumns, io, wrong,
+};
 use crate::conn::{Sql, chunk_sizes, placeholders};
 use crate::store::exclusive;
-use crate::{Conn, StoreError, StoreOptions, Witness, dialect};
+use crate::{Conn, StoreError, StoreOptions, Witness, dialect, journal};
 
 /// Where files wait until all of the archive has been read.
 const STAGE: &str = "restore.tmp";
@@ -37,16 +39,23 @@ pub async fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, StoreError> {
     let opened = exclusive(options, supervisor).await?;
-    let (mut line, _lock) = (opened.line, opened.lock);
+    let (mut line, _lock, journal) = (opened.line, opened.lock, opened.journal);
+    check_no_journal(&journal)?;
     let conn = line.conn()?;
     check_empty(conn).await?;
     let stage = options.data_dir.join(STAGE);
     let begin = conn.0.begin_sql();
     conn.execute("beginning to restore", begin, vec![]).await?;
-    let outcome =
-        Restoring { conn, stage: &stage, data_dir: &options.data_dir, tables: HashMap::new(), files: vec![] }
-            .run(archive, progress)
-            .await;
+    let outcome = Restoring {
+        conn,
+        stage: &stage,
+        data_dir: &options.data_dir,
+        journal: &journal,
+        tables: HashMap::new(),
+        files: vec![],
+    }
+    .run(archive, progress)
+    .await;
     let cleaned = fs_err::remove_dir_all(&stage);
     if let Err(error) = cleaned
         && error.kind() != std::io::ErrorKind::NotFound
@@ -76,10 +85,25 @@ async fn check_empty(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Records that a hub left must not get into another state of its database than the one they follow.
+fn check_no_journal(folder: &Path) -> Result<(), StoreError> {
+    let shown = folder.display();
+    match journal::is_empty(folder) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(wrong(format!(
+            "{shown} holds records of a hub that did not stop; start that hub once on its old database and stop it, or \
+             move the folder away"
+        ))),
+        Err(error) => Err(io(&shown.to_string())(error)),
+    }
+}
+
 struct Restoring<'r> {
     conn: &'r mut Conn,
     stage: &'r Path,
     data_dir: &'r Path,
+    /// Where the journal goes.
+    journal: &'r Path,
     /// What was read so far.
     tables: HashMap<&'static str, Reading>,
     files: Vec<Summary>,
@@ -251,7 +275,11 @@ impl Restoring<'_> {
         // All are looked at before the first is moved.
         let mut moves = Vec::new();
         for Summary { name, .. } in &self.files {
-            let (from, to) = (self.stage.join(name), self.data_dir.join(name));
+            let from = self.stage.join(name);
+            let to = match Path::new(name).strip_prefix(JOURNAL) {
+                Ok(segment) => self.journal.join(segment),
+                Err(_) => self.data_dir.join(name),
+            };
             let failed = io(name);
             match fs_err::read(&to) {
                 Ok(there) if there == fs_err::read(&from).map_err(&failed)? => {}
@@ -316,6 +344,7 @@ fn may_restore(path: &Path) -> bool {
     match parts.as_deref() {
         Some(["signing-key" | "audit.head"] | ["retired-keys", _]) => true,
         Some(["sessions", rest @ ..]) => !rest.is_empty(),
+        Some([JOURNAL, segment]) => journal::is_segment(Path::new(segment)),
         _ => false,
     }
 }

@@ -130,6 +130,17 @@ impl Location {
     }
 }
 
+impl Location {
+    /// The folder of the journal: of a file beside it, else in the data folder. Whoever has the lock of
+    /// the one has the other too.
+    pub(crate) fn journal(&self, data_dir: &std::path::Path) -> PathBuf {
+        match self {
+            Self::Sqlite(path) => path.with_extension("journal"),
+            Self::Postgres(_) => data_dir.join("plexus.journal"),
+        }
+    }
+}
+
 /// Without user and password.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
-//! One transaction of the writer: units of work, then the records of all of them.
+//! One transaction of the writer: what the journal has, units of work, then the records of all of them.
 
 use std::collections::HashSet;
-use std::iter;
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +15,26 @@ use super::line::Undone;
 use super::{Line, Record, Records, Reply, Request, Work};
 use crate::audit_chain::{self, ChainedEntry};
 use crate::conn::Statement;
+use crate::journal::{self, Journal};
 use crate::{StoreError, audit, events};
 
 pub(super) struct Batch {
     line: Line,
+    journal: Journal,
     hub: String,
     /// Newest link that is committed; the next one follows it.
     head: Option<AuditHead>,
     published: watch::Sender<Option<AuditHead>>,
-    /// Sessions that were seen to exist.
-    known: HashSet<SessionId>,
     healthy: Arc<AtomicBool>,
     /// Moved after each commit that holds events.
     events: watch::Sender<()>,
 }
 
-/// Sessions remembered before the memory is begun anew.
-const KNOWN: usize = 100_000;
-
 /// The last step of a transaction. When the connection breaks in it, nobody knows what became of it.
 const COMMITTING: &str = "committing";
+
+/// Ends the savepoint of a unit of work; on PostgreSQL also the proof that none of its statements failed.
+const RELEASE: &str = "RELEASE unit";
 
 /// What one request will be told once the outcome of the transaction is known.
 struct Answer {
@@ -42,16 +42,41 @@ struct Answer {
     failure: Option<StoreError>,
 }
 
+/// Records that are written together.
+#[derive(Default)]
+struct Gathered {
+    records: Records,
+    /// For each event, which request it came from; none for one from the journal.
+    owners: Vec<Option<usize>>,
+}
+
+impl Gathered {
+    fn add(&mut self, records: Records, owner: Option<usize>) {
+        self.owners.resize(self.owners.len() + records.events.len(), owner);
+        self.records.audit.extend(records.audit);
+        self.records.events.extend(records.events);
+    }
+}
+
+/// What a transaction came to that was committed.
+struct Committed {
+    head: Option<AuditHead>,
+    events: bool,
+    /// Up to where the journal is stored.
+    journaled: i64,
+}
+
 impl Batch {
     pub(super) fn new(
         line: Line,
+        journal: Journal,
         hub: String,
         head: Option<AuditHead>,
         published: watch::Sender<Option<AuditHead>>,
         healthy: Arc<AtomicBool>,
         events: watch::Sender<()>,
     ) -> Self {
-        Self { line, hub, head, published, known: HashSet::new(), healthy, events }
+        Self { line, journal, hub, head, published, healthy, events }
     }
 
     pub(super) async fn close(self) {
@@ -60,9 +85,9 @@ impl Batch {
         }
     }
 
-    /// Carries out the requests and answers them, and says whether they were committed. Never fails
-    /// as a whole: failures are answers.
-    pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> bool {
+    /// Stores what the journal has, carries out the requests and answers them, and says whether they were
+    /// committed. A failure is told to every request.
+    pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> Result<(), StoreError> {
         let mut answers = Vec::with_capacity(requests.len());
         let mut units = Vec::with_capacity(requests.len());
         for Request { work, record, reply } in requests.drain(..) {
@@ -80,8 +105,12 @@ impl Batch {
             }
         };
         let outcome = match outcome {
-            Ok(head) => {
+            Ok(Committed { head, events, journaled }) => {
+                self.journal.stored(journaled);
                 self.publish(head);
+                if events {
+                    self.events.send_replace(());
+                }
                 Ok(())
             }
             Err(error) => Err(self.undo(error).await),
@@ -102,7 +131,7 @@ impl Batch {
                 (Ok(()), None) => Ok(()),
             });
         }
-        outcome.is_ok()
+        outcome
     }
 
     fn publish(&mut self, head: Option<AuditHead>) {
@@ -114,8 +143,7 @@ impl Batch {
 
     /// Cleans up after a failed transaction; the error as its callers are to be told.
     async fn undo(&mut self, error: StoreError) -> StoreError {
-        // Should a session have gone since it was seen, the next look finds out.
-        self.known.clear();
+        self.journal.failed();
         tracing::error!(%error, source = ?std::error::Error::source(&error), "a transaction failed");
         match (self.line.roll_back().await, error) {
             (Undone::Unknown, StoreError::Query { doing: COMMITTING, source }) => {
@@ -148,71 +176,86 @@ impl Batch {
         &mut self,
         units: Vec<(Option<Work>, Record)>,
         answers: &mut [Answer],
-    ) -> Result<Option<AuditHead>, StoreError> {
-        let mut all = Records::default();
-        // For each event, which request it came from.
-        let mut owners: Vec<usize> = Vec::new();
-        // Else by the first unit of work; records alone are written in one go.
-        let mut begun = self.line.begins_early();
-        if begun {
+    ) -> Result<Committed, StoreError> {
+        // What is sent with the next statement that has to be waited for: there, a statement costs less
+        // than the way to it.
+        let mut script = Vec::new();
+        if self.line.begins_early() {
             self.begin().await?;
+        } else {
+            script.push(Statement::fixed(self.line.conn()?.0.begin_sql()));
         }
+        let journaled = self.journaled().await?;
+        let mut done = Committed { head: self.head.clone(), events: false, journaled: journaled.through };
+        let mut gathered = Gathered::default();
+        for records in journaled.records {
+            gathered.add(records, None);
+        }
+        // Units of work find in the logs what was acknowledged before them.
+        if units.iter().any(|(work, _)| work.is_some()) {
+            script.extend(self.append(mem::take(&mut gathered), &mut done, answers).await?);
+        }
+        let mut units_run = 0;
         for (place, (work, record)) in units.into_iter().enumerate() {
             if let Some(work) = work {
-                self.work(work, !begun).await?;
-                begun = true;
+                script.extend((units_run > 0).then(|| Statement::fixed(RELEASE)));
+                self.work(work, mem::take(&mut script)).await?;
+                units_run += 1;
             }
-            let records = record();
-            all.audit.extend(records.audit);
-            owners.extend(iter::repeat_n(place, records.events.len()));
-            all.events.extend(records.events);
+            gathered.add(record(), Some(place));
         }
-        let events = self.admit_events(all.events, &owners, answers).await?;
-        let chained = audit_chain::extend(&self.hub, self.head.as_ref(), all.audit);
-        let head = chained.last().map(ChainedEntry::head).or_else(|| self.head.clone());
-        let has_events = !events.is_empty();
-        let conn = self.line.conn()?;
-        let begin = (!begun).then(|| Statement::fixed(conn.0.begin_sql()));
-        let script = begin
-            .into_iter()
-            .chain(events::append_statements(events))
-            .chain(audit::append_statements(chained))
-            .chain([Statement::fixed("COMMIT")])
-            .collect();
-        conn.script(COMMITTING, script).await?;
-        if has_events {
-            self.events.send_replace(());
+        script.extend((units_run > 0).then(|| Statement::fixed(RELEASE)));
+        script.extend(self.append(gathered, &mut done, answers).await?);
+        if done.journaled > self.journal.position() {
+            script.push(journal::stored_statement(&self.hub, done.journaled));
         }
-        Ok(head)
+        script.push(Statement::fixed("COMMIT"));
+        self.line.conn()?.script(COMMITTING, script).await?;
+        Ok(done)
     }
 
-    /// Runs one unit; one that fails or panics leaves nothing behind and does not disturb the others.
-    async fn work(&mut self, work: Work, first: bool) -> Result<(), StoreError> {
-        if first {
-            self.line.begin().await?;
-            // Nothing was written before it, so the whole transaction can be begun anew.
-            if !self.completes(work).await? {
-                self.line.conn()?.execute("undoing a unit", "ROLLBACK", vec![]).await?;
-                self.line.begin().await?;
-            }
-            return Ok(());
+    /// What the journal has. After a failure only the database knows what of it is stored.
+    async fn journaled(&mut self) -> Result<journal::Batch, StoreError> {
+        if !self.journal.is_failing() {
+            return Ok(self.journal.take());
         }
-        self.line.conn()?.execute("setting a savepoint", "SAVEPOINT unit", vec![]).await?;
-        if !self.completes(work).await? {
-            self.line.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
-        }
-        self.line.conn()?.execute("releasing a savepoint", "RELEASE unit", vec![]).await?;
-        Ok(())
+        let position = self.line.conn()?.journal_position(&self.hub).await?;
+        self.journal.read_again(position)
     }
 
-    async fn completes(&mut self, work: Work) -> Result<bool, StoreError> {
-        Ok(match AssertUnwindSafe(work(self.line.conn()?)).catch_unwind().await {
+    /// The statements that append to the logs and to the chain.
+    async fn append(
+        &mut self,
+        gathered: Gathered,
+        done: &mut Committed,
+        answers: &mut [Answer],
+    ) -> Result<Vec<Statement>, StoreError> {
+        let Gathered { records, owners } = gathered;
+        let events = self.admit_events(records.events, &owners, answers).await?;
+        done.events |= !events.is_empty();
+        let chained = audit_chain::extend(&self.hub, done.head.as_ref(), records.audit);
+        done.head = chained.last().map(ChainedEntry::head).or_else(|| done.head.take());
+        let mut statements = events::append_statements(events);
+        statements.extend(audit::append_statements(chained));
+        Ok(statements)
+    }
+
+    /// Runs one unit after the statements before it; one that fails or panics leaves nothing behind and
+    /// does not disturb the others.
+    async fn work(&mut self, work: Work, mut before: Vec<Statement>) -> Result<(), StoreError> {
+        before.push(Statement::fixed("SAVEPOINT unit"));
+        self.line.conn()?.script("setting a savepoint", before).await?;
+        let completed = match AssertUnwindSafe(work(self.line.conn()?)).catch_unwind().await {
             Ok(done) => done.is_ok(),
             Err(_) => {
                 tracing::error!("a unit of work panicked and was undone");
                 false
             }
-        })
+        };
+        if !completed {
+            self.line.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
+        }
+        Ok(())
     }
 
     /// The events that can be appended: those that are new, of sessions that exist. A request with
@@ -220,22 +263,15 @@ impl Batch {
     async fn admit_events(
         &mut self,
         events: Vec<(SessionId, NewEvent)>,
-        owners: &[usize],
+        owners: &[Option<usize>],
         answers: &mut [Answer],
     ) -> Result<Vec<(SessionId, NewEvent)>, StoreError> {
-        let mut unknown: Vec<SessionId> = events
-            .iter()
-            .map(|(session, _)| *session)
-            .filter(|session| !self.known.contains(session))
-            .collect();
-        unknown.sort_unstable();
-        unknown.dedup();
+        let unknown = self.journal.unknown(events.iter().map(|(session, _)| *session));
+        let mut missing = HashSet::new();
         if !unknown.is_empty() {
-            if self.known.len() > KNOWN {
-                self.known.clear();
-                unknown = events.iter().map(|(session, _)| *session).collect();
-            }
-            self.known.extend(self.line.conn()?.existing_sessions(&unknown).await?);
+            let existing = self.line.conn()?.existing_sessions(&unknown).await?;
+            missing.extend(unknown.into_iter().filter(|session| !existing.contains(session)));
+            self.journal.learn(existing);
         }
         let fresh = match events.iter().any(|(_, event)| event.external_id.is_some()) {
             true => self.line.conn()?.without_known_external_ids(&events).await?,
@@ -243,9 +279,10 @@ impl Batch {
         };
         let mut admitted = Vec::with_capacity(events.len());
         for (index, (session, event)) in events.into_iter().enumerate() {
-            if !self.known.contains(&session) {
-                if let Some(answer) = owners.get(index).and_then(|owner| answers.get_mut(*owner)) {
-                    answer.failure = Some(StoreError::NoSuchSession(session));
+            if missing.contains(&session) {
+                match owners[index].and_then(|owner| answers.get_mut(owner)) {
+                    Some(answer) => answer.failure = Some(StoreError::NoSuchSession(session)),
+                    None => tracing::error!(%session, "the journal has an event of a session that is gone"),
                 }
             } else if fresh[index] {
                 admitted.push((session, event));

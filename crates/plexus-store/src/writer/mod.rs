@@ -1,10 +1,12 @@
 //! The group-commit writer: the one task that writes.
 //!
 //! Requests are taken in order; all that wait are carried out in one transaction and answered after
-//! its commit. So:
-//! - a request is committed only together with or after every request submitted before it;
-//! - records that nobody waits for ([`Writer::append_soon`]) hold until someone waits or
-//!   [`LINGER`] has passed, which puts the two records of a short call into one commit;
+//! its commit, and what the [journal](crate::journal) has is stored with them, first. So:
+//! - a request is committed only together with or after every request submitted before it and every
+//!   record that was in the journal by then, and its work sees those records;
+//! - records that are in the journal are stored soon, also when nobody submits anything;
+//! - where there is no journal, records that nobody waits for ([`Writer::append_soon`]) hold until
+//!   someone waits or [`LINGER`] has passed, which puts the two records of a short call into one commit;
 //! - when a commit fails, everyone in it is told, and the audit chain stays where it was.
 //!
 //! The queue is bounded; a full one makes callers wait.
@@ -27,6 +29,7 @@ use tokio::time::Instant;
 
 use crate::audit::NewAudit;
 use crate::dialect::Readers;
+use crate::journal::Journal;
 use crate::metrics::StoreMetrics;
 use crate::{Conn, StoreError};
 
@@ -45,6 +48,12 @@ const LINGER: Duration = Duration::from_millis(2);
 pub struct Records {
     pub audit: Vec<NewAudit>,
     pub events: Vec<(SessionId, NewEvent)>,
+}
+
+impl Records {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.audit.is_empty() && self.events.is_empty()
+    }
 }
 
 type Work = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<(), Undo>> + Send>;
@@ -86,6 +95,7 @@ impl Ticket {
 #[derive(Clone)]
 pub(crate) struct Writer {
     queue: mpsc::Sender<Request>,
+    journal: Journal,
     /// Whether the newest transaction was committed.
     healthy: Arc<AtomicBool>,
     heads: watch::Receiver<Option<AuditHead>>,
@@ -93,8 +103,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// Stores what the journal was left with, then takes requests.
     pub(crate) async fn start(
         mut line: Line,
+        journal: Journal,
         hub: &str,
         readers: Readers,
         lock: File,
@@ -107,16 +119,34 @@ impl Writer {
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
         let events = watch::Sender::new(());
-        let mut batch = Batch::new(line, hub.to_owned(), head, published, healthy.clone(), events.clone());
+        let mut batch = Batch::new(
+            line,
+            journal.clone(),
+            hub.to_owned(),
+            head,
+            published,
+            healthy.clone(),
+            events.clone(),
+        );
+        if !journal.is_settled() {
+            batch.commit(&mut vec![]).await?;
+        }
+        journal.begin()?;
+        let kept = journal.clone();
         supervisor.spawn(Stage::Storage, "store writer", async move {
-            run(&mut batch, requests, &metrics, stop).await;
+            run(&mut batch, &kept, requests, &metrics, stop).await;
+            kept.tidy();
             // The last to leave tidies up: with no other connection open, SQLite folds its log into
             // the file. Only then may another hub have it.
             readers.close().await;
             batch.close().await;
             drop(lock);
         });
-        Ok(Self { queue, healthy, heads, events })
+        Ok(Self { queue, journal, healthy, heads, events })
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     pub(crate) fn heads(&self) -> watch::Receiver<Option<AuditHead>> {
@@ -162,10 +192,29 @@ impl Writer {
         &self,
         record: impl FnOnce() -> Records + Send + 'static,
     ) -> Result<(), StoreError> {
-        self.submit(None, Box::new(record)).await
+        if !self.journal.is_used() {
+            return self.submit(None, Box::new(record)).await;
+        }
+        // With a journal nobody goes on before it is known what became of what they appended, so there
+        // is no turn to wait for.
+        match self.journal.append(record()) {
+            Ok(()) => Ok(()),
+            Err(records) => self.submit(None, Box::new(move || records)).await,
+        }
+    }
+
+    /// Returns when everything that is in the journal now is committed.
+    pub(crate) async fn settle(&self) -> Result<(), StoreError> {
+        if self.journal.is_settled() {
+            return Ok(());
+        }
+        self.submit(None, Box::new(Records::default)).await
     }
 
     pub(crate) async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
+        if self.journal.is_used() {
+            return self.append(move || records).await.map(|()| Ticket::default());
+        }
         let ticket = Ticket::default();
         let reply = Reply::Ticket(ticket.clone());
         let request = Request { work: None, record: Box::new(move || records), reply };
@@ -198,6 +247,7 @@ impl fmt::Debug for Writer {
 
 async fn run(
     batch: &mut Batch,
+    journal: &Journal,
     mut requests: mpsc::Receiver<Request>,
     metrics: &StoreMetrics,
     stop: tokio_util::sync::CancellationToken,
@@ -207,19 +257,28 @@ async fn run(
         tokio::select! {
             biased;
             first = requests.recv() => match first {
-                Some(first) => waiting.push(first),
-                None => return,
+                Some(first) => {
+                    waiting.push(first);
+                    gather(&mut waiting, &mut requests).await;
+                }
+                // All was done that was accepted, but for what only the journal has.
+                None if journal.is_settled() => return,
+                None => {
+                    let _ = batch.commit(&mut waiting).await;
+                    return;
+                }
             },
+            () = journal.due() => {}
             // Asked to stop: take no more, finish what was accepted.
             () = stop.cancelled(), if !requests.is_closed() => {
                 requests.close();
+                journal.close();
                 continue;
             }
         }
-        gather(&mut waiting, &mut requests).await;
-        let (taken, began) = (waiting.len(), Instant::now());
+        let (taken, began) = (waiting.len() + journal.waiting(), Instant::now());
         let committed = batch.commit(&mut waiting).await;
-        metrics.ended(taken, began.elapsed(), committed);
+        metrics.ended(taken, began.elapsed(), committed.is_ok());
     }
 }
 

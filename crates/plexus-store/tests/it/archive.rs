@@ -79,7 +79,7 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
     let store = to.open("main", &supervisor).await;
     let to = Database { backend: to, store, supervisor };
     fill(&to, 1).await;
-    let head = to.store.audit_heads().borrow().clone();
+    let head = to.head().await;
     let report = to.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
     assert_eq!((report.ok, report.entries), (true, 2_804), "{report:?}");
     assert!(matches!(restored(&to.backend, &archive).await, Err(StoreError::InUse { .. })));

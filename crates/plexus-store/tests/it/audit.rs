@@ -16,7 +16,7 @@ pub(crate) async fn the_two_entries_of_a_call_are_listed_as_one<B: Backend>(db: 
     let started = audit(AuditPhase::Started, call_id, "agent:a", "todo");
     let finished = NewAudit {
         at: at(9),
-        outcome: "not_found",
+        outcome: "not_found".into(),
         detail: r#"{"code":"not_found"}"#.to_owned(),
         ..audit(AuditPhase::Finished, call_id, "agent:a", "todo")
     };
@@ -79,7 +79,8 @@ pub(crate) async fn entries_are_numbered_without_a_gap_and_published_after_the_c
     for size in [1, 31, 32, 33, 70] {
         let entries = (0..size).map(|_| audit(AuditPhase::Started, CallId::new(), "agent:a", "todo"));
         append(&db, entries.collect()).await;
-        // Acknowledged, so published, and what was published can be read.
+        db.store.settle().await.unwrap();
+        // Committed, so published, and what was published can be read.
         assert!(heads.has_changed().unwrap());
         let head = heads.borrow_and_update().clone().unwrap();
         let report = db.store.verify_audit(Ok(Some(head.clone())), &plexus_store::NoWitness).await.unwrap();

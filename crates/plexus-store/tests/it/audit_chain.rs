@@ -41,7 +41,7 @@ impl Chain {
         }
         let file = SqliteConnectOptions::new().filename(db.backend.dir.path().join("plexus.db"));
         let raw = SqlitePool::connect_with(file).await.unwrap();
-        let signed = db.store.audit_heads().borrow().clone().unwrap();
+        let signed = db.head().await.unwrap();
         Self { db, raw, signed }
     }
 
@@ -328,7 +328,7 @@ async fn a_break_found_at_start_stays_in_the_chain() {
         let notice = NewAudit::chain_break(at(9), Some(&chain.signed), &found);
         db.store.append(Records { audit: vec![notice], events: vec![] }).await.unwrap();
         // Signed anew, the chain is whole from here on; that it was broken is still told.
-        let head = db.store.audit_heads().borrow().clone();
+        let head = db.head().await;
         let report = db.store.verify_audit(Ok(head.clone()), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::BreakAtStart, 5)]));
         let whole = db.store.read().await.unwrap().audit_break(&head.unwrap()).await.unwrap();

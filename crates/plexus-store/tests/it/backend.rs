@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plexus_kit::clock::from_millis;
 use plexus_kit::{Durability, Stage, Supervisor};
-use plexus_proto::api::AuditPhase;
+use plexus_proto::api::{AuditHead, AuditPhase};
 use plexus_proto::{CallId, Event, EventKind, NewEvent, SessionId, Timestamp};
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 
@@ -87,6 +87,12 @@ impl<B: Backend> Database<B> {
         self.store.read().await.unwrap().events(session, 0, 100_000).await.unwrap()
     }
 
+    /// The newest link of everything that was acknowledged.
+    pub(crate) async fn head(&self) -> Option<AuditHead> {
+        self.store.settle().await.unwrap();
+        self.store.audit_heads().borrow().clone()
+    }
+
     /// Resolves when the writer has been asked to stop.
     pub(crate) async fn stopping(&self) {
         self.supervisor.stopping(Stage::Storage).cancelled().await;
@@ -142,8 +148,8 @@ pub(crate) fn audit(phase: AuditPhase, call_id: CallId, actor: &str, tool: &str)
         actor: actor.to_owned(),
         session_id: None,
         tool: tool.to_owned(),
-        via: "rest",
-        outcome: if phase == AuditPhase::Finished { "ok" } else { "" },
+        via: "rest".into(),
+        outcome: if phase == AuditPhase::Finished { "ok" } else { "" }.into(),
         detail: r#"{"a":1}"#.to_owned(),
     }
 }

@@ -15,6 +15,7 @@ mod audit;
 mod audit_chain;
 mod backend;
 mod events;
+mod journal;
 mod postgres;
 mod retention;
 mod sessions;
@@ -63,6 +64,12 @@ macro_rules! conformance {
                     shutdown_finishes_what_was_accepted_and_refuses_the_rest
                     readers_cannot_write
                     everything_is_there_after_reopening
+                }
+                journal {
+                    what_is_acknowledged_is_there_for_whoever_reads_next
+                    a_unit_of_work_sees_what_was_acknowledged_before_it
+                    an_archive_has_what_the_rows_do_not_have_yet
+                    a_stop_leaves_no_journal_behind
                 }
                 tokens {
                     a_token_comes_back_as_it_was_stored

@@ -69,7 +69,7 @@ async fn a_connection_that_broke_is_replaced_before_anyone_notices() {
             database.backend.cut().await;
         }
         assert_eq!(database.events(id).await.len(), 5);
-        let head = database.store.audit_heads().borrow().clone();
+        let head = database.head().await;
         let report = database.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, report.entries), (true, 5), "{report:?}");
     })

@@ -28,11 +28,12 @@ fn entry(millis: i64) -> NewAudit {
 
 async fn append(database: &Database<impl Backend>, entries: Vec<NewAudit>) {
     database.store.append(Records { audit: entries, events: vec![] }).await.unwrap();
+    database.store.settle().await.unwrap();
 }
 
 /// Numbers of the entries that are left, and whether they verify.
 async fn verified(database: &Database<impl Backend>) -> (i64, bool) {
-    let head = database.store.audit_heads().borrow().clone();
+    let head = database.head().await;
     let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
     (report.entries, report.ok)
 }
@@ -63,9 +64,9 @@ pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Da
         .await;
     for round in 0..2 {
         append(&database, vec![entry(10 + round)]).await;
-        let last = database.store.audit_heads().borrow().as_ref().unwrap().n;
+        let last = database.head().await.unwrap().n;
         assert!(database.store.prune_audit(at(1_000), last, at(20), Arc::new(Seal)).await.unwrap() > 0);
-        let head = database.store.audit_heads().borrow().clone();
+        let head = database.head().await;
         let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
         let [problem] = report.problems.as_slice() else { panic!("{report:?}") };
         assert_eq!(problem.kind, ProblemKind::BreakAtStart);
@@ -105,19 +106,19 @@ async fn a_notice_of_removal_that_nobody_signed_hides_nothing() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         append(&database, (0..20).map(entry).collect()).await;
-        let hash = database.store.audit_heads().borrow().as_ref().unwrap().hash.clone();
+        let hash = database.head().await.unwrap().hash.clone();
         let detail =
             serde_json::json!({ "through": 20, "hash": hash, "breaks": [], "signature": "sealed 1" });
         let forged = NewAudit {
             phase: AuditPhase::Notice,
-            outcome: "pruned",
-            via: "retention",
+            outcome: "pruned".into(),
+            via: "retention".into(),
             detail: detail.to_string(),
             ..entry(21)
         };
         append(&database, vec![forged]).await;
         tamper(&database, "DELETE FROM audit WHERE n <= 20").await;
-        let head = database.store.audit_heads().borrow().clone();
+        let head = database.head().await;
         let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
         assert_eq!(
             report.problems.first().map(|problem| problem.kind),
@@ -157,7 +158,7 @@ async fn a_chain_that_fits_but_lacks_the_signed_entry_is_another_one() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         append(&database, (0..20).map(entry).collect()).await;
-        let signed = database.store.audit_heads().borrow().clone().unwrap();
+        let signed = database.head().await.unwrap();
         // All of it gone by a notice that is genuine, but removes the entry that was signed.
         assert_eq!(database.store.prune_audit(at(100), 21, at(100), Arc::new(Seal)).await.unwrap(), 20);
         let report = database.store.verify_audit(Ok(Some(signed)), &Seal).await.unwrap();

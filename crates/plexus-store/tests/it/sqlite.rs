@@ -211,7 +211,9 @@ async fn records_lost_with_a_failed_commit_are_known_to_those_after_them() {
     bounded(async {
         let backend = Sqlite::new();
         let supervisor = Supervisor::new();
-        let store = backend.open("main", &supervisor).await;
+        // Without a journal, which loses nothing.
+        let options = StoreOptions { durability: Durability::Power, ..backend.options("main") };
+        let store = Store::open(&options, &supervisor).await.unwrap();
         let id = session(&store, "agent:a", "k").await;
         let started = move || Records { audit: vec![], events: vec![(id, event("agent:a", 1))] };
         let kept = store.append_soon(started()).await.unwrap();

@@ -220,7 +220,10 @@ pub(crate) async fn shutdown_finishes_what_was_accepted_and_refuses_the_rest<B: 
         assert!((&mut append).now_or_never().is_none());
         accepted.push(append);
     }
-    db.store.append_soon(events(id, [event("agent:a", ACCEPTED)])).await.unwrap();
+    // Waits for the commit too, for the session is not known yet.
+    let soon = db.store.append_soon(events(id, [event("agent:a", ACCEPTED)]));
+    let mut soon = Box::pin(tokio::task::unconstrained(soon));
+    assert!((&mut soon).now_or_never().is_none());
     let ending = async {
         db.stopping().await;
         gate.open().await;
@@ -230,6 +233,7 @@ pub(crate) async fn shutdown_finishes_what_was_accepted_and_refuses_the_rest<B: 
     for append in accepted {
         append.await.expect("it was accepted before the shutdown");
     }
+    soon.await.expect("it was accepted before the shutdown");
     let late = events(id, [event("agent:a", 9999)]);
     assert!(matches!(db.store.append(late).await, Err(StoreError::Closed)));
     let late = events(id, [event("agent:a", 9999)]);
@@ -263,21 +267,21 @@ pub(crate) async fn everything_is_there_after_reopening<B: Backend>(db: Database
     let mut records = events(id, [event("agent:a", 0), event("agent:a", 1)]);
     records.audit = audited(call_id, "agent:a", "todo");
     add_then(db.store.clone(), id, "kept", Ok::<_, ()>(()), records).await.unwrap().unwrap();
-    let (stored, head) = (db.events(id).await, db.store.audit_heads().borrow().clone());
+    let (stored, head) = (db.events(id).await, db.head().await);
     let call = db.store.read().await.unwrap().audit_call(call_id).await.unwrap();
 
     let db = db.reopened().await;
     assert_eq!(db.session("agent:a", "k").await, id);
     assert_eq!(db.events(id).await, stored);
     assert_eq!(todos(&db.store, id).await, ["kept"]);
-    assert_eq!(*db.store.audit_heads().borrow(), head);
+    assert_eq!(db.head().await, head);
     assert_eq!(db.store.read().await.unwrap().audit_call(call_id).await.unwrap(), call);
     // Logs go on where they ended.
     let mut records = events(id, [event("agent:a", 2)]);
     records.audit = audited(CallId::new(), "agent:a", "todo");
     db.store.append(records).await.unwrap();
     assert_eq!(seqs(&db.events(id).await), [1, 2, 3]);
-    let head = db.store.audit_heads().borrow().clone();
+    let head = db.head().await;
     let report = db.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
     assert!(report.ok && report.entries == 4, "{report:?}");
 }

@@ -329,7 +329,7 @@ impl Inner {
     }
 
     async fn earlier(&self, subject: &str, key: &str) -> Result<Option<IdempotencyRecord>, CallError> {
-        Ok(self.store.read().await?.idempotent_result(subject, key).await?)
+        Ok(self.store.read_committed().await?.idempotent_result(subject, key).await?)
     }
 
     /// Runs the handler and commits what it did together with the record of it.

@@ -113,8 +113,8 @@ impl CallRecord {
             actor: self.origin.subject.clone(),
             session_id: Some(self.origin.session_id),
             tool: self.tool.clone(),
-            via: self.origin.via.as_str(),
-            outcome,
+            via: self.origin.via.as_str().into(),
+            outcome: outcome.into(),
             detail,
         }
     }

@@ -90,12 +90,14 @@ impl TypedTool for Scratchpad {
         };
         let session = context.target_session(args.session.as_deref(), intent).await?;
         match args.action {
-            ScratchpadAction::List => {
-                Ok(Outcome::Ready(listing(&mut *context.store.read().await?, session, String::new()).await?))
-            }
+            ScratchpadAction::List => Ok(Outcome::Ready(
+                listing(&mut *context.store.read_committed().await?, session, String::new()).await?,
+            )),
             ScratchpadAction::Read => {
                 let section = args.section.ok_or_else(|| arguments::missing(NAME, "section", "read"))?;
-                Ok(Outcome::Ready(read(&mut *context.store.read().await?, session, &section).await?))
+                Ok(Outcome::Ready(
+                    read(&mut *context.store.read_committed().await?, session, &section).await?,
+                ))
             }
             ScratchpadAction::Write | ScratchpadAction::Append | ScratchpadAction::Delete => {
                 let now = context.clock.now();

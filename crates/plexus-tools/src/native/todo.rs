@@ -94,7 +94,7 @@ impl TypedTool for Todo {
         let intent = if args.action == TodoAction::List { Intent::Read } else { Intent::Write };
         let session = context.target_session(args.session.as_deref(), intent).await?;
         if intent == Intent::Read {
-            let todos = context.store.read().await?.todos(session).await?;
+            let todos = context.store.read_committed().await?.todos(session).await?;
             return Ok(Outcome::Ready(output(todos)));
         }
         let now = context.clock.now();

@@ -36,7 +36,10 @@ async fn every_call_is_recorded_twice_and_attributed_however_it_ends() {
             ("hangs", json!({}), "hangs", "deadline_exceeded", true),
         ];
         // The tokens of the agents have a record too.
-        let mut recorded = hub.store.audit_heads().borrow().as_ref().unwrap().n;
+        let mut recorded = {
+            hub.store.settle().await.unwrap();
+            hub.store.audit_heads().borrow().as_ref().unwrap().n
+        };
         for agent in &agents {
             for (asked, arguments, tool, outcome, ran) in &cases {
                 let via = if *ran { Via::Mcp } else { Via::Rest };
@@ -65,6 +68,7 @@ async fn every_call_is_recorded_twice_and_attributed_however_it_ends() {
                 assert!(of_call.iter().all(|event| event.actor == agent.subject()), "{what}");
             }
         }
+        hub.store.settle().await.unwrap();
         let head = hub.store.audit_heads().borrow().clone();
         let report = hub.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
         assert!(report.ok && report.entries == recorded, "{report:?}");

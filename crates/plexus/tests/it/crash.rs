@@ -3,6 +3,7 @@
 //!
 //! The rounds share one data folder, so later ones start from what earlier crashes left behind.
 
+mod journal;
 pub(crate) mod records;
 mod scene;
 
@@ -29,6 +30,24 @@ async fn twenty_crashes_under_load_lose_nothing_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_retry_through_crashes_and_cut_wires_write_everything_once() {
     persistent(crate::plexus(), 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_between_the_journal_and_the_database_lose_no_record() {
+    journal::interrupted(crate::plexus(), 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_between_the_journal_and_the_database_lose_no_record_on_postgres() {
+    if let Some(plexus) = crate::plexus_on_postgres().await {
+        journal::interrupted(plexus, 6).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn two_hundred_crashes_between_the_journal_and_the_database_lose_no_record() {
+    journal::interrupted(crate::plexus(), 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -220,7 +220,7 @@ impl Sessions {
         if id.len() > 100 {
             return Ok(None);
         }
-        let Some(record) = self.store.read().await?.mcp_session(id).await? else { return Ok(None) };
+        let Some(record) = self.store.read_committed().await?.mcp_session(id).await? else { return Ok(None) };
         let Some(version) = Version::parse(&record.version) else { return Ok(None) };
         // Two requests may load it at once; they must end up with the same one.
         Ok(Some(

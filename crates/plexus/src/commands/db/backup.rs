@@ -15,7 +15,7 @@ use plexus_auth::{AuditAnchor, KeyRing};
 use plexus_kit::{Clock, private_file};
 use plexus_proto::api::AuditHead;
 use plexus_store::archive::{self, AuditState, Content, Manifest};
-use plexus_store::{NoWitness, Snapshot, StoreOptions, Witness};
+use plexus_store::{JournalCopy, NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
 use super::{Place, no_database, status};
@@ -53,6 +53,7 @@ pub(super) async fn run(
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
     // Before the snapshot: the file follows the table, so this head is in the snapshot.
     let signed = anchor.as_ref().map_or(Ok(None), AuditAnchor::read);
+    let journal = JournalCopy::take(&options)?;
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
     let out = &invocation.out;
     let progress = out.progress("Verifying the audit");
@@ -65,13 +66,16 @@ pub(super) async fn run(
         audit.push(AuditState { head, ok: report.ok });
     }
     let intact = audit.iter().all(|state| state.ok);
-    let files = match keys {
+    let mut files = match keys {
         Keys::Included => {
             let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
             files(&options, anchor.as_ref(), own.map(|state| &state.head))?
         }
         Keys::LeftOut => vec![],
     };
+    // What was acknowledged and is not in the rows; a hub that starts on the copy stores it.
+    let rest = journal.rest(&mut snapshot, &options.instance_id).await?;
+    files.extend(rest.map(|(name, segment)| (name, Content::Bytes(segment))));
     let mut tell = |what: &str, count: u64| progress.tell(&format!("Copying {what}: {count}"));
     let Target { writer, file } = target;
     let (manifest, writer) =

@@ -1,0 +1,137 @@
+//! The folder of a journal: what a hub that did not stop left in it, and what is done with its files.
+//!
+//! What cannot be replayed is never passed over in silence: it is said in the log, and the file is kept
+//! under another name, for a person to look at.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plexus_kit::private_file;
+
+use super::Place;
+use super::segment::{self, Segment};
+use crate::StoreError;
+use crate::writer::Records;
+
+/// Ends the name of a segment that has damage in it, and of one of another database.
+const DAMAGED: &str = "damaged";
+const FOREIGN: &str = "foreign";
+
+/// What the segments hold that is not in SQL.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) records: Vec<Records>,
+    pub(super) segments: Vec<PathBuf>,
+    last: Option<i64>,
+}
+
+impl Left {
+    /// Number of the last record, of which those up to `position` are in SQL.
+    pub(super) fn last(&self, position: i64) -> i64 {
+        self.last.unwrap_or(position).max(position)
+    }
+}
+
+impl Place {
+    pub(super) fn segment(&self, first: i64) -> io::Result<Segment> {
+        private_file::create_dir(&self.folder)?;
+        Segment::create(&self.folder, self.id, first)
+    }
+
+    pub(super) fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::File { path: self.folder.display().to_string(), source: Arc::new(source) }
+    }
+}
+
+/// Reads the records after number `position`, in order.
+pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
+    let mut left = Left::default();
+    for path in segments(&place.folder).map_err(|e| place.failed(e))? {
+        let bytes = fs_err::read(&path).map_err(|e| place.failed(e))?;
+        let shown = path.display();
+        let Some(scan) = segment::scan(&bytes) else {
+            // The hub ended before it had written the header, and so any record.
+            if !bytes.is_empty() && !segment::MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
+                tracing::error!(path = %shown, "this is no segment of a journal; it is set aside");
+                set_aside(&path, DAMAGED);
+            } else {
+                left.segments.push(path);
+            }
+            continue;
+        };
+        if scan.journal != place.id {
+            tracing::error!(path = %shown, "this journal is of another database; it is set aside and not replayed");
+            set_aside(&path, FOREIGN);
+            continue;
+        }
+        for damage in &scan.damaged {
+            tracing::error!(path = %shown, ?damage, "bytes of the journal are damaged; the file will be kept");
+        }
+        if scan.torn > 0 {
+            tracing::warn!(path = %shown, bytes = scan.torn, "cut off a record that was never written to its end");
+        }
+        for frame in scan.frames {
+            let next = left.last(position) + 1;
+            if frame.n > next {
+                let (first, last) = (next, frame.n - 1);
+                tracing::error!(
+                    first,
+                    last,
+                    "records of the journal are missing: they were damaged or removed"
+                );
+            }
+            if frame.n >= next {
+                left.last = Some(frame.n);
+                left.records.push(frame.records);
+            }
+        }
+        left.segments.push(path);
+    }
+    Ok(left)
+}
+
+/// The segments in a folder, oldest first; none where there is no folder.
+pub(super) fn segments(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs_err::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(error),
+    };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut segments: Vec<_> = paths.into_iter().filter(|path| segment::is_segment(path)).collect();
+    segments.sort();
+    Ok(segments)
+}
+
+/// Whether a hub left nothing here.
+pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(segments(folder)?.is_empty())
+}
+
+/// Removes a segment whose records are all in SQL, or keeps it under another name if it is damaged.
+pub(super) fn dispose(path: &Path) {
+    let damaged = fs_err::read(path).ok().and_then(|bytes| segment::scan(&bytes));
+    match damaged {
+        Some(scan) if !scan.damaged.is_empty() => set_aside(path, DAMAGED),
+        _ => remove(path),
+    }
+}
+
+/// Removes a segment whose records are all in SQL.
+pub(super) fn remove(path: &Path) {
+    if let Err(error) = fs_err::remove_file(path) {
+        tracing::warn!(%error, "cannot remove a segment of the journal");
+    }
+}
+
+fn set_aside(path: &Path, why: &str) {
+    let names = (1..).map(|number| {
+        path.with_extension(if number == 1 { why.to_owned() } else { format!("{why}-{number}") })
+    });
+    let Some(name) = names.into_iter().find(|name| !name.exists()) else { return };
+    match fs_err::rename(path, &name) {
+        Ok(()) => tracing::error!(path = %name.display(), "kept what could not be replayed"),
+        Err(error) => tracing::error!(%error, "cannot set a segment of the journal aside"),
+    }
+}

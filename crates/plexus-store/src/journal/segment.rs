@@ -1,0 +1,179 @@
+//! One file of a journal: a header, then frames of one set of records each.
+//!
+//! | bytes | header | frame |
+//! |---|---|---|
+//! | 0..8 | [`MAGIC`] | length of the content (4), CRC-32 of what follows it (4) |
+//! | 8..16 | which journal it is of | number of the records, one more than the frame before |
+//! | 16.. | number of its first frame | content |
+//!
+//! A frame that a crash cut short is the last one and was acknowledged to nobody. Anything else that does
+//! not fit is damage: whole frames behind it are still found, and the damage is told apart from the end.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use plexus_kit::private_file;
+
+use super::codec;
+use crate::writer::Records;
+
+/// Changes with the form of headers, frames or their content.
+pub(super) const MAGIC: &[u8; 8] = b"PLXJRNL1";
+const HEADER: usize = 24;
+const FRAME: usize = 16;
+/// Largest content of a frame; a length beyond it is damage.
+pub(super) const MAX_CONTENT: usize = 4 << 20;
+/// How the names of segments end.
+const EXTENSION: &str = "log";
+
+/// A segment that is written to.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Segment {
+    /// Makes the file for frames from number `first` on.
+    pub(super) fn create(folder: &Path, journal: i64, first: i64) -> io::Result<Self> {
+        let path = folder.join(name(first));
+        let mut file = private_file::open(&path)?;
+        file.set_len(0)?;
+        file.write_all(&header(journal, first))?;
+        Ok(Self { file, path, bytes: HEADER as u64 })
+    }
+
+    /// Writes a whole frame with one system call; when that fails, none of it stays.
+    pub(super) fn write(&mut self, frame: &[u8]) -> Result<(), Unwritten> {
+        match self.file.write_all(frame) {
+            Ok(()) => {
+                self.bytes += frame.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let undone = self
+                    .file
+                    .set_len(self.bytes)
+                    .and_then(|()| io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.bytes)));
+                Err(Unwritten { error, usable: undone.is_ok() })
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A frame could not be written.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    pub(super) error: io::Error,
+    /// The segment ends with the frame before, so that the next one can be tried.
+    pub(super) usable: bool,
+}
+
+pub(super) fn name(first: i64) -> String {
+    format!("{first:020}.{EXTENSION}")
+}
+
+/// Whether a file is a segment by its name; what was set aside has another one.
+pub(crate) fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == EXTENSION)
+}
+
+pub(super) fn header(journal: i64, first: i64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&journal.to_le_bytes());
+    header[16..].copy_from_slice(&first.to_le_bytes());
+    header
+}
+
+/// Puts the frame of these records into `out`, replacing what is there. False: they are too large for one.
+pub(super) fn frame(n: i64, records: &Records, out: &mut Vec<u8>) -> bool {
+    out.clear();
+    out.extend([0; 8]);
+    out.extend(n.to_le_bytes());
+    codec::encode(records, out);
+    let content = out.len() - FRAME;
+    let (Ok(length), true) = (u32::try_from(content), content <= MAX_CONTENT) else { return false };
+    let crc = crc32fast::hash(&out[8..]);
+    out[..4].copy_from_slice(&length.to_le_bytes());
+    out[4..8].copy_from_slice(&crc.to_le_bytes());
+    true
+}
+
+/// What a segment holds.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// Which journal it is of.
+    pub(super) journal: i64,
+    pub(super) frames: Vec<Frame>,
+    /// Bytes of a frame that was cut short at the end.
+    pub(super) torn: usize,
+    /// Bytes that are no frame although frames follow, or should.
+    pub(super) damaged: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) n: i64,
+    pub(super) records: Records,
+    /// Where it is in the segment.
+    pub(super) place: Range<usize>,
+}
+
+/// Reads a segment; none when it is not one.
+pub(super) fn scan(bytes: &[u8]) -> Option<Scan> {
+    let (head, _) = bytes.split_at_checked(HEADER)?;
+    let (magic, rest) = head.split_first_chunk::<8>()?;
+    let (journal, first) = rest.split_first_chunk::<8>()?;
+    let (magic, journal) = (*magic, i64::from_le_bytes(*journal));
+    let first = i64::from_le_bytes(first.try_into().ok()?);
+    if magic != *MAGIC {
+        return None;
+    }
+    let mut scan = Scan { journal, frames: vec![], torn: 0, damaged: vec![] };
+    let mut at = HEADER;
+    while at < bytes.len() {
+        let least = scan.frames.last().map_or(first, |frame| frame.n + 1);
+        if let Some(frame) = read(bytes, at, least) {
+            at = frame.place.end;
+            scan.frames.push(frame);
+            continue;
+        }
+        let Some(next) = (at + 1..bytes.len()).find(|place| read(bytes, *place, least).is_some()) else {
+            scan.torn = bytes.len() - at;
+            break;
+        };
+        scan.damaged.push(at..next);
+        at = next;
+    }
+    Some(scan)
+}
+
+/// The whole frame at a place, if there is one with at least this number.
+fn read(bytes: &[u8], at: usize, least: i64) -> Option<Frame> {
+    let (head, rest) = bytes.get(at..)?.split_first_chunk::<FRAME>()?;
+    let (length, sum) = head[..8].split_at(4);
+    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+    let n = i64::from_le_bytes(head[8..].try_into().ok()?);
+    if length > MAX_CONTENT || n < least {
+        return None;
+    }
+    let content = rest.get(..length)?;
+    let end = at + FRAME + length;
+    let crc = crc32fast::hash(&bytes[at + 8..end]);
+    if crc.to_le_bytes() != *sum {
+        return None;
+    }
+    Some(Frame { n, records: codec::decode(content)?, place: at..end })
+}

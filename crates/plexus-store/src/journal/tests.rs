@@ -1,0 +1,218 @@
+//! What a segment gives back, whole, cut short or damaged.
+
+use plexus_kit::Durability;
+use plexus_kit::clock::from_millis;
+use plexus_proto::api::AuditPhase;
+use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
+
+use super::{Journal, Place, codec, folder, segment};
+use crate::audit::NewAudit;
+use crate::writer::Records;
+
+fn records(number: usize) -> Records {
+    let entry = NewAudit {
+        at: from_millis(1_700_000_000_000 + number as i64),
+        phase: [AuditPhase::Started, AuditPhase::Finished, AuditPhase::Notice][number % 3],
+        call_id: (!number.is_multiple_of(2)).then(CallId::new),
+        token_id: number.is_multiple_of(2).then(TokenId::new),
+        actor: "agent:ünï".to_owned(),
+        session_id: number.is_multiple_of(3).then(SessionId::new),
+        tool: String::new(),
+        via: "mcp".into(),
+        outcome: format!("outcome {number}").into(),
+        detail: "x".repeat(number * 37),
+    };
+    let event = NewEvent {
+        at: from_millis(-5),
+        kind: EventKind::Other("from_the_future".to_owned()),
+        actor: "a".to_owned(),
+        payload: format!(r#"{{"number":{number}}}"#),
+        external_id: number.is_multiple_of(2).then(String::new),
+    };
+    let events = (0..number % 4).map(|_| (SessionId::new(), event.clone())).collect();
+    Records { audit: vec![entry; number % 3], events }
+}
+
+fn told(records: &Records) -> String {
+    format!("{records:?}")
+}
+
+/// A segment with this many frames, and where each begins.
+fn filled(frames: usize) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut frame, mut begins) = (segment::header(7, 1).to_vec(), Vec::new(), Vec::new());
+    for number in 1..=frames {
+        assert!(segment::frame(number as i64, &records(number), &mut frame));
+        begins.push(bytes.len());
+        bytes.extend(&frame);
+    }
+    begins.push(bytes.len());
+    (bytes, begins)
+}
+
+fn numbers(scan: &segment::Scan) -> Vec<i64> {
+    scan.frames.iter().map(|frame| frame.n).collect()
+}
+
+#[test]
+fn records_come_back_as_they_were() {
+    for number in 0..40 {
+        let (written, mut bytes) = (records(number), Vec::new());
+        codec::encode(&written, &mut bytes);
+        assert_eq!(told(&codec::decode(&bytes).unwrap()), told(&written));
+        for cut in 0..bytes.len() {
+            assert!(codec::decode(&bytes[..cut]).is_none(), "{number} cut at {cut}");
+        }
+        bytes.push(0);
+        assert!(codec::decode(&bytes).is_none(), "{number} with more behind it");
+    }
+}
+
+#[test]
+fn a_segment_that_is_cut_anywhere_gives_every_whole_frame_and_is_not_damaged() {
+    let (bytes, begins) = filled(8);
+    for cut in segment::header(7, 1).len()..=bytes.len() {
+        let scan = segment::scan(&bytes[..cut]).unwrap();
+        let whole = begins[1..].iter().filter(|end| **end <= cut).count();
+        assert_eq!(numbers(&scan), (1..=whole as i64).collect::<Vec<_>>(), "cut at {cut}");
+        assert_eq!(scan.torn, cut - begins[whole], "cut at {cut}");
+        assert!(scan.damaged.is_empty(), "cut at {cut}: {:?}", scan.damaged);
+    }
+}
+
+#[test]
+fn a_changed_byte_costs_its_own_frame_and_is_told() {
+    let (bytes, begins) = filled(8);
+    for place in begins[0]..begins[7] {
+        let mut changed = bytes.clone();
+        changed[place] ^= 0x40;
+        let scan = segment::scan(&changed).unwrap();
+        let hit = begins.iter().filter(|begin| **begin <= place).count();
+        let expected: Vec<i64> = (1..=8).filter(|n| *n != hit as i64).collect();
+        assert_eq!(numbers(&scan), expected, "byte {place}");
+        assert_eq!(scan.damaged, vec![begins[hit - 1]..begins[hit]; 1], "byte {place}");
+        assert_eq!(scan.torn, 0);
+    }
+}
+
+#[test]
+fn nothing_that_is_no_segment_is_taken_for_one() {
+    assert!(segment::scan(b"").is_none());
+    assert!(segment::scan(&[0; 100]).is_none());
+    assert!(segment::scan(&segment::header(7, 1)[..23]).is_none());
+}
+
+/// What is left in a folder whose last segment is as given.
+fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Left {
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    std::fs::write(dir.path().join(segment::name(1)), bytes).unwrap();
+    folder::read(&place, position).unwrap()
+}
+
+#[test]
+fn what_is_stored_already_is_not_given_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bytes, _) = filled(8);
+    for position in 0..=8 {
+        let left = left(&dir, &bytes, position);
+        let expected: Vec<_> = bytes_of(position + 1..=8, &bytes);
+        assert_eq!(left.records.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(left.last(position), 8);
+    }
+    // A database that is ahead of what is left of its journal goes on from where it is.
+    assert_eq!(left(&dir, &bytes, 20).last(20), 20);
+}
+
+/// The records with these numbers, as text.
+fn bytes_of(numbers: std::ops::RangeInclusive<i64>, bytes: &[u8]) -> Vec<String> {
+    let scan = segment::scan(bytes).unwrap();
+    scan.frames.iter().filter(|frame| numbers.contains(&frame.n)).map(|frame| told(&frame.records)).collect()
+}
+
+#[test]
+fn a_journal_of_another_database_is_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bytes, _) = filled(2);
+    std::fs::write(dir.path().join(segment::name(1)), &bytes).unwrap();
+    let other = Place { folder: dir.path().to_owned(), id: 8 };
+    let left = folder::read(&other, 0).unwrap();
+    assert!(left.records.is_empty() && left.segments.is_empty());
+    let kept = dir.path().join(segment::name(1)).with_extension("foreign");
+    assert_eq!(std::fs::read(kept).unwrap(), bytes);
+}
+
+#[test]
+fn a_damaged_segment_is_kept_under_another_name_when_the_rest_of_it_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut bytes, begins) = filled(5);
+    bytes[begins[2] + 20] ^= 1;
+    assert_eq!(left(&dir, &bytes, 0).records.len(), 4);
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let journal = Journal::open(place, 0, Durability::Process).unwrap();
+    assert_eq!((journal.take().records.len(), journal.waiting()), (4, 5));
+    journal.stored(5);
+    journal.begin().unwrap();
+    let name = |first: i64, extension: &str| dir.path().join(segment::name(first)).with_extension(extension);
+    assert_eq!(std::fs::read(name(1, "damaged")).unwrap(), bytes);
+    assert!(!name(1, "log").exists() && name(6, "log").exists());
+}
+
+#[test]
+fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let journal = Journal::open(place.clone(), 0, Durability::Process).unwrap();
+    journal.begin().unwrap();
+    let large = || Records {
+        audit: vec![NewAudit { detail: "x".repeat(1 << 20), ..records(1).audit.remove(0) }],
+        events: vec![],
+    };
+    let mut taken = 0;
+    while journal.append(large()).is_ok() {
+        taken += 1;
+    }
+    assert!((15..=16).contains(&taken), "bounded by the backlog: {taken}");
+    assert!(folder::segments(dir.path()).unwrap().len() >= 2);
+    let batch = journal.take();
+    assert_eq!((batch.records.len(), batch.through), (taken, taken as i64));
+    // In memory there is room again; whatever becomes of the batch, the files have it.
+    journal.append(large()).unwrap();
+    journal.failed();
+    journal.append(large()).unwrap_err();
+    let again = journal.read_again(3).unwrap();
+    assert_eq!((again.records.len(), again.through), (taken - 2, taken as i64 + 1));
+    journal.stored(again.through);
+    assert_eq!(folder::segments(dir.path()).unwrap().len(), 1);
+    journal.append(large()).unwrap();
+    assert!(!journal.is_settled());
+    journal.close();
+    journal.append(large()).unwrap_err();
+    // The next hub finds the one that was not stored.
+    let left = folder::read(&place, again.through).unwrap();
+    assert_eq!(left.records.len(), 1);
+}
+
+#[test]
+fn an_event_of_a_session_that_is_not_known_and_nothing_at_all_are_handed_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let journal = Journal::open(place, 0, Durability::Process).unwrap();
+    journal.begin().unwrap();
+    let unknown = records(1);
+    let session = unknown.events[0].0;
+    let unknown = journal.append(unknown).unwrap_err();
+    assert!(journal.append(Records::default()).is_err() && journal.is_settled());
+    assert_eq!(journal.unknown([session, session].into_iter()), [session]);
+    journal.learn(vec![session]);
+    journal.append(unknown).unwrap();
+    assert_eq!(journal.waiting(), 1);
+}
+
+#[test]
+fn nothing_is_taken_where_every_record_must_reach_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let journal = Journal::open(place, 0, Durability::Power).unwrap();
+    journal.begin().unwrap();
+    let record = Records { events: vec![], ..records(1) };
+    assert!(journal.append(record).is_err() && folder::segments(dir.path()).unwrap().is_empty());
+}
