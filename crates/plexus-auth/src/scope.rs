@@ -92,7 +92,7 @@ fn glob(pattern: &str, text: &str) -> bool {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens"]),
+    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens", "upstreams"]),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];
