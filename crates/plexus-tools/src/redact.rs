@@ -73,7 +73,7 @@ pub(crate) fn value(value: &mut Value) {
 }
 
 /// The text without what looks like a credential; none when there is nothing to hide.
-pub(crate) fn text(text: &str) -> Option<String> {
+pub fn text(text: &str) -> Option<String> {
     match SECRET_TEXT.as_ref() {
         Some(pattern) if pattern.is_match(text) => Some(pattern.replace_all(text, REDACTED).into_owned()),
         Some(_) => None,
