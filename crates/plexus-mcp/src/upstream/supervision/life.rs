@@ -10,7 +10,7 @@ use std::time::Duration;
 use plexus_kit::Stage;
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
-use plexus_proto::api::UpstreamState;
+use plexus_proto::api::{UpstreamFailure, UpstreamState};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ impl Life {
     }
 
     /// Does nothing until something else is wanted.
-    async fn rest(&mut self, turn: u64, state: UpstreamState, failure: Option<plexus_proto::api::UpstreamFailure>) {
+    async fn rest(&mut self, turn: u64, state: UpstreamState, failure: Option<UpstreamFailure>) {
         self.now = None;
         self.learnt = None;
         self.withdraw_at = None;
@@ -96,33 +96,34 @@ impl Life {
             }
             unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
             turn = 0;
-            let (why, uptime) = match self.meanwhile(opened::open(&unit, config)).await {
+            let connect = unit.connect(config, unit.stderr.clone());
+            let (ended, uptime) = match self.meanwhile(Opened::open(connect)).await {
                 None => return,
-                Some(Err(why)) => (why, Duration::ZERO),
-                Some(Ok(opened)) => match self.attend(opened).await {
-                    Some(ended) => ended,
-                    None => return,
-                },
+                Some(Err(error)) => (Ended::Lost(error.to_string()), Duration::ZERO),
+                Some(Ok(opened)) => {
+                    let began = Instant::now();
+                    let Some(ended) = self.attend(opened).await else { return };
+                    (ended, began.elapsed())
+                }
             };
-            let Some(why) = why.into() else { continue };
-            if !self.pause(&mut backoff, why, uptime).await {
+            if let Ended::Lost(why) = ended
+                && !self.pause(&mut backoff, why, uptime).await
+            {
                 return;
             }
         }
     }
 
-    /// Is with a server that is there, to its end: why it ended if that is a failure, and how long it was there.
-    /// None when something else is wanted, or nothing.
-    async fn attend(&mut self, opened: Opened) -> Option<(Why, Duration)> {
+    /// Is with a server that is there, to its end. None when something else is wanted, or nothing.
+    async fn attend(&mut self, opened: Opened) -> Option<Ended> {
         let unit = self.unit.clone();
         let (config, _) = self.now.clone()?;
-        let began = Instant::now();
+        let Opened { client, definitions } = opened;
         self.learnt = Some(config.fingerprint);
         self.withdraw_at = None;
-        let client = opened.client().clone();
-        unit.publish(&config, opened.definitions());
         unit.client.store(Some(Arc::new(client.clone())));
         unit.pulse.hear();
+        unit.publish(&config, definitions);
         unit.become_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
             status.pid = client.pid();
@@ -130,17 +131,15 @@ impl Life {
         let ended = self.meanwhile(attend::attend(&unit, &client)).await;
         // No new call gets it from here on.
         unit.client.store(None);
-        self.withdraw_at = Some(began.max(Instant::now()) + unit.shared.timing.grace);
+        let timing = &unit.shared.timing;
+        self.withdraw_at = Some(Instant::now() + timing.grace);
         if ended.is_none() {
             // The hub stops or the file has changed: calls that run there may end.
-            let _ = tokio::time::timeout(unit.shared.timing.drain, unit.pulse.quiet()).await;
+            let _ = tokio::time::timeout(timing.drain, unit.pulse.quiet()).await;
+            unit.sessions.close_all(timing.close).await;
         }
-        unit.sessions.close_all(&unit.shared).await;
-        opened.close().await;
-        match ended? {
-            Ended::Lost(why) => Some((Why::Failed(why), began.elapsed())),
-            Ended::Idle => Some((Why::Idle, began.elapsed())),
-        }
+        opened::close(&client, timing.close).await;
+        ended
     }
 
     /// Waits before the next attempt; false when there is none.
@@ -197,19 +196,6 @@ impl Life {
         self.unit.adopt(config);
         self.unit.status.send_modify(|status| status.turn = wanted.turn);
         true
-    }
-}
-
-/// Why a server is no longer there, though it is wanted.
-enum Why {
-    Failed(String),
-    /// Nobody called it, and it is lazy.
-    Idle,
-}
-
-impl From<String> for Why {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
     }
 }
 

@@ -31,7 +31,8 @@ pub struct Timing {
     pub idle: Duration,
     /// Between two looks at the folder.
     pub watch: Duration,
-    /// Calls in flight may take so long when the hub stops; shorter than a stage of its shutdown.
+    /// Calls in flight may take so long when the hub stops or the file changes. With `close` it is shorter than a
+    /// stage of the shutdown.
     pub drain: Duration,
     /// A connection may take so long to close.
     pub close: Duration,
@@ -57,8 +58,8 @@ impl Default for Timing {
             ping_answer: Duration::from_secs(10),
             idle: Duration::from_secs(300),
             watch: Duration::from_secs(2),
-            drain: Duration::from_secs(6),
-            close: Duration::from_secs(3),
+            drain: Duration::from_secs(4),
+            close: Duration::from_secs(5),
             settle: Duration::from_secs(15),
             jitter: Jitter::random(),
         }

@@ -183,7 +183,9 @@ impl Unit {
 
     /// What went wrong, with what the process last said.
     pub(super) fn failure(&self, message: String) -> UpstreamFailure {
-        UpstreamFailure { at: self.shared.clock.now(), message, stderr: self.stderr.tail(STDERR_SHOWN) }
+        let mut stderr = self.stderr.lines();
+        stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
+        UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
 
     /// Lists these tools. Costs nothing when they are the ones that are listed.
