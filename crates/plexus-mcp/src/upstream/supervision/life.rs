@@ -57,7 +57,8 @@ impl Life {
             }
         }
         self.unit.withdraw();
-        self.unit.shared.metrics.forget(&self.unit.name);
+        let last = self.unit.status.borrow().state;
+        self.unit.shared.metrics.forget(&self.unit.name, last);
     }
 
     /// Does nothing until something else is wanted.

@@ -60,22 +60,11 @@ impl Target {
 /// Whether a server that was started with one goes on with the other.
 pub(super) fn runs_on(one: &ServerConfig, other: &ServerConfig) -> bool {
     one.fingerprint == other.fingerprint
-        && one.lazy == other.lazy
-        && one.per_session == other.per_session
-        && one.transport.kind() == other.transport.kind()
 }
 
 /// Whether what the hub makes of the server is the same.
 fn presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
-    one.file == other.file
-        && one.groups == other.groups
-        && one.instructions == other.instructions
-        && one.tools == other.tools
-        && one.timeout == other.timeout
-        && one.max_concurrency == other.max_concurrency
-        && one.bare_names == other.bare_names
-        && one.inject == other.inject
-        && one.warnings == other.warnings
+    one.presentation == other.presentation && one.file == other.file
 }
 
 pub(super) fn is_process(config: &ServerConfig) -> bool {
