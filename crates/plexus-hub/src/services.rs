@@ -51,7 +51,7 @@ impl Services {
         live: LiveConfig,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, environment, clock, mcp, events } = options;
+        let HubOptions { config, environment, clock, mcp, timing, events } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -84,13 +84,14 @@ impl Services {
             },
         );
         let upstreams = Upstreams::start(
-            UpstreamOptions { dir: config.data_dir.join("mcp_servers.d"), environment },
+            UpstreamOptions { timing, ..UpstreamOptions::new(config.data_dir.join("mcp_servers.d"), environment) },
             dispatcher.registry().clone(),
             clock.clone(),
             supervisor,
         );
         let mcp = McpServer::new(
             dispatcher.clone(),
+            upstreams.clone(),
             authenticator.clone(),
             store.clone(),
             clock.clone(),
@@ -138,6 +139,7 @@ impl Services {
         self.store.register(metrics);
         self.dispatcher.register(metrics);
         self.mcp.register(metrics);
+        self.upstreams.register(metrics);
         self.events.register(metrics);
     }
 

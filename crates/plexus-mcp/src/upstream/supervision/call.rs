@@ -11,7 +11,6 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::UpstreamState;
 use plexus_tools::{CallError, Outcome, ProgressSink, Run, ToolContext, ToolOutput};
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::catalog::Entry;
 use super::inject;

@@ -151,6 +151,7 @@ impl Life {
             // Nobody need see a server down that is about to be started again.
             Next::Retry(Duration::ZERO) => {
                 unit.status.send_modify(|status| status.failure = failure);
+                unit.shared.changed();
                 return !self.stop.is_cancelled();
             }
             Next::Retry(pause) => (UpstreamState::Down, pause),
@@ -195,7 +196,12 @@ impl Life {
         }
         *now = config.clone();
         self.unit.adopt(config);
+        if !config.lazy {
+            // One that waits for a call waits for nothing any more.
+            self.unit.called.notify_one();
+        }
         self.unit.status.send_modify(|status| status.turn = wanted.turn);
+        self.unit.shared.changed();
         true
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `unit` | one server, as everybody else knows it |
 //! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
-//! | `target`, `reload`, `watch` | from the files to what each unit is to bring about |
+//! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `inject` | from what a server lists to tools of the hub |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
@@ -31,7 +31,7 @@ mod timing;
 mod tools;
 mod trial;
 mod unit;
-mod watch;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,6 +40,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_tools::{Registry, Visible};
+
+use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
@@ -54,7 +56,7 @@ pub struct UpstreamOptions {
     pub dir: PathBuf,
     /// What `${env:…}` is looked up in, and what a process gets a little of.
     pub environment: Environment,
-    /// What every connection is allowed.
+    /// What every connection is allowed; how long it may take to come about is in `timing`.
     pub client: ClientSettings,
     pub timing: Timing,
 }
@@ -96,9 +98,10 @@ impl Upstreams {
             clock: clock.clone(),
             supervisor: supervisor.clone(),
             environment: environment.clone(),
-            client,
+            client: ClientSettings { connect_timeout: timing.connect, ..client },
             timing,
             metrics: UpstreamMetrics::default(),
+            changes: watch::Sender::new(0),
         });
         let upstreams = Self(Arc::new(Inner {
             folder: Folder::new(dir, environment).with_clock(clock),
@@ -107,7 +110,7 @@ impl Upstreams {
             reloading: tokio::sync::Mutex::new(()),
         }));
         // Before the first read: what changes after it is seen.
-        let seen = watch::Snapshot::of(upstreams.folder().dir());
+        let seen = watching::Snapshot::of(upstreams.folder().dir());
         upstreams.apply(upstreams.folder().read());
         upstreams.0.shared.registry.add(tools::tools(&upstreams));
         let watched = upstreams.clone();
@@ -130,6 +133,12 @@ impl Upstreams {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Upstream> {
         self.unit(name).map(|unit| unit.describe())
+    }
+
+    /// Follows the servers; a new number means that something about one of them may have changed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.shared.changes.subscribe()
     }
 
     /// Starts a server anew, also one that was given up, and tells how it came up, if that does not take too long.

@@ -72,6 +72,7 @@ impl Upstreams {
                 }
             }
         }
+        self.0.shared.changed();
         applied
     }
 }

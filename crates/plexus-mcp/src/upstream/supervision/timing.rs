@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct Timing {
     /// Tools of a server that is away stay listed for so long.
     pub grace: Duration,
+    /// For a server to start and say who it is, and for it to list its tools.
+    pub connect: Duration,
     /// A call waits so long for a server that is being started.
     pub start: Duration,
     /// Before the second attempt; the first follows at once, and each after it doubles the pause.
@@ -46,6 +48,8 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(60),
+            // A package runner may have to download the server first.
+            connect: Duration::from_secs(60),
             start: Duration::from_secs(30),
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),

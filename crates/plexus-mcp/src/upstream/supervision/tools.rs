@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 
 use plexus_proto::ErrorCode;
-use plexus_proto::api::{ReloadFailure, ReloadReport, Upstream, UpstreamState};
+use plexus_proto::api::{ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamState};
 use plexus_tools::{Access, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,10 @@ impl ServerStatus {
             state: upstream.state.as_str().to_owned(),
             transport: upstream.transport.map(|transport| transport.as_str().to_owned()),
             revision: upstream.revision,
-            era: upstream.era.map(|era| era.as_str().to_owned()),
+            era: upstream.era.map(|era| match era {
+                UpstreamEra::Session => "session".to_owned(),
+                UpstreamEra::Stateless => "stateless".to_owned(),
+            }),
             server: upstream.server,
             tools,
             restarts: upstream.restarts,

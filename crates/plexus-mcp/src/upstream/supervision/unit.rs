@@ -39,6 +39,14 @@ pub(super) struct Shared {
     pub(super) client: ClientSettings,
     pub(super) timing: Timing,
     pub(super) metrics: UpstreamMetrics,
+    /// Grows with every change of a unit.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|number| *number += 1);
+    }
 }
 
 pub(super) struct Unit {
@@ -167,6 +175,7 @@ impl Unit {
             change(status);
         });
         self.shared.metrics.state(&self.name, before, state);
+        self.shared.changed();
         if before == state {
             return;
         }
@@ -215,6 +224,7 @@ impl Unit {
         self.catalog.store(Arc::new(catalog));
         self.shared.registry.set_upstream(&self.slug, tools);
         *listed = Listed { published: true, from: Some((config.clone(), definitions)), runs: std::mem::take(&mut listed.runs) };
+        self.shared.changed();
     }
 
     /// Goes by a file that asks for no restart.
@@ -237,6 +247,7 @@ impl Unit {
         if std::mem::take(&mut *listed).published {
             self.catalog.store(Arc::default());
             self.shared.registry.set_upstream(&self.slug, []);
+            self.shared.changed();
         }
     }
 

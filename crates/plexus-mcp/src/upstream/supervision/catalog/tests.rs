@@ -31,6 +31,7 @@ fn config() -> ServerConfig {
         inject: BTreeMap::new(),
         warnings: vec![],
         fingerprint: 0,
+        presentation: 0,
     }
 }
 
