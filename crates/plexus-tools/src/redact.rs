@@ -1,8 +1,8 @@
 //! What must not stand in a record: values under telling names, and text that looks like a
 //! credential wherever it stands.
 
-pub(crate) use plexus_kit::credential::{REDACTED, is_secret_name};
 use plexus_kit::credential;
+pub(crate) use plexus_kit::credential::{REDACTED, is_secret_name};
 use serde_json::Value;
 
 /// Redacts in place.
