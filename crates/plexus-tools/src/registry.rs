@@ -65,12 +65,23 @@ impl Registry {
         });
     }
 
+    /// Names by which the tools of a server are listed now.
+    #[must_use]
+    pub fn listed_of(&self, server: &str) -> Vec<String> {
+        let catalog = self.catalog.load();
+        let of_server = |tool: &&Arc<Tool>| tool.spec().upstream().is_some_and(|tool| tool.server == server);
+        catalog.tools.values().filter(of_server).map(|tool| tool.name().to_owned()).collect()
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
         list_bare(&mut tools);
+        if same(&tools, &current.tools) {
+            return;
+        }
         let version = current.version + 1;
         self.catalog.store(Arc::new(Catalog { version, tools }));
         self.versions.send_replace(version);
@@ -106,6 +117,12 @@ impl Registry {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Whether a change has changed nothing, so that nobody need look at it.
+fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
+    let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
+    tools.len() == others.len() && tools.keys().eq(others.keys()) && tools.values().zip(others.values()).all(alike)
 }
 
 /// Lists the tools of servers with bare names by these, where nothing else goes by the name. Of two that
