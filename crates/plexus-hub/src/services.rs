@@ -25,6 +25,9 @@ use crate::{HubError, HubOptions};
 /// A single hub; several on one database will each have a name of their own.
 pub const INSTANCE: &str = "main";
 
+/// Servers that are tried out at the same time; one more is refused as retryable.
+const UPSTREAM_TRIALS: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) config: LiveConfig,
@@ -39,6 +42,8 @@ pub(crate) struct Services {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) mcp: McpServer,
     pub(crate) upstreams: Upstreams,
+    /// Held while a server is tried out, which starts a process or dials.
+    pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
@@ -112,6 +117,7 @@ impl Services {
         Ok(Self {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
+            upstream_trials: Semaphore::new(UPSTREAM_TRIALS),
             failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),
             draining: CancellationToken::new(),

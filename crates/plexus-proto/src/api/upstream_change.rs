@@ -28,7 +28,7 @@ pub struct AddUpstreamParams {
     pub server: Map<String, Value>,
 }
 
-/// Body of `POST /api/v1/upstreams/{name}/test`.
+/// Body of `POST /api/v1/upstreams/{server}/test`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestUpstreamParams {
@@ -95,7 +95,7 @@ pub struct ImportUpstreamsParams {
 }
 
 /// What an import has done, or would do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamImport {
     pub dry_run: bool,
     pub added: Vec<ImportedUpstream>,
@@ -104,10 +104,13 @@ pub struct UpstreamImport {
     pub warnings: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedUpstream {
     pub name: String,
-    pub transport: UpstreamTransport,
+    pub file: String,
+    /// What stands in its file, with literal credentials masked.
+    #[schema(value_type = Object)]
+    pub document: Value,
 }
 
 /// A server of an imported file that is not taken.
