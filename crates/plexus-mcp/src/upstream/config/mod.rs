@@ -118,9 +118,9 @@ impl Transport {
                 (command, args, cwd).hash(hasher);
                 exposed(env, hasher);
             }
-            Self::Sse(HttpConfig { url, headers, allow_private })
-            | Self::StreamableHttp(HttpConfig { url, headers, allow_private }) => {
-                (url.expose_secret(), allow_private).hash(hasher);
+            Self::Sse(HttpConfig { url, headers, allow_private, guessed })
+            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed }) => {
+                (url.expose_secret(), allow_private, guessed).hash(hasher);
                 exposed(headers, hasher);
             }
         }
