@@ -136,27 +136,27 @@ impl Connection {
 /// agreed to one, and only otherwise what it had to say to the first.
 async fn discover_first(pipe: &Pipe) -> Result<Peer, ClientError> {
     let mut discover = pin!(pipe.request(message::discover, quietly()));
-    let error = match tokio::time::timeout(PROBE, &mut discover).await {
+    match tokio::time::timeout(PROBE, &mut discover).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
-            Ok(peer) => return Ok(peer),
-            Err(error) => error,
+            Ok(peer) => Ok(peer),
+            // What it says of itself is of no use; it may still be older than that.
+            Err(why) => initialize(pipe).await.map_err(|_| why),
         },
-        Ok(Err(error @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => return Err(error),
-        Ok(Err(error)) => error,
+        Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => Err(lost),
+        Ok(Err(error)) => match answer::undiscovered(error) {
+            Undiscovered::TryInitialize => initialize(pipe).await,
+            Undiscovered::Refused(error) => Err(error),
+        },
         Err(_) => {
             let refused = match initialize(pipe).await {
                 Ok(peer) => return Ok(peer),
                 Err(refused) => refused,
             };
-            return match tokio::time::timeout(PROBE, discover).await {
+            match tokio::time::timeout(PROBE, discover).await {
                 Ok(Ok(result)) => answer::discovered(&result),
                 _ => Err(refused),
-            };
+            }
         }
-    };
-    match answer::undiscovered(error) {
-        Undiscovered::TryInitialize => initialize(pipe).await,
-        Undiscovered::Refused(error) => Err(error),
     }
 }
 

@@ -47,7 +47,8 @@ pub(super) struct Process {
     exit: watch::Receiver<Option<String>>,
     /// Nothing more will be read of it that counts.
     silent: CancellationToken,
-    /// Its standard error has been read to the end.
+    /// Its standard streams have been read to the end, or nobody wants to any more.
+    stdout_read: CancellationToken,
     stderr_read: CancellationToken,
     stderr: Arc<StderrRing>,
 }
@@ -85,6 +86,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         stop: CancellationToken::new(),
         exit,
         silent: CancellationToken::new(),
+        stdout_read: CancellationToken::new(),
         stderr_read: CancellationToken::new(),
         stderr: connect.stderr.clone(),
     };
@@ -132,6 +134,11 @@ impl Process {
     /// The process is ended when this is dropped.
     pub(super) fn stop_when_dropped(&self) -> DropGuard {
         self.stop.clone().drop_guard()
+    }
+
+    /// When this is dropped nothing more is read of its standard output.
+    pub(super) fn read_when_dropped(&self) -> DropGuard {
+        self.stdout_read.clone().drop_guard()
     }
 
     /// When it is gone, and its group with it.
@@ -194,11 +201,15 @@ impl Keeper {
             status = self.child.wait() => status,
             () = stop.cancelled() => self.stop().await,
         };
-        self.group.signal(Signal::KILL);
-        self.ended.send_replace(Some(described(ended)));
-        let rest = self.process.stderr_read.cancelled();
-        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
-        self.process.silent.cancel();
+        let Self { group, ended: exit, process, .. } = self;
+        drop(group);
+        exit.send_replace(Some(described(ended)));
+        let read = async {
+            process.stdout_read.cancelled().await;
+            process.stderr_read.cancelled().await;
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, read).await;
+        process.silent.cancel();
     }
 
     /// Its standard input is closed by now.

@@ -1,6 +1,7 @@
 //! A server that is a process of the hub, over its standard input and output: one message per line.
 
 use bytes::{Bytes, BytesMut};
+use plexus_proto::api::UpstreamEra;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::sync::DropGuard;
@@ -10,7 +11,6 @@ use super::pipe::{Pipe, Receive, Transmit, TransmitError};
 use super::process::{self, Process, Spawned};
 use super::{ClientError, Connect};
 use crate::upstream::config::StdioConfig;
-use plexus_proto::api::UpstreamEra;
 
 /// Read at once; small messages share a block of this size.
 const BLOCK: usize = 16 << 10;
@@ -38,15 +38,14 @@ async fn attempt(
     opening: Opening,
 ) -> Result<Connection, ClientError> {
     let Spawned { process, stdin, stdout } = process::spawn(command, connect)?;
-    let input = Output { lines: Lines::new(stdout, connect.settings.max_message), process: process.clone() };
-    let output = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
+    let lines = Lines::new(stdout, connect.settings.max_message);
+    let output = Output { lines, process: process.clone(), _read: process.read_when_dropped() };
+    let input = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
     let name = &connect.config.name;
-    let pipe = Pipe::open(name, input, output, connect.listener.clone(), &connect.supervisor);
-    let ended = pipe.ended();
+    let pipe = Pipe::open(name, output, input, connect.listener.clone(), &connect.supervisor);
     let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
     if opened.is_err() {
-        // Two of them at once could get in each other's way.
-        ended.cancel();
+        // The pipe is gone, and ends the process. Two of them at once could get in each other's way.
         process.ended().await;
     }
     opened
@@ -56,6 +55,7 @@ async fn attempt(
 struct Output {
     lines: Lines<ChildStdout>,
     process: Process,
+    _read: DropGuard,
 }
 
 impl Receive for Output {

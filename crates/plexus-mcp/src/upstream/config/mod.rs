@@ -118,9 +118,9 @@ impl Transport {
                 (command, args, cwd).hash(hasher);
                 exposed(env, hasher);
             }
-            Self::Sse(HttpConfig { url, headers, allow_private })
-            | Self::StreamableHttp(HttpConfig { url, headers, allow_private }) => {
-                (url.expose_secret(), allow_private).hash(hasher);
+            Self::Sse(HttpConfig { url, headers, allow_private, guessed })
+            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed }) => {
+                (url.expose_secret(), allow_private, guessed).hash(hasher);
                 exposed(headers, hasher);
             }
         }
@@ -151,6 +151,8 @@ pub struct HttpConfig {
     pub headers: BTreeMap<String, Secret>,
     /// The file says that addresses of private networks are meant. Loopback needs no saying.
     pub allow_private: bool,
+    /// The file does not name the transport: a server that turns out to be an older one may be talked to as such.
+    pub guessed: bool,
 }
 
 /// Which of a server's tools there are, and by what name. Names and globs are the server's own.

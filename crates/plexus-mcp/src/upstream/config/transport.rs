@@ -181,7 +181,8 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
             findings.problem(&field, "has characters in it that no header can have", "write plain ASCII");
         }
     }
-    Some(HttpConfig { url: Secret::from(url), headers, allow_private: document.allow_private })
+    let guessed = document.transport.is_none();
+    Some(HttpConfig { url: Secret::from(url), headers, allow_private: document.allow_private, guessed })
 }
 
 fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {
