@@ -338,3 +338,24 @@ fn colours_are_for_terminals_of_people_who_want_them() {
     assert!(!environment(&[("NO_COLOR", "1")]).wants_colours(true));
     assert!(!environment(&[("TERM", "dumb")]).wants_colours(true));
 }
+
+#[test]
+fn the_folder_of_servers_is_in_the_data_folder_unless_another_is_named() {
+    let dir = |text: &str, variables: &[(&str, &str)]| load(text, variables).unwrap().upstreams.dir;
+    let config = load("data_dir = \"/data\"", &[]).unwrap();
+    assert_eq!(config.upstreams.dir, Path::new("/data/mcp_servers.d"));
+    assert_eq!(config.settings.get("upstreams.dir").unwrap().value.to_string(), "/data/mcp_servers.d");
+    assert_eq!(dir("upstreams.dir = \"/etc/mcp\"", &[]), Path::new("/etc/mcp"));
+    assert_eq!(dir("", &[("PLEXUS_MCP_DIR", "~/mcp")]), Path::new("/h/mcp"));
+}
+
+#[test]
+fn a_command_is_allowed_by_its_name_or_its_full_path_alone() {
+    let upstreams = load("upstreams.commands = [\"npx\", \"/opt/server\"]", &[]).unwrap().upstreams;
+    assert!(upstreams.allows("npx") && upstreams.allows("/opt/server"));
+    assert!(!upstreams.allows("/tmp/npx") && !upstreams.allows("server") && !upstreams.allows("./npx"));
+    assert!(load("", &[]).unwrap().upstreams.allows("uvx"));
+    for wrong in ["bin/server", "npx -y", ""] {
+        assert!(load(&format!("upstreams.commands = [\"{wrong}\"]"), &[]).is_err(), "{wrong}");
+    }
+}
