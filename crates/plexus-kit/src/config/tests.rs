@@ -225,10 +225,10 @@ fn a_secret_may_name_a_variable_or_a_file() {
     assert!(config.warnings().is_empty(), "{:?}", config.warnings());
     assert_eq!(config.database_url.unwrap().expose_secret(), "postgres://ann:hunter3@db/plexus");
     for (missing, words) in [
-        (text, "`database_url`: the variable DB_PASSWORD is not set"),
-        ("database_url = \"${file:/no/such/file}\"", "cannot read /no/such/file: "),
+        (text, "`database_url`: needs the variable DB_PASSWORD, which is not set"),
+        ("database_url = \"${file:/no/such/file}\"", "needs the file /no/such/file, which is not there"),
         ("database_url = \"${vault:x}\"", "neither `${env:NAME}` nor `${file:PATH}`"),
-        ("database_url = \"${env:X\"", "neither `${env:NAME}` nor `${file:PATH}`"),
+        ("database_url = \"${env:X\"", "has a `${` without a `}`"),
     ] {
         let error = load(missing, &[]).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
