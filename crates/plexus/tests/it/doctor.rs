@@ -60,6 +60,7 @@ async fn a_healthy_home_is_found_healthy() {
         "database",
         "signing key",
         "admin token",
+        "upstreams",
         "hub",
         "version",
         "port",

@@ -34,6 +34,7 @@ mod terminal;
 mod tokens;
 mod traces;
 mod upstream;
+mod upstream_files;
 
 use plexus_testkit::{Plexus, postgres};
 
