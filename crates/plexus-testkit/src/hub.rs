@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
-use plexus_kit::{Clock, Config, Environment, Secret};
+use plexus_kit::{Clock, Config, Environment, Secret, Stage};
 use plexus_mcp::server::McpOptions;
 use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
@@ -128,6 +128,11 @@ impl TestHub {
     /// A stream of events over WebSocket; `path` with its query.
     pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
         EventRequest::new(self.address(), path).bearer(token)
+    }
+
+    /// Tasks of the hub that are alive.
+    pub fn tasks(&self) -> usize {
+        [Stage::Intake, Stage::Work, Stage::Storage].into_iter().map(|stage| self.hub.tasks(stage)).sum()
     }
 
     /// How the event streams are doing.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{Signal, TestHub, send, stdio_fixture};
+use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, text, tools_of};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -109,7 +109,7 @@ async fn a_stopped_process_is_found_out_and_replaced() {
     let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
     let pid = before.pid.unwrap();
-    send(pid, Signal::STOP);
+    signal(pid, "STOP");
     let after = hub.upstream_when("fix", "replaced", |upstream| {
         upstream.state == UpstreamState::Ready && upstream.pid != Some(pid)
     });
@@ -138,7 +138,7 @@ async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_bac
     let upstream = hub.add_upstream("s", &script.install(&hub, "s")).await;
     let mut stream = listening(&hub).await;
     touch(&folder(&hub, "s").join("away"));
-    send(upstream.pid.unwrap(), Signal::KILL);
+    signal(upstream.pid.unwrap(), "KILL");
     hub.upstream_when("s", "down", |upstream| upstream.state == UpstreamState::Down).await;
     let refused = client.tool("mcp__s__work", json!({})).await;
     assert_eq!(refused["_meta"]["plexus/error"], "unavailable", "{refused}");

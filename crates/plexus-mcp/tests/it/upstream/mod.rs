@@ -54,3 +54,9 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
+
+/// Sends a process a signal, by the name of it.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill is there").success(), "{name} to {pid}");
+}
