@@ -9,8 +9,8 @@ use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
-use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
 use plexus_mcp::upstream::client::ClientSettings;
+use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -93,16 +93,15 @@ impl Services {
         );
         migrate_servers(&config, &environment, &clock);
         let upstream_options = UpstreamOptions {
-            client: ClientSettings { allow_private: config.upstreams.private_networks, ..ClientSettings::default() },
+            client: ClientSettings {
+                allow_private: config.upstreams.private_networks,
+                ..ClientSettings::default()
+            },
             timing,
             ..UpstreamOptions::new(config.upstreams.dir.clone(), environment)
         };
-        let upstreams = Upstreams::start(
-            upstream_options,
-            dispatcher.registry().clone(),
-            clock.clone(),
-            supervisor,
-        );
+        let upstreams =
+            Upstreams::start(upstream_options, dispatcher.registry().clone(), clock.clone(), supervisor);
         let mcp = McpServer::new(
             dispatcher.clone(),
             upstreams.clone(),

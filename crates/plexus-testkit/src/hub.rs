@@ -223,7 +223,8 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, timing: &Timi
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
     // Little enough to be the same on every machine: a shell and its tools.
     let environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/ann")];
-    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+    let environment =
+        environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
     let (events, timing) = (events.clone(), timing.clone());
     Hub::start(HubOptions { environment, clock, mcp, events, timing, ..HubOptions::new(config) })
         .await

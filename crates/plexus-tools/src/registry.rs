@@ -122,7 +122,9 @@ impl Registry {
 /// Whether a change has changed nothing, so that nobody need look at it.
 fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
     let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
-    tools.len() == others.len() && tools.keys().eq(others.keys()) && tools.values().zip(others.values()).all(alike)
+    tools.len() == others.len()
+        && tools.keys().eq(others.keys())
+        && tools.values().zip(others.values()).all(alike)
 }
 
 /// Lists the tools of servers with bare names by these, where nothing else goes by the name. Of two that

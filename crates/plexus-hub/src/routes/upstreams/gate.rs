@@ -155,7 +155,9 @@ pub(super) fn may_run(
         missing.push("command");
     }
     if let Some(variable) = variables.iter().find(|name| decides_what_runs(name)) {
-        why.push(format!("{variable} in its `env` could let another program run than the one that is listed"));
+        why.push(format!(
+            "{variable} in its `env` could let another program run than the one that is listed"
+        ));
         fix.push(format!("Leave out {variable}."));
         missing.push("env");
     }

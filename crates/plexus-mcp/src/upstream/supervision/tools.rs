@@ -79,7 +79,11 @@ impl ServerStatus {
             tools,
             restarts: upstream.restarts,
             retry_at: upstream.retry_at.map(|at| at.to_string()),
-            stderr: failure.as_ref().filter(|_| admin).map(|failure| failure.stderr.clone()).unwrap_or_default(),
+            stderr: failure
+                .as_ref()
+                .filter(|_| admin)
+                .map(|failure| failure.stderr.clone())
+                .unwrap_or_default(),
             last_error: failure.map(|failure| failure.message),
             warnings: if admin { upstream.warnings } else { Vec::new() },
         }

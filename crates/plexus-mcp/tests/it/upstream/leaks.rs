@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::TestHub;
-use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::fixture::{Eras, FixtureProcess};
 use serde_json::json;
 
 use super::script::Script;
@@ -15,7 +15,8 @@ use super::{agent, quick, text};
 /// What this process holds. Tests run in processes of their own, so it is all the hub's.
 #[derive(Clone, PartialEq, Eq)]
 struct Holdings {
-    files: usize,
+    /// What each open file is of, other than sockets.
+    files: Vec<String>,
     sockets: usize,
     children: BTreeSet<String>,
     tasks: usize,
@@ -26,7 +27,9 @@ impl Holdings {
     fn now(hub: &TestHub) -> Self {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
         let links: Vec<_> = links.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok()).collect();
-        let sockets = links.iter().filter(|link| link.to_string_lossy().starts_with("socket:")).count();
+        let links = links.iter().map(|link| link.to_string_lossy().into_owned());
+        let (sockets, mut files): (Vec<_>, Vec<_>) = links.partition(|link| link.starts_with("socket:"));
+        files.sort_unstable();
         let children = std::fs::read_dir("/proc/self/task").unwrap().flat_map(|task| {
             let children = std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default();
             children.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
@@ -34,8 +37,8 @@ impl Holdings {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         Self {
-            files: links.len(),
-            sockets,
+            files,
+            sockets: sockets.len(),
             children: children.collect(),
             tasks: hub.tasks(),
             resident_kib: resident.trim().trim_end_matches(" kB").parse().unwrap(),
@@ -44,14 +47,18 @@ impl Holdings {
 
     /// The same but for which processes they are, and memory.
     fn counts(&self) -> [usize; 4] {
-        [self.files, self.sockets, self.children.len(), self.tasks]
+        [self.files.len(), self.sockets, self.children.len(), self.tasks]
     }
 }
 
 impl fmt::Debug for Holdings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [files, sockets, children, tasks] = self.counts();
-        write!(f, "{files} files, {sockets} sockets, {children} children, {tasks} tasks, {} KiB", self.resident_kib)
+        write!(
+            f,
+            "{files} files, {sockets} sockets, {children} children, {tasks} tasks, {} KiB",
+            self.resident_kib
+        )
     }
 }
 
@@ -73,7 +80,8 @@ async fn at_rest(hub: &TestHub, counts: Option<[usize; 4]>) -> Holdings {
 async fn reconnects(rounds: usize, warm: usize) {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
-    let http = Fixture::new().only(Eras::Sessions).listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    // A process of its own: what it keeps is not the hub's.
+    let http = FixtureProcess::start(Eras::Sessions).await;
     hub.add_upstream("script", &Script::answering("say done").install(&hub, "script")).await;
     hub.add_upstream("http", &json!({ "url": http.url() })).await;
     let round = async || {
@@ -92,9 +100,10 @@ async fn reconnects(rounds: usize, warm: usize) {
     }
     let after = at_rest(&hub, Some(before.counts())).await;
     println!("before {rounds} reconnects: {before:?}\nafter them:  {after:?}");
-    let grown = |before: usize, after: usize| after > before;
-    for (before, after) in before.counts().into_iter().zip(after.counts()) {
-        assert!(!grown(before, after), "{before:?} → {after:?}");
+    for (was, is) in before.counts().into_iter().zip(after.counts()) {
+        // The database may have opened one more of its few connections.
+        let more = if was == before.files.len() { 2 } else { 0 };
+        assert!(is <= was + more, "{before:?} → {after:?}\n{:#?}\n{:#?}", before.files, after.files);
     }
     // Each reconnect may leave a few bytes behind in caches and the allocator, and no more.
     let allowed = 8 << 10;

@@ -210,7 +210,8 @@ async fn a_server_of_single_sessions_has_a_process_for_each() {
     let token = hub.token("agent", &["call:*"]).await.token;
     let client = |thread: &str| hub.mcp(&token).header("plexus-session", thread);
     let (one, two) = (client("one"), client("two"));
-    let processes = [process_of(&one, "fix").await, process_of(&two, "fix").await, process_of(&one, "fix").await];
+    let processes =
+        [process_of(&one, "fix").await, process_of(&two, "fix").await, process_of(&one, "fix").await];
     assert_eq!(processes[0], processes[2]);
     assert_ne!(processes[0], processes[1]);
     assert!(!processes.contains(&u64::from(shared.pid.unwrap())));
@@ -234,12 +235,16 @@ async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
     for (name, document) in [
         ("fix", stdio_fixture(Eras::Both)),
         // It takes no notice of the end of its input, nor of being asked to end.
-        ("stubborn", Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn")),
+        (
+            "stubborn",
+            Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn"),
+        ),
     ] {
         pids.push(hub.add_upstream(name, &document).await.pid.unwrap());
     }
     let client = agent(&hub).await;
-    let slow = json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
+    let slow =
+        json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
     let (client, request) = client.modern_request(1, "tools/call", slow);
     let mut stream = client.post_stream(&request).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress", "it runs");

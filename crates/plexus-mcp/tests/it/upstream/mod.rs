@@ -34,7 +34,8 @@ pub(crate) async fn agent(hub: &TestHub) -> McpClient {
 /// Names of the tools that a client sees and that are of a server.
 pub(crate) async fn tools_of(client: &McpClient, server: &str) -> Vec<String> {
     let list = client.modern("tools/list", json!({})).await.result();
-    let names = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    let names =
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
     names.filter(|name| name.starts_with(&format!("mcp__{server}__"))).collect()
 }
 

@@ -37,7 +37,10 @@ async fn each_caller_is_told_of_the_servers_whose_tools_it_sees_and_an_admin_of_
     let seen = servers(&narrow).await;
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["tools"], json!(["mcp__fix__echo"]));
-    assert_eq!([&seen[0]["state"], &seen[0]["era"], &seen[0]["revision"]], ["ready", "session", "2025-11-25"]);
+    assert_eq!(
+        [&seen[0]["state"], &seen[0]["era"], &seen[0]["revision"]],
+        ["ready", "session", "2025-11-25"]
+    );
     let all = servers(&admin).await;
     assert_eq!(all[2]["state"], "invalid");
     assert!(all[2]["last_error"].as_str().unwrap().contains("wrong.json"), "{}", all[2]);
@@ -71,7 +74,10 @@ async fn instructions_are_those_of_the_servers_that_the_caller_sees() {
     let wide = agent(&hub).await;
     let narrow = hub.mcp(&hub.token("narrow", &["call:mcp__fix__echo"]).await.token);
     let modern = async |client: &McpClient| {
-        client.modern("server/discover", json!({})).await.result()["instructions"].as_str().unwrap().to_owned()
+        client.modern("server/discover", json!({})).await.result()["instructions"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let said = modern(&wide).await;
     assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], said.as_str());
