@@ -66,7 +66,7 @@ impl fmt::Display for Scope {
 ///
 /// A star in `text` is an ordinary character that only a star matches. That makes the same function
 /// answer "is one pattern within another": whatever the inner star stands for, the outer one took.
-fn glob(pattern: &str, text: &str) -> bool {
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -92,7 +92,7 @@ fn glob(pattern: &str, text: &str) -> bool {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens"]),
+    ("read", &["audit", "config", "metrics", "profiles", "sessions", "status", "tokens"]),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];

@@ -12,6 +12,7 @@ mod error;
 mod handler;
 pub mod native;
 mod output;
+mod profile_view;
 mod redact;
 mod registry;
 mod schema;
