@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::FILE_NAME;
 use plexus_kit::{Clock, LiveConfig, Metrics, Stage, Supervisor, private_file};
@@ -72,6 +73,8 @@ impl Services {
         let authenticator =
             Arc::new(Authenticator::new(keys, store.clone(), clock.clone(), admin_token).await?);
         authenticator.ensure_admin_token().await?;
+        let profiles = LiveProfiles::open(config.data_dir.join(profiles::FOLDER));
+        authenticator.follow_profiles(profiles.clone());
         let dispatcher = Dispatcher::new(
             Arc::new(Registry::new(native::tools())),
             store.clone(),
@@ -83,6 +86,7 @@ impl Services {
                 output_bytes: config.limits.output_bytes,
             },
         );
+        dispatcher.registry().follow_profiles(profiles);
         let upstreams = Upstreams::start(
             UpstreamOptions { dir: config.data_dir.join("mcp_servers.d"), environment },
             dispatcher.registry().clone(),
@@ -117,6 +121,16 @@ impl Services {
             events,
             address_file,
         })
+    }
+
+    /// Reads the files of the profiles again, where any has changed.
+    pub(crate) fn reload_profiles(&self) -> ProfilesChange {
+        let change = self.dispatcher.registry().reload_profiles();
+        if !change.is_empty() {
+            let ProfilesChange { added, removed, changed } = &change;
+            tracing::info!(?added, ?removed, ?changed, "profiles reloaded");
+        }
+        change
     }
 
     /// Does something to its end, whether or not whoever asked for it stays to hear of it.
@@ -171,8 +185,8 @@ pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
 pub enum DataDirState {
     /// A hub was started on it.
     Ours,
-    /// There is nothing in it, or only the configuration: who configures a hub before its first start
-    /// has put the file there.
+    /// There is nothing in it, or only configuration: who configures a hub before its first start has
+    /// put it there.
     Empty,
     Foreign,
 }
@@ -183,7 +197,9 @@ pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
         return Ok(DataDirState::Ours);
     }
     let mut entries = fs_err::read_dir(path)?;
-    let foreign = entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME));
+    let ours = [FILE_NAME, profiles::FOLDER];
+    let foreign =
+        entries.any(|entry| entry.is_ok_and(|entry| !ours.iter().any(|ours| entry.file_name() == *ours)));
     Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
 }
 

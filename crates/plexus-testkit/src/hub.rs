@@ -112,6 +112,11 @@ impl TestHub {
         self.hub.registry()
     }
 
+    /// Has the files of the profiles read now, without waiting for the hub to notice.
+    pub fn reload_profiles(&self) {
+        self.hub.reload_profiles();
+    }
+
     /// A stream of events over WebSocket; `path` with its query.
     pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
         EventRequest::new(self.address(), path).bearer(token)

@@ -7,6 +7,7 @@ mod arguments;
 mod hub;
 mod idempotency;
 mod outputs;
+mod profiles;
 mod recording;
 mod running;
 mod scopes;
