@@ -146,10 +146,15 @@ fn bounded(path: &Path) -> Result<Option<String>, String> {
     if !metadata.is_file() {
         return Err("is not a file".to_owned());
     }
+    let too_long = || format!("has more than {MAX_BYTES} bytes");
+    if metadata.len() > MAX_BYTES {
+        return Err(too_long());
+    }
+    // It may have grown since.
     let mut text = String::new();
     let read = fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {
-        Ok(length) if length as u64 > MAX_BYTES => Err(format!("has more than {MAX_BYTES} bytes")),
+        Ok(_) if text.len() as u64 > MAX_BYTES => Err(too_long()),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::InvalidData => Err("is not UTF-8".to_owned()),
         Err(error) => Err(format!("cannot be read: {error}")),

@@ -307,12 +307,21 @@ async fn a_hub_without_events_says_so() {
 
 #[tokio::test]
 async fn profiles_are_listed_and_shown() {
-    let (plexus, _hub) = running().await;
+    let plexus = crate::plexus();
+    // Who writes profiles before the hub is first started finds them there.
+    let own = plexus.data_dir().join("profiles/own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    std::fs::write(own.join("config.json"), r#"{"enabled_tools": ["todo"]}"#).expect("a file");
+    let _hub = plexus.up().await;
     let list = plexus.run(&["profile", "list", "--json"]).await.json(0);
     let ids: Vec<_> = items(&list).iter().map(|profile| profile["id"].as_str().expect("an id")).collect();
-    assert_eq!(ids, ["developer", "discuss", "modeler_3d", "secretary", "server_admin", "tool_developer"]);
+    assert_eq!(
+        ids,
+        ["developer", "discuss", "modeler_3d", "own", "secretary", "server_admin", "tool_developer"]
+    );
     let lines = plexus.run(&["profile", "list"]).await;
     assert!(lines.ok().lines().any(|line| line.starts_with("discuss\tok\t2\t2\tshipped\t")), "{lines:?}");
+    assert!(lines.ok().lines().any(|line| line.starts_with("own\tok\t1\t1\tfile")), "{lines:?}");
     let shown = plexus.run(&["profile", "show", "discuss"]).await;
     for words in
         ["comes with Plexus", "\nTools\n  scratchpad\n  session_info\n", "System prompt of sub-agents"]
