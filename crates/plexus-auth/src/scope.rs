@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use plexus_kit::glob::matches as glob;
 use plexus_proto::tool_name;
 
 const MAX_LENGTH: usize = 200;
@@ -67,37 +68,11 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Whether `pattern` matches `text` as a whole; `*` stands for any run of characters.
-///
-/// A star in `text` is an ordinary character that only a star matches. That makes the same function
-/// answer "is one pattern within another": whatever the inner star stands for, the outer one took.
-fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
-            retry = Some((p, t));
-            p += 1;
-        } else if p < pattern.len() && pattern[p] == text[t] {
-            p += 1;
-            t += 1;
-        } else if let Some((star, from)) = retry {
-            p = star + 1;
-            t = from + 1;
-            retry = Some((star, t));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
 /// Verbs there are, and the resources of those that have a fixed list.
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens"]),
+    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens", "upstreams"]),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];

@@ -26,6 +26,7 @@ pub use dispatcher::{Call, CallReply, Dispatcher, DispatcherOptions, Via};
 pub use error::CallError;
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
+pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
 pub use spec::{Access, Action, Placement, ToolSpec, UpstreamTool};

@@ -10,6 +10,7 @@ use plexus_auth::Principal;
 use plexus_proto::TokenId;
 use tokio::sync::watch;
 
+use crate::listing::listed;
 use crate::{Tool, Visible};
 
 /// Views kept, one per token.
@@ -65,11 +66,22 @@ impl Registry {
         });
     }
 
+    /// Names by which the tools of a server are listed now, to someone who sees all tools.
+    #[must_use]
+    pub fn listed_of(&self, server: &str) -> Vec<String> {
+        let all = listed(self.catalog.load().tools.values().cloned().collect());
+        let of_server = |tool: &Tool| tool.spec().upstream().is_some_and(|tool| tool.server == server);
+        all.into_iter().filter(|(_, tool)| of_server(tool)).map(|(name, _)| name).collect()
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
+        if same(&tools, &current.tools) {
+            return;
+        }
         let version = current.version + 1;
         self.catalog.store(Arc::new(Catalog { version, tools }));
         self.versions.send_replace(version);
@@ -105,6 +117,14 @@ impl Registry {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Whether a change has changed nothing, so that nobody need look at it.
+fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
+    let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
+    tools.len() == others.len()
+        && tools.keys().eq(others.keys())
+        && tools.values().zip(others.values()).all(alike)
 }
 
 impl fmt::Debug for Registry {

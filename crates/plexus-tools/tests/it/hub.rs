@@ -238,6 +238,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         actions: vec![],
         placement: Placement::Hub,
         deadline,
+        admin: false,
     }
 }
 

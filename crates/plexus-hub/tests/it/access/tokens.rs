@@ -5,7 +5,7 @@ use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
 /// Every scope there is, so that a token can have all but one.
-const SCOPES: [&str; 12] = [
+const SCOPES: [&str; 13] = [
     "call:scratchpad",
     "call:todo",
     "node:*",
@@ -15,6 +15,7 @@ const SCOPES: [&str; 12] = [
     "read:sessions",
     "read:status",
     "read:tokens",
+    "read:upstreams",
     "token:create",
     "token:revoke",
     "write:sessions",
