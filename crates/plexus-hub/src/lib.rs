@@ -20,7 +20,7 @@ use plexus_auth::profiles::ProfilesChange;
 use plexus_kit::config::Reloaded;
 use plexus_kit::{Clock, Config, Drained, Environment, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
-use plexus_mcp::upstream::Upstreams;
+use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
@@ -40,6 +40,8 @@ pub struct HubOptions {
     pub environment: Environment,
     pub clock: Clock,
     pub mcp: McpOptions,
+    /// How long the servers behind the hub are waited for.
+    pub timing: Timing,
     pub events: EventOptions,
 }
 
@@ -53,7 +55,8 @@ impl HubOptions {
             ..McpOptions::default()
         };
         let environment = Environment::default();
-        Self { config, environment, clock: Clock::system(), mcp, events: EventOptions::default() }
+        let (clock, timing) = (Clock::system(), Timing::default());
+        Self { config, environment, clock, mcp, timing, events: EventOptions::default() }
     }
 }
 

@@ -7,6 +7,7 @@ use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, CandidateServer, Choice};
 
 use crate::Tool;
+use crate::listing::listed;
 use crate::registry::Catalog;
 
 /// Tools that start agents, by canonical name. A sub-agent is never shown one, whatever its profile says.
@@ -18,7 +19,9 @@ const TOLD: usize = 1_000;
 /// Canonical names of the tools that the principal's profile shows; none: it has no profile, and all are.
 pub(crate) fn shown(catalog: &Catalog, principal: &Principal, told: &Told) -> Option<BTreeSet<String>> {
     let profile = principal.profile()?;
-    let candidates: Vec<_> = catalog.tools.values().map(|tool| candidate(tool)).collect();
+    // By the names that someone has who sees all tools: a profile means the same to everyone.
+    let all = listed(catalog.tools.values().cloned().collect());
+    let candidates: Vec<_> = all.values().map(|tool| candidate(tool)).collect();
     let Choice { tools, warnings, .. } = catalog.profiles.shown(profile, &candidates);
     if !warnings.is_empty() && told.first(profile) {
         for warning in warnings {

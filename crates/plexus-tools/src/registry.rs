@@ -8,9 +8,10 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use moka::sync::Cache;
 use plexus_auth::Principal;
 use plexus_auth::profiles::{LiveProfiles, Profiles, ProfilesChange};
-use plexus_proto::{TokenId, tool_name};
+use plexus_proto::TokenId;
 use tokio::sync::watch;
 
+use crate::listing::listed;
 use crate::profile_view::Told;
 use crate::{Tool, Visible};
 
@@ -72,12 +73,22 @@ impl Registry {
         });
     }
 
+    /// Names by which the tools of a server are listed now, to someone who sees all tools.
+    #[must_use]
+    pub fn listed_of(&self, server: &str) -> Vec<String> {
+        let all = listed(self.catalog.load().tools.values().cloned().collect());
+        let of_server = |tool: &Tool| tool.spec().upstream().is_some_and(|tool| tool.server == server);
+        all.into_iter().filter(|(_, tool)| of_server(tool)).map(|(name, _)| name).collect()
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
-        list_bare(&mut tools);
+        if same(&tools, &current.tools) {
+            return;
+        }
         let version = current.version + 1;
         self.catalog.store(Arc::new(Catalog { version, tools, profiles: current.profiles.clone() }));
         self.versions.send_replace(version);
@@ -147,26 +158,12 @@ impl Registry {
     }
 }
 
-/// Lists the tools of servers with bare names by these, where nothing else goes by the name. Of two that
-/// would have the same both keep the long one: which came first must not matter.
-fn list_bare(tools: &mut BTreeMap<String, Arc<Tool>>) {
-    let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, tool) in tools.iter() {
-        if let Some(upstream) = tool.spec().upstream().filter(|upstream| upstream.bare) {
-            wanted.entry(tool_name::sanitized(&upstream.tool)).or_default().push(name.clone());
-        }
-    }
-    for (bare, names) in wanted {
-        let free = names.len() == 1 && !tools.contains_key(&bare) && bare.len() <= tool_name::MAX;
-        for name in names {
-            if let Some(tool) = tools.get_mut(&name) {
-                let listed = free.then_some(bare.as_str());
-                if tool.name() != listed.unwrap_or(&name) {
-                    *tool = Arc::new(tool.listed_as(listed));
-                }
-            }
-        }
-    }
+/// Whether a change has changed nothing, so that nobody need look at it.
+fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
+    let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
+    tools.len() == others.len()
+        && tools.keys().eq(others.keys())
+        && tools.values().zip(others.values()).all(alike)
 }
 
 impl fmt::Debug for Registry {

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, Profiles};
-use plexus_proto::ErrorCode;
 
+use crate::listing::listed;
 use crate::profile_view::{self, Told};
 use crate::registry::Catalog;
+use crate::resolve::resolve;
 use crate::{CallError, Tool};
-
-/// Longest name that is repeated back to a caller.
-const NAME_SHOWN: usize = 100;
 
 /// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
 /// they are listed by.
@@ -26,14 +24,10 @@ pub struct Visible {
 impl Visible {
     pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
         let shown = profile_view::shown(catalog, principal, told);
-        let tools = catalog
-            .tools
-            .values()
-            .filter(|tool| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name)))
-            .filter_map(|tool| tool.narrowed_to(principal))
-            .map(|tool| (tool.name().to_owned(), tool))
-            .collect();
-        Self { version: catalog.version, tools, profiles: catalog.profiles.clone() }
+        let shown = |tool: &&Arc<Tool>| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
+        let tools =
+            catalog.tools.values().filter(shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
+        Self { version: catalog.version, tools: listed(tools), profiles: catalog.profiles.clone() }
     }
 
     /// The profiles there are, as of this view.
@@ -69,25 +63,9 @@ impl Visible {
         self.tools.is_empty()
     }
 
-    /// The tool of that name: exact, else with `-` and `_` exchanged.
-    ///
-    /// The error is made from the name and from visible tools only, so it is the same for a tool
-    /// that does not exist and for one that the caller may not see.
+    /// The tool that a name stands for; the module `resolve` says which do.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        if let Some(tool) = self.tools.get(name) {
-            return Ok(tool);
-        }
-        let plain = name.replace('-', "_");
-        let mut variants = self.tools.values().filter(|tool| tool.spec().name.replace('-', "_") == plain);
-        if let (Some(tool), None) = (variants.next(), variants.next()) {
-            return Ok(tool);
-        }
-        let shown: String = name.chars().take(NAME_SHOWN).collect();
-        let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
-        Err(match nearest(&shown, self.tools.keys().map(String::as_str)) {
-            Some(near) => error.hint(format!("Did you mean {near}?")),
-            None => error.hint("List the tools to see what there is."),
-        })
+        resolve(&self.tools, name)
     }
 }
 

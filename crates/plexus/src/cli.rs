@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, db, doctor, events, keys, man, profile, sessions, token, tools, up,
+    audit, completions, config, db, doctor, events, keys, man, profile, sessions, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Keys(keys::KeysArgs),
     /// List, describe and call tools
     Tools(tools::ToolsArgs),
+    /// Put MCP servers behind the hub and see how they are doing
+    Upstream(upstream::UpstreamArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
     /// Show what happens in all sessions

@@ -14,6 +14,7 @@ pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
+pub(crate) mod upstream;
 
 use std::path::Path;
 

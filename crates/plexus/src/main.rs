@@ -63,6 +63,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Profile(args) => commands::profile::run(args, &invocation).await,
         Command::Keys(args) => commands::keys::run(args, &invocation).await,
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
+        Command::Upstream(args) => commands::upstream::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,

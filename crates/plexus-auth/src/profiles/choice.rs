@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_kit::config::nearest;
+use plexus_kit::glob;
 use plexus_proto::tool_name::{self, PREFIX, SEPARATOR};
 
 use super::pattern::{Kind, Pattern, Server};
 use super::{Profile, Profiles};
-use crate::scope::glob;
 
 /// A tool, as far as a profile cares.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +122,8 @@ impl<'c> Index<'c> {
             Kind::Hub(wanted) => (wanted, false),
             Kind::Upstream(wanted) => (wanted, true),
         };
-        let fitting = |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob(wanted, tool.name);
+        let fitting =
+            |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob::matches(wanted, tool.name);
         let names: Vec<_> = self.candidates.iter().filter(fitting).map(|tool| tool.name).collect();
         match names.is_empty() && !pattern.is_everything() {
             true => Err(format!("nothing fits {} (yet)", pattern.written)),

@@ -17,6 +17,7 @@ mod streams;
 mod tag;
 mod tokens;
 mod tools;
+mod upstreams;
 mod well_known;
 
 use std::sync::Arc;
@@ -67,6 +68,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(status::router())
         .merge(config::router())
         .merge(tools::router())
+        .merge(upstreams::router())
         .merge(sessions::router())
         .merge(events::router())
         .merge(streams::described())

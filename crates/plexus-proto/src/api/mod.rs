@@ -9,6 +9,7 @@ mod status;
 mod token;
 mod tool;
 mod upstream;
+mod upstream_change;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,6 +28,10 @@ pub use token::{
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
 pub use upstream::{
     ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
+};
+pub use upstream_change::{
+    AddUpstreamParams, ImportUpstreamsParams, ImportedUpstream, RemovedUpstream, SkippedUpstream,
+    TestUpstreamParams, UpstreamCounts, UpstreamDetail, UpstreamImport, UpstreamLogs, UpstreamTest,
 };
 
 /// Every list: the items and, when there are more, the cursor of the next page.

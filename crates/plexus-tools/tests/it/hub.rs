@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use plexus_auth::profiles::LiveProfiles;
-use plexus_auth::{Authenticator, KeyRing, Principal};
+use plexus_auth::{AuthError, Authenticator, KeyRing, Principal};
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
@@ -125,6 +125,20 @@ impl Hub {
         scopes: &[&str],
         profile: Option<&str>,
     ) -> Arc<Principal> {
+        self.mint(name, scopes, profile).await.unwrap()
+    }
+
+    /// The same, unless one of the scopes is refused.
+    pub(crate) async fn try_agent(&self, name: &str, scopes: &[&str]) -> Option<Arc<Principal>> {
+        self.mint(name, scopes, None).await.ok()
+    }
+
+    async fn mint(
+        &self,
+        name: &str,
+        scopes: &[&str],
+        profile: Option<&str>,
+    ) -> Result<Arc<Principal>, AuthError> {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
             name: name.to_owned(),
@@ -133,8 +147,8 @@ impl Hub {
             ttl_seconds: None,
             renew_seconds: None,
         };
-        let created = self.authenticator.mint(&self.admin, params).await.unwrap();
-        self.authenticator.authenticate(&created.token).unwrap()
+        let created = self.authenticator.mint(&self.admin, params).await?;
+        Ok(self.authenticator.authenticate(&created.token).unwrap())
     }
 
     pub(crate) async fn call(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> CallReply {
@@ -250,6 +264,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         actions: vec![],
         placement: Placement::Hub,
         deadline,
+        admin: false,
     }
 }
 

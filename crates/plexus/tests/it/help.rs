@@ -44,6 +44,13 @@ async fn help_of_tools() {
 }
 
 #[tokio::test]
+async fn help_of_upstream() {
+    let subcommands =
+        ["list", "show", "add", "remove", "enable", "disable", "test", "restart", "logs", "import", "reload"];
+    insta::assert_snapshot!(help(&["upstream"], &subcommands).await);
+}
+
+#[tokio::test]
 async fn help_of_sessions() {
     insta::assert_snapshot!(help(&["sessions"], &["list", "show", "tail"]).await);
 }

@@ -16,6 +16,7 @@ const SCOPES: [&str; 13] = [
     "read:sessions",
     "read:status",
     "read:tokens",
+    "read:upstreams",
     "token:create",
     "token:revoke",
     "write:sessions",
