@@ -26,6 +26,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         output_schema: None,
         access: Access::READ,
         actions: vec![],
+        admin: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };

@@ -33,6 +33,7 @@ fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
         output_schema: None,
         access: Access::READ,
         actions: vec![],
+        admin: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };

@@ -5,7 +5,7 @@ use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
 /// Every scope there is, so that a token can have all but one.
-const SCOPES: [&str; 13] = [
+const SCOPES: [&str; 14] = [
     "call:scratchpad",
     "call:todo",
     "node:*",
