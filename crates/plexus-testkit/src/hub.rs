@@ -120,6 +120,11 @@ impl TestHub {
         self.hub.registry()
     }
 
+    /// Has the files of the profiles read now, without waiting for the hub to notice.
+    pub fn reload_profiles(&self) {
+        self.hub.reload_profiles();
+    }
+
     /// The servers behind the hub.
     pub fn upstreams(&self) -> &Upstreams {
         self.hub.upstreams()
