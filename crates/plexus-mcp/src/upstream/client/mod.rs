@@ -6,10 +6,12 @@
 //! | `answer` | what the results of a server say |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
-//! | `stdio` | a pipe to a process; `process` starts and ends it, `stderr` keeps what it complains about |
+//! | `stdio` | a pipe to a process |
+//! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
 
 mod answer;
 mod connection;
+mod guardian;
 mod message;
 mod pipe;
 mod process;
