@@ -8,13 +8,19 @@
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
+//! | `net` | the way to a server on the network, and which addresses are refused |
+//! | `http` | Streamable HTTP |
+//! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
 mod connection;
 mod guardian;
+mod http;
 mod message;
+mod net;
 mod pipe;
 mod process;
+mod sse;
 mod stderr;
 mod stdio;
 
@@ -28,8 +34,9 @@ use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::config::{ServerConfig, Transport};
+use super::config::{HttpConfig, ServerConfig, Transport};
 use connection::Connection;
+use http::{Dial, HttpClient};
 
 pub use stderr::StderrRing;
 
@@ -78,8 +85,9 @@ pub struct Client(Wire);
 
 #[derive(Debug, Clone)]
 enum Wire {
-    /// Standard input and output of a process.
+    /// Standard input and output of a process, or an event stream and an address to post to.
     Pipe(Connection),
+    Http(HttpClient),
 }
 
 impl Client {
@@ -98,16 +106,32 @@ impl Client {
     async fn dial(connect: &Connect) -> Result<Self, ClientError> {
         match &connect.config.transport {
             Transport::Stdio(command) => stdio::connect(connect, command).await.map(|c| Self(Wire::Pipe(c))),
-            Transport::Sse(_) | Transport::StreamableHttp(_) => {
-                Err(ClientError::Unreachable("servers over HTTP cannot be connected to yet".to_owned()))
+            Transport::Sse(config) => {
+                sse::connect(connect, Dial::new(connect, config)).await.map(|c| Self(Wire::Pipe(c)))
             }
+            Transport::StreamableHttp(config) => Self::dial_http(connect, config).await,
         }
+    }
+
+    async fn dial_http(connect: &Connect, config: &HttpConfig) -> Result<Self, ClientError> {
+        let dial = Dial::new(connect, config);
+        let failed = match HttpClient::connect(dial, connect.listener.clone(), connect.known_era).await {
+            Ok(client) => return Ok(Self(Wire::Http(client))),
+            Err(failed) => failed,
+        };
+        if config.guessed && failed.may_be_older {
+            // What the older transport has to say of a server that has neither helps nobody.
+            let older = sse::connect(connect, Dial::new(connect, config)).await;
+            return older.map(|c| Self(Wire::Pipe(c))).map_err(|_| failed.error);
+        }
+        Err(failed.error)
     }
 
     #[must_use]
     pub fn peer(&self) -> &Peer {
         match &self.0 {
             Wire::Pipe(connection) => connection.peer(),
+            Wire::Http(client) => client.peer(),
         }
     }
 
@@ -115,6 +139,7 @@ impl Client {
     pub async fn list_tools(&self) -> Result<Definitions, ClientError> {
         match &self.0 {
             Wire::Pipe(connection) => connection.list_tools().await,
+            Wire::Http(client) => client.list_tools().await,
         }
     }
 
@@ -122,6 +147,7 @@ impl Client {
     pub async fn call(&self, call: Outgoing) -> Called {
         match &self.0 {
             Wire::Pipe(connection) => connection.call(call).await,
+            Wire::Http(client) => client.call(call).await,
         }
     }
 
@@ -129,6 +155,7 @@ impl Client {
     pub async fn ping(&self) -> Result<(), ClientError> {
         match &self.0 {
             Wire::Pipe(connection) => connection.ping().await,
+            Wire::Http(client) => client.ping().await,
         }
     }
 
@@ -136,6 +163,7 @@ impl Client {
     pub async fn closed(&self) -> String {
         match &self.0 {
             Wire::Pipe(connection) => connection.closed().await,
+            Wire::Http(client) => client.closed().await,
         }
     }
 
@@ -143,6 +171,7 @@ impl Client {
     pub async fn close(&self) {
         match &self.0 {
             Wire::Pipe(connection) => connection.close().await,
+            Wire::Http(client) => client.close().await,
         }
     }
 
@@ -151,6 +180,7 @@ impl Client {
     pub fn pid(&self) -> Option<u32> {
         match &self.0 {
             Wire::Pipe(connection) => connection.pid(),
+            Wire::Http(_) => None,
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct HttpConfig {
     pub headers: BTreeMap<String, Secret>,
     /// The file says that addresses of private networks are meant. Loopback needs no saying.
     pub allow_private: bool,
+    /// The file does not name the transport: a server that turns out to be an older one may be talked to as such.
+    pub guessed: bool,
 }
 
 /// Which of a server's tools there are, and by what name. Names and globs are the server's own.
