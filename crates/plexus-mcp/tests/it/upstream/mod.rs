@@ -1,10 +1,14 @@
-//! The hub in front of other MCP servers, which are real processes here.
+//! The client side of MCP: connections to single servers, and the hub in front of many. All are real processes,
+//! servers or pretending to be one.
 
 mod calls;
 mod leaks;
 mod living;
+mod misbehaviour;
 mod reloading;
 mod script;
+mod server;
+mod stdio;
 mod telling;
 
 use std::time::Duration;
