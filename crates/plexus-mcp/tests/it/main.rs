@@ -25,4 +25,5 @@ mod streams;
 mod tools;
 mod trace;
 mod typescript;
+mod upstream;
 mod visibility;
