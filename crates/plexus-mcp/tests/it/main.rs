@@ -25,5 +25,5 @@ mod streams;
 mod tools;
 mod trace;
 mod typescript;
-mod upstream;
+mod upstream_http;
 mod visibility;
