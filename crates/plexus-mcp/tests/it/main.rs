@@ -25,5 +25,6 @@ mod streams;
 mod tools;
 mod trace;
 mod typescript;
+mod upstream;
 mod upstream_http;
 mod visibility;
