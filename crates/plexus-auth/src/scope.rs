@@ -1,12 +1,14 @@
 //! Scopes: `verb:resource` with `*` for any run of characters, or `admin` for everything.
 //!
 //! A resource may be narrowed with a dot: `call:todo` grants every action of `todo`,
-//! `call:todo.list` only the one.
+//! `call:todo.list` only the one. A tool of an upstream server may be written in any of the ways that
+//! [`tool_name::canonicalized`] knows; what is kept, shown and compared is its canonical name.
 
 use std::fmt;
 use std::str::FromStr;
 
 use plexus_kit::glob::matches as glob;
+use plexus_proto::tool_name;
 
 const MAX_LENGTH: usize = 200;
 
@@ -50,11 +52,13 @@ impl FromStr for Scope {
         let verb_ok = !verb.is_empty() && verb.bytes().all(|b| b.is_ascii_lowercase() || b == b'*');
         let resource_ok = !resource.is_empty()
             && resource.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:*/".contains(&b));
-        if verb_ok && resource_ok && text.len() <= MAX_LENGTH {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(invalid())
+        if !verb_ok || !resource_ok || text.len() > MAX_LENGTH {
+            return Err(invalid());
         }
+        Ok(match verb {
+            "call" => Self(format!("call:{}", tool_name::canonicalized(resource))),
+            _ => Self(text.to_owned()),
+        })
     }
 }
 
@@ -68,7 +72,7 @@ impl fmt::Display for Scope {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens", "upstreams"]),
+    ("read", &["audit", "config", "metrics", "profiles", "sessions", "status", "tokens", "upstreams"]),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];
@@ -84,12 +88,26 @@ impl Scope {
             let verbs: Vec<&str> = VERBS.iter().map(|(verb, _)| *verb).collect();
             return Err(format!("the scope {self} grants nothing: {verb} is none of {}", verbs.join(", ")));
         };
+        if verb == "call" {
+            return check_tool(resource).map_err(|why| format!("the scope {self} grants nothing: {why}"));
+        }
         if resources.is_empty() || resources.iter().any(|known| glob(resource, known)) {
             return Ok(());
         }
         let all: Vec<String> = resources.iter().map(|resource| format!("{verb}:{resource}")).collect();
         Err(format!("the scope {self} grants nothing; there is {}", all.join(", ")))
     }
+}
+
+/// What is left of a spelling after it was canonicalised, and so is in no name of a tool.
+fn check_tool(resource: &str) -> Result<(), &'static str> {
+    if resource.contains([':', '/']) {
+        return Err("tools of servers are named mcp__<server>__<tool>, with or without stars");
+    }
+    if resource.starts_with("mcp__plexus__") {
+        return Err("clients put mcp__plexus__ in front of the names; leave it out");
+    }
+    Ok(())
 }
 
 /// What a token grants.

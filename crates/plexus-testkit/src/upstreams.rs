@@ -42,12 +42,7 @@ impl TestHub {
     }
 
     /// A server as soon as something holds of it.
-    pub async fn upstream_when(
-        &self,
-        name: &str,
-        what: &str,
-        holds: impl Fn(&Upstream) -> bool,
-    ) -> Upstream {
+    pub async fn upstream_when(&self, name: &str, what: &str, holds: impl Fn(&Upstream) -> bool) -> Upstream {
         let mut changes = self.upstreams().changes();
         let wait = async {
             loop {

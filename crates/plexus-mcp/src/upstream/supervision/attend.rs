@@ -156,7 +156,9 @@ impl<'u> Attendance<'u> {
                         }
                     }
                     // It goes on with the tools that are known; a connection that is gone is noticed as such.
-                    Err(error) => tracing::warn!(server = %unit.name, %error, "its new list of tools cannot be had"),
+                    Err(error) => {
+                        tracing::warn!(server = %unit.name, %error, "its new list of tools cannot be had")
+                    }
                 }
                 None
             }

@@ -32,8 +32,14 @@ pub(super) fn handler(unit: &Arc<Unit>, name: String) -> Arc<Run> {
     })
 }
 
-async fn run(unit: &Weak<Unit>, name: &str, context: ToolContext, arguments: Value) -> Result<Outcome, CallError> {
-    let withdrawn = || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
+async fn run(
+    unit: &Weak<Unit>,
+    name: &str,
+    context: ToolContext,
+    arguments: Value,
+) -> Result<Outcome, CallError> {
+    let withdrawn =
+        || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
     let unit = unit.upgrade().ok_or_else(withdrawn)?;
     let entry = unit.catalog.load().entries.get(name).cloned().ok_or_else(withdrawn)?;
     let config = unit.config().ok_or_else(withdrawn)?;
@@ -46,7 +52,7 @@ async fn run(unit: &Weak<Unit>, name: &str, context: ToolContext, arguments: Val
     let gate = unit.gate.load_full();
     let _place = gate.enter(&unit.name).await?;
     let call = UpstreamCall { unit: &unit, entry: &entry, context: &context, own: config.per_session };
-    call.run(arguments).await.map(|output| Outcome::Ready(output))
+    call.run(arguments).await.map(Outcome::Ready)
 }
 
 struct UpstreamCall<'c> {
@@ -73,7 +79,7 @@ impl UpstreamCall<'_> {
         if let (ClientError::Lost(_), Some(arguments)) = (&error, again) {
             tracing::debug!(server = %self.unit.name, tool = %self.entry.tool, "runs again: its server was lost");
             let connected = self.connection(Patience::Away).await?;
-            return self.once(connected, arguments).await.map_err(|error| self.explain(error));
+            return Box::pin(self.once(connected, arguments)).await.map_err(|error| self.explain(error));
         }
         Err(self.explain(error))
     }
@@ -111,20 +117,34 @@ impl UpstreamCall<'_> {
         })
     }
 
+    /// What is rare is boxed: every call carries the rest of this with it.
     async fn connection(&self, patience: Patience) -> Result<Connected, CallError> {
-        let unit = self.unit;
-        let client = shared(unit, patience).await?;
-        if !self.own {
-            return Ok(Connected { client, place: None });
+        let client = match self.unit.client.load_full() {
+            Some(client) if patience == Patience::Starting => (*client).clone(),
+            _ => Box::pin(shared(self.unit, patience)).await?,
+        };
+        if self.own {
+            return Box::pin(self.own_connection()).await;
         }
+        Ok(Connected { client, place: None })
+    }
+
+    /// The connection of the session that calls.
+    async fn own_connection(&self) -> Result<Connected, CallError> {
+        let unit = self.unit;
         let session = self.context.session_id;
         let Some(place) = unit.sessions.place(session) else {
-            let message = format!("{} is used by {} sessions, each with a connection of its own", unit.name, sessions::MAX);
+            let message = format!(
+                "{} is used by {} sessions, each with a connection of its own",
+                unit.name,
+                sessions::MAX
+            );
             return Err(CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Try again when one of them has ended its calls."));
         };
         let connect = async {
-            let config = unit.config().ok_or_else(|| ClientError::Unreachable("its file is gone".to_owned()))?;
+            let config =
+                unit.config().ok_or_else(|| ClientError::Unreachable("its file is gone".to_owned()))?;
             Client::connect(unit.connect(config, unit.stderr.clone())).await
         };
         match place.client(connect).await {
@@ -141,22 +161,28 @@ impl UpstreamCall<'_> {
         let (server, tool) = (&self.unit.name, &self.entry.tool);
         match error {
             ClientError::Unreachable(why) => unavailable(self.unit, &why),
-            ClientError::Lost(why) if self.entry.repeatable => {
-                CallError::new(ErrorCode::Unavailable, format!("{server} was lost while {tool} ran, twice: {why}"))
-                    .hint("The tool may be run again without harm. Try again in a while.")
-            }
-            ClientError::Lost(why) => {
-                CallError::new(ErrorCode::ToolFailed, format!("{server} was lost while {tool} ran: {why}"))
-                    .hint("Nobody knows whether it has done its work. Look first, and call again only if it has not.")
-            }
-            ClientError::Rpc { code: INVALID_PARAMS, message, data } => {
-                CallError::new(ErrorCode::InvalidArguments, format!("{server} does not accept the arguments: {message}"))
-                    .details(data.unwrap_or_default())
-            }
-            ClientError::Rpc { code, message, data } => {
-                CallError::new(ErrorCode::ToolFailed, format!("{server} answered with an error: {message} ({code})"))
-                    .details(data.unwrap_or_default())
-            }
+            ClientError::Lost(why) if self.entry.repeatable => CallError::new(
+                ErrorCode::Unavailable,
+                format!("{server} was lost while {tool} ran, twice: {why}"),
+            )
+            .hint("The tool may be run again without harm. Try again in a while."),
+            ClientError::Lost(why) => CallError::new(
+                ErrorCode::ToolFailed,
+                format!("{server} was lost while {tool} ran: {why}"),
+            )
+            .hint(
+                "Nobody knows whether it has done its work. Look first, and call again only if it has not.",
+            ),
+            ClientError::Rpc { code: INVALID_PARAMS, message, data } => CallError::new(
+                ErrorCode::InvalidArguments,
+                format!("{server} does not accept the arguments: {message}"),
+            )
+            .details(data.unwrap_or_default()),
+            ClientError::Rpc { code, message, data } => CallError::new(
+                ErrorCode::ToolFailed,
+                format!("{server} answered with an error: {message} ({code})"),
+            )
+            .details(data.unwrap_or_default()),
             ClientError::Protocol(why) => {
                 CallError::new(ErrorCode::ToolFailed, format!("the answer of {server} cannot be used: {why}"))
                     .hint("The tool may have done its work all the same.")
@@ -178,9 +204,6 @@ enum Patience {
 /// The connection that all share, as soon as there is one.
 async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
     let there = || unit.client.load_full().map(|client| (*client).clone());
-    if let (Some(client), Patience::Starting) = (there(), patience) {
-        return Ok(client);
-    }
     let mut status = unit.status.subscribe();
     let wait = async {
         loop {
@@ -195,7 +218,10 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
                 UpstreamState::Idle => unit.called.notify_one(),
                 UpstreamState::Starting => {}
                 UpstreamState::Down if patience == Patience::Away => {}
-                UpstreamState::Down | UpstreamState::Failed | UpstreamState::Disabled | UpstreamState::Invalid => {
+                UpstreamState::Down
+                | UpstreamState::Failed
+                | UpstreamState::Disabled
+                | UpstreamState::Invalid => {
                     return None;
                 }
             }
@@ -214,7 +240,8 @@ fn unavailable(unit: &Unit, why: &str) -> CallError {
     let last = status.failure.as_ref().map(|failure| failure.message.as_str());
     let why = Some(why).filter(|why| !why.is_empty()).or(last).unwrap_or("it has not answered yet");
     let message = format!("{} is not available ({}): {why}", unit.name, status.state.as_str());
-    CallError::new(ErrorCode::Unavailable, message).hint(format!("Nothing was run. {}", advice(unit, &status)))
+    CallError::new(ErrorCode::Unavailable, message)
+        .hint(format!("Nothing was run. {}", advice(unit, &status)))
 }
 
 fn advice(unit: &Unit, status: &Status) -> String {

@@ -101,7 +101,10 @@ pub(super) fn build(config: &ServerConfig, definitions: &Definitions) -> (Catalo
 }
 
 /// Checks a definition; none when the rules of the file leave the tool out.
-fn draft<'d>(config: &'d ServerConfig, definition: &'d Map<String, Value>) -> Result<Option<Draft<'d>>, String> {
+fn draft<'d>(
+    config: &'d ServerConfig,
+    definition: &'d Map<String, Value>,
+) -> Result<Option<Draft<'d>>, String> {
     let name = definition.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty() {
         return Err("it lists a tool without a name, which is left out".to_owned());
@@ -119,7 +122,9 @@ fn draft<'d>(config: &'d ServerConfig, definition: &'d Map<String, Value>) -> Re
     }
     let size = serde_json::to_vec(definition).map_or(usize::MAX, |json| json.len());
     if size > MAX_DEFINITION {
-        return Err(format!("the definition of {name:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"));
+        return Err(format!(
+            "the definition of {name:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
+        ));
     }
     let mut definition = definition.clone();
     // What has another type than it should would be passed on to clients that believe it.

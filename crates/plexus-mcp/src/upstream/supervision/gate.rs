@@ -39,8 +39,7 @@ impl Gate {
         }
         let waiting = Waiting::new(&self.waiting);
         if waiting.before >= WAITING {
-            let message =
-                format!("{server} runs {limit} calls at a time, and {WAITING} wait for it already");
+            let message = format!("{server} runs {limit} calls at a time, and {WAITING} wait for it already");
             return Err(CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Wait for calls to end and call again."));
         }

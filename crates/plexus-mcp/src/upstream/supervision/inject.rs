@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(shown, expected);
         let names: Vec<_> = injected.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["file", "folder", "session"]);
-        let nothing_left = json!({ "type": "object", "properties": { "session": {} }, "required": ["session"] });
+        let nothing_left =
+            json!({ "type": "object", "properties": { "session": {} }, "required": ["session"] });
         let (shown, _) = prepare(nothing_left, &inject);
         assert_eq!(shown, json!({ "type": "object", "properties": {} }));
     }

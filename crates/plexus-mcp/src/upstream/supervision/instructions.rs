@@ -48,7 +48,12 @@ fn of_server(unit: &Unit) -> String {
         said.push_str(&format!("\n\nTools mcp__{}__*: {}", unit.slug, cut(text.trim())));
     }
     if let Some(text) = theirs.filter(|text| !text.trim().is_empty()) {
-        said.push_str(&format!("\n\nThe server {} says of its tools (mcp__{}__*): {}", unit.name, unit.slug, cut(text.trim())));
+        said.push_str(&format!(
+            "\n\nThe server {} says of its tools (mcp__{}__*): {}",
+            unit.name,
+            unit.slug,
+            cut(text.trim())
+        ));
     }
     said
 }

@@ -51,7 +51,8 @@ impl Life {
                     self.rest(wanted.turn, UpstreamState::Disabled, None).await;
                 }
                 Target::Wrong { message, .. } => {
-                    self.rest(wanted.turn, UpstreamState::Invalid, Some(unit.failure(message.to_string()))).await;
+                    self.rest(wanted.turn, UpstreamState::Invalid, Some(unit.failure(message.to_string())))
+                        .await;
                 }
                 Target::Gone => break,
             }
@@ -190,7 +191,9 @@ impl Life {
     /// Whether what is wanted now can be had without a restart; it is then so.
     fn goes_on(&mut self) -> bool {
         let wanted = self.wanted.borrow_and_update().clone();
-        let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else { return false };
+        let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else {
+            return false;
+        };
         if *restarts != wanted.restarts || !target::runs_on(now, config) {
             return false;
         }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use plexus_kit::Stage;
 use plexus_proto::api::{ReloadFailure, ReloadReport};
 
+use super::Upstreams;
 use super::life::Life;
 use super::status;
 use super::target::Target;
 use super::unit::Unit;
-use super::Upstreams;
 use crate::upstream::config::Entry;
 
 /// What reading the files has come to.
@@ -28,13 +28,17 @@ impl Upstreams {
     pub async fn reload(&self) -> ReloadReport {
         let _one_at_a_time = self.0.reloading.lock().await;
         let this = self.clone();
-        let scanned = tokio::task::spawn_blocking(move || this.folder().scan().map_err(|e| e.to_string())).await;
+        let scanned =
+            tokio::task::spawn_blocking(move || this.folder().scan().map_err(|e| e.to_string())).await;
         let entries = match scanned.map_err(|error| error.to_string()).flatten() {
             Ok(entries) => entries,
             Err(error) => {
                 let name = self.folder().dir().display().to_string();
                 let message = format!("the folder cannot be read, and nothing was changed: {error}");
-                return ReloadReport { failed: vec![ReloadFailure { name, message }], ..ReloadReport::default() };
+                return ReloadReport {
+                    failed: vec![ReloadFailure { name, message }],
+                    ..ReloadReport::default()
+                };
             }
         };
         self.apply(entries).report().await
@@ -94,6 +98,7 @@ impl Applied {
                 report.failed.push(ReloadFailure { name: unit.name.clone(), message });
             }
         }
+        report.failed.sort_by(|one, other| one.name.cmp(&other.name));
         report
     }
 }

@@ -19,7 +19,10 @@ pub(super) enum Target {
     Run(Arc<ServerConfig>),
     Off(Arc<ServerConfig>),
     /// The file is wrong.
-    Wrong { file: PathBuf, message: Arc<str> },
+    Wrong {
+        file: PathBuf,
+        message: Arc<str>,
+    },
     /// There is no file any more.
     Gone,
 }

@@ -14,6 +14,7 @@ use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
 use plexus_tools::{Registry, Run, Tool};
 use tokio::sync::{Notify, watch};
 
+use super::call;
 use super::catalog::{self, Catalog};
 use super::gate::Gate;
 use super::metrics::UpstreamMetrics;
@@ -22,7 +23,6 @@ use super::sessions::SessionClients;
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
-use super::call;
 use crate::upstream::client::{Client, ClientSettings, Connect, Definitions, Listener, Peer, StderrRing};
 use crate::upstream::config::ServerConfig;
 
@@ -223,7 +223,11 @@ impl Unit {
         // First: a call that finds the tool finds how to call it.
         self.catalog.store(Arc::new(catalog));
         self.shared.registry.set_upstream(&self.slug, tools);
-        *listed = Listed { published: true, from: Some((config.clone(), definitions)), runs: std::mem::take(&mut listed.runs) };
+        *listed = Listed {
+            published: true,
+            from: Some((config.clone(), definitions)),
+            runs: std::mem::take(&mut listed.runs),
+        };
         self.shared.changed();
     }
 
@@ -294,7 +298,10 @@ impl Unit {
 
 impl std::fmt::Debug for Unit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unit").field("name", &self.name).field("status", &*self.status.borrow()).finish_non_exhaustive()
+        f.debug_struct("Unit")
+            .field("name", &self.name)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
     }
 }
 

@@ -76,7 +76,11 @@ fn rules_choose_and_rename_by_the_servers_own_names() {
     let groups: Vec<_> = specs.iter().map(|spec| spec.upstream().unwrap().groups.clone()).collect();
     assert_eq!(groups, [strings(&["issues", "reading"]), strings(&["issues"]), strings(&["reading"])]);
     let find = &catalog.entries["mcp__s__find"];
-    assert_eq!((find.tool.as_str(), find.repeatable), ("search", false), "the server knows it by its own name");
+    assert_eq!(
+        (find.tool.as_str(), find.repeatable),
+        ("search", false),
+        "the server knows it by its own name"
+    );
     assert_eq!(specs[2].upstream().unwrap().tool, "find");
     assert!(catalog.entries["mcp__s__issue_set"].repeatable);
     assert_eq!(catalog.warnings, ["tools.rename names \"gone\", which is not among its tools"]);
@@ -153,7 +157,8 @@ fn what_a_server_does_not_say_of_a_tool_is_the_worst() {
 
 #[test]
 fn a_long_description_is_cut_and_arguments_of_the_hub_are_hidden() {
-    let schema = json!({ "type": "object", "properties": { "session": {}, "text": {} }, "required": ["session"] });
+    let schema =
+        json!({ "type": "object", "properties": { "session": {}, "text": {} }, "required": ["session"] });
     let long = with("long", json!({ "description": "é".repeat(MAX_DESCRIPTION), "inputSchema": schema }));
     let inject = BTreeMap::from([("session".to_owned(), Inject::SessionId)]);
     let (catalog, specs) = build(&ServerConfig { inject, ..config() }, &vec![long]);
