@@ -33,6 +33,8 @@ mod tampering;
 mod terminal;
 mod tokens;
 mod traces;
+mod upstream;
+mod upstream_files;
 
 use plexus_testkit::{Plexus, postgres};
 

@@ -50,7 +50,6 @@ pub(super) trait Transmit: Send + 'static {
 #[derive(Debug)]
 pub(super) enum TransmitError {
     /// This message did not get there; its caller is told so.
-    #[allow(dead_code, reason = "only a transport that posts each message by itself can say that")]
     Message(ClientError),
     /// None will any more.
     Connection(String),
@@ -142,11 +141,6 @@ impl Pipe {
         BorrowedPipe(self.shared.clone())
     }
 
-    /// Cancelled when the pipe has ended or its last clone was dropped.
-    pub(super) fn ended(&self) -> CancellationToken {
-        self.shared.ended.clone()
-    }
-
     /// Why it has ended, once it has.
     pub(super) async fn closed(&self) -> String {
         self.shared.ended.cancelled().await;
@@ -219,11 +213,14 @@ struct InFlight<'a> {
     shared: &'a Shared,
     id: RequestId,
     quiet: bool,
+    answered: bool,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.shared.forget(self.id, self.quiet);
+        if !self.answered {
+            self.shared.forget(self.id, self.quiet);
+        }
     }
 }
 
@@ -241,7 +238,7 @@ impl Shared {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, mut answered) = oneshot::channel();
         self.expect(id, Waiting { answer, progress: manner.progress, sent: false })?;
-        let in_flight = InFlight { shared: self, id, quiet: manner.quiet };
+        let mut in_flight = InFlight { shared: self, id, quiet: manner.quiet, answered: false };
         let message = build(id);
         let cancelled = async {
             match manner.cancel {
@@ -265,7 +262,7 @@ impl Shared {
             answer = exchange => answer,
             () = cancelled => return Err(ClientError::Cancelled),
         };
-        drop(in_flight);
+        in_flight.answered = true;
         answer.unwrap_or_else(|_| Err(ClientError::Lost(self.why_ended())))
     }
 
@@ -309,13 +306,16 @@ impl Shared {
         match waiting {
             // A caller that is gone by now does not want it any more.
             Some(waiting) => drop(waiting.answer.send(answer)),
-            None => self.stray("an answer to no request, or to one that was cancelled"),
+            None => self.stray(|| "an answer to no request, or to one that was cancelled".to_owned()),
         }
     }
 
-    fn stray(&self, what: &str) {
+    /// Some servers send nothing but what nobody asked for, so words are made only for those who read them.
+    fn stray(&self, what: impl FnOnce() -> String) {
         let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
-        tracing::debug!(server = %self.server, strays, "dropped: {what}");
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(server = %self.server, strays, "dropped: {}", what());
+        }
     }
 
     fn end(&self, why: &str) {
@@ -337,7 +337,8 @@ impl Shared {
 
     /// Until nothing more comes; returns why.
     async fn read(&self, mut from: impl Receive, listener: &SharedListener) -> String {
-        let mut garbage = 0;
+        // In a row, and in all.
+        let (mut row, mut garbage) = (0, 0_u64);
         loop {
             let message = match from.receive().await {
                 Ok(message) if message.trim_ascii().is_empty() => continue,
@@ -345,16 +346,19 @@ impl Shared {
                 Err(why) => return why,
             };
             if let Some(messages) = Incoming::all(&message) {
-                garbage = 0;
+                row = 0;
                 messages.for_each(|incoming| self.take(&message, incoming, listener));
                 continue;
             }
-            garbage += 1;
-            let line = shown(&message);
+            (row, garbage) = (row + 1, garbage + 1);
             if garbage == 1 {
+                let line = shown(&message);
                 tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
+            } else {
+                tracing::debug!(server = %self.server, garbage, "the server sent something that is no message");
             }
-            if garbage == MAX_GARBAGE {
+            if row == MAX_GARBAGE {
+                let line = shown(&message);
                 return format!(
                     "the server sent {MAX_GARBAGE} lines in a row that are no messages of MCP, the last: {line}"
                 );
@@ -369,12 +373,12 @@ impl Shared {
                 self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
             }
             Incoming::Response { id: None, outcome } => {
-                self.stray(&format!("an answer without an id of ours ({:?})", outcome.err()));
+                self.stray(|| format!("an answer without an id of ours ({:?})", outcome.err()));
             }
             Incoming::Request { id, method } => {
                 let queued = Queued { id: None, message: message::answer(id, &method) };
                 if self.queue.try_send(queued).is_err() {
-                    self.stray("the answer to a request of a server that does not read");
+                    self.stray(|| "the answer to a request of a server that does not read".to_owned());
                 }
             }
             Incoming::Notification { method, params } => match &*method {
@@ -388,7 +392,7 @@ impl Shared {
                         );
                     }
                 }
-                other => self.stray(&format!("the notification `{}`", shown(other.as_bytes()))),
+                other => self.stray(|| format!("the notification `{}`", shown(other.as_bytes()))),
             },
         }
     }
@@ -397,7 +401,7 @@ impl Shared {
         let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
         match (sink, progress) {
             (Some(sink), Some((_, progress))) => sink(progress),
-            _ => self.stray("progress of no call, or of one that did not ask for it"),
+            _ => self.stray(|| "progress of no call, or of one that did not ask for it".to_owned()),
         }
     }
 
