@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod chaos;
 mod cli;
 mod config;
 mod crash;
@@ -23,6 +24,7 @@ mod logs;
 mod manual;
 mod metrics;
 mod onslaught;
+mod others;
 mod quiet;
 mod reload;
 mod rotation;
