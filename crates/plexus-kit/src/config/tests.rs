@@ -60,6 +60,8 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         "telemetry.log" => "debug",
         "telemetry.log_format" => "json",
         "telemetry.metrics" => "false",
+        "upstreams.dir" => "/elsewhere/servers",
+        "upstreams.private_networks" => "true",
         _ => "7",
     };
     for setting in SETTINGS {
@@ -92,8 +94,8 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
 fn variables_are_named_after_their_key() {
     for setting in SETTINGS {
         let derived = format!("PLEXUS_{}", setting.key.to_uppercase().replace('.', "_"));
-        // These two were there before they had a key.
-        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT"].contains(&setting.variable);
+        // Two were there before they had a key, and one is called as its flag is.
+        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT", "PLEXUS_MCP_DIR"].contains(&setting.variable);
         assert!(short || setting.variable == derived, "{}", setting.key);
         assert!(Value::parse(setting.kind, setting.default).is_some(), "{}", setting.key);
         assert!(!setting.about.is_empty() && !setting.expected.is_empty(), "{}", setting.key);
