@@ -95,21 +95,20 @@ impl Pipe {
         });
         // In the last stage: calls in flight need the connection until they have ended.
         let stop = supervisor.stopping(Stage::Storage);
-        let (reading, writing) = (shared.clone(), shared.clone());
+        let (reading, writing) = (Lifeline(shared.clone()), Lifeline(shared.clone()));
         supervisor.spawn(Stage::Storage, format!("upstream {server}: reader"), async move {
-            let ended = reading.ended.clone();
+            let pipe = &reading.0;
             tokio::select! {
-                // For those who only borrow the pipe.
-                () = ended.cancelled() => reading.end("the connection was closed"),
-                () = stop.cancelled() => reading.end("the hub is shutting down"),
-                why = reading.read(receive, &listener) => reading.end(&why),
+                () = pipe.ended.cancelled() => {}
+                () = stop.cancelled() => pipe.end("the hub is shutting down"),
+                why = pipe.read(receive, &listener) => pipe.end(&why),
             }
         });
         supervisor.spawn(Stage::Storage, format!("upstream {server}: writer"), async move {
-            let ended = writing.ended.clone();
+            let pipe = &writing.0;
             tokio::select! {
-                () = ended.cancelled() => {}
-                why = writing.write(transmit, queued) => writing.end(&why),
+                () = pipe.ended.cancelled() => {}
+                why = pipe.write(transmit, queued) => pipe.end(&why),
             }
         });
         let last = Arc::new(shared.ended.clone().drop_guard());
@@ -173,6 +172,15 @@ impl BorrowedPipe {
 
     pub(super) fn has_ended(&self) -> bool {
         self.0.ended.is_cancelled()
+    }
+}
+
+/// Ends the pipe when one of its tasks does, however that came: nobody waits for a task that is gone.
+struct Lifeline(Arc<Shared>);
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.0.end("the connection was closed");
     }
 }
 
