@@ -26,4 +26,5 @@ mod tools;
 mod trace;
 mod typescript;
 mod upstream;
+mod upstream_http;
 mod visibility;
