@@ -93,12 +93,12 @@ enum Wire {
 impl Client {
     /// Starts or dials the server, finds out its era and agrees on a revision.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
-        let patience = connect.settings.connect_timeout;
+        let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
         match tokio::time::timeout(patience, Self::dial(&connect)).await {
             Ok(connected) => connected,
             Err(_) => {
                 let waited = format!("the server did not say who it is within {} s", patience.as_secs());
-                Err(ClientError::Unreachable(connect.stderr.explain(waited)))
+                Err(ClientError::Unreachable(connect.stderr.explain(waited, begun)))
             }
         }
     }

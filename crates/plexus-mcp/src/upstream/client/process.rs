@@ -20,7 +20,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::guardian::Guardian;
-use super::{ClientError, Connect, StderrRing};
+use super::stderr::{Mark, StderrRing};
+use super::{ClientError, Connect};
 use crate::upstream::config::StdioConfig;
 
 /// To end by itself, and then to end when asked to.
@@ -50,6 +51,8 @@ pub(super) struct Process {
     stdout_read: CancellationToken,
     stderr_read: CancellationToken,
     stderr: Arc<StderrRing>,
+    /// Where what it writes there begins.
+    begun: Mark,
 }
 
 pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, ClientError> {
@@ -88,6 +91,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         stdout_read: CancellationToken::new(),
         stderr_read: CancellationToken::new(),
         stderr: connect.stderr.clone(),
+        begun: connect.stderr.mark(),
     };
     let name = &connect.config.name;
     let keeper =
@@ -161,7 +165,7 @@ impl Process {
         // It may close its streams and live on.
         let _ = tokio::time::timeout(LAST_WORDS, gone).await;
         let exit = self.exit.borrow().clone();
-        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()))
+        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.begun)
     }
 }
 

@@ -205,3 +205,31 @@ async fn a_shutdown_of_the_hub_ends_the_process_in_order() {
     dead(server.client.pid().unwrap()).await;
     assert_eq!(server.closed().await, "the hub is shutting down");
 }
+
+/// Files that this process has open, and processes that it has started.
+#[cfg(target_os = "linux")]
+fn held() -> (usize, usize) {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+    (files, children.map(|children| children.split_whitespace().count()).sum())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn two_hundred_connections_leave_nothing_behind() {
+    let once = async || {
+        // One of the session era: rmcp may take seconds to end what has a subscription.
+        let server = Start::fixture(Eras::Sessions).connect().await;
+        assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
+        server.close().await;
+        server.start.alone().await;
+    };
+    // What the runtime opens once and keeps.
+    once().await;
+    let before = held();
+    for _ in 0..200 {
+        once().await;
+    }
+    assert_eq!(held(), before);
+}

@@ -251,6 +251,21 @@ async fn a_shutdown_of_the_hub_ends_it() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_a_reader_that_panicked() {
+    let (pipe, mut server) = open();
+    let asking = pipe.clone();
+    let call = spawn(async move {
+        let progress: plexus_tools::ProgressSink = Arc::new(|_| panic!("a sink that is broken"));
+        asking.request(message::ping, Manner { progress: Some(progress), ..Manner::default() }).await
+    });
+    let id = server.hear().await["id"].clone();
+    let params = json!({ "progressToken": id, "progress": 1 });
+    server.say(json!({ "method": "notifications/progress", "params": params }));
+    assert_eq!(call.await.unwrap(), Err(ClientError::Lost("the connection was closed".to_owned())));
+    server.alone().await;
+}
+
+#[tokio::test]
 async fn what_the_server_says_unasked_reaches_whom_it_concerns() {
     let (pipe, mut server) = open();
     let (reports, mut reported) = mpsc::unbounded_channel();

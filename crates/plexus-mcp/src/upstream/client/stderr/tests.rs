@@ -1,4 +1,4 @@
-use super::{MAX_BYTES, MAX_LINE, MAX_LINES, StderrRing, shown};
+use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, StderrRing, shown};
 
 async fn filled(text: &[u8]) -> StderrRing {
     let ring = StderrRing::new();
@@ -35,10 +35,14 @@ async fn colours_and_credentials_are_taken_out() {
 
 #[tokio::test]
 async fn an_explanation_ends_with_the_last_line_that_says_something() {
-    assert_eq!(StderrRing::new().explain("it ended".to_owned()), "it ended");
     let ring = filled(b"one\nModule not found\n\n").await;
-    let explained = ring.explain("it ended".to_owned());
+    let explained = ring.explain("it ended".to_owned(), Mark::default());
     assert_eq!(explained, "it ended; the last line of its standard error: Module not found");
+    // What a process before it said explains nothing.
+    let mark = ring.mark();
+    assert_eq!(ring.explain("it ended".to_owned(), mark), "it ended");
+    ring.fill("again\n".repeat(MAX_LINES + 1).as_bytes()).await;
+    assert!(ring.explain("it ended".to_owned(), mark).ends_with("again"));
 }
 
 #[test]
