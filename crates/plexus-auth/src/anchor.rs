@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 use crate::KeyRing;
 
-/// Time between two writes of the file.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two writes of the file: a signature and a new file cost as much as the records of several calls.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct AuditAnchor {
@@ -73,12 +73,15 @@ impl AuditAnchor {
         }
     }
 
-    /// Signs each new head until there are no more, the last one included.
+    /// Signs the newest head, at most once in [`PAUSE`], until there are no more, the last one included.
     pub async fn follow(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
-        let mut written = None;
+        let (mut written, mut more) = (None, true);
         loop {
-            let more = heads.changed().await.is_ok();
             let head = heads.borrow_and_update().clone();
+            if head == written && more {
+                more = heads.changed().await.is_ok();
+                continue;
+            }
             if head != written
                 && let Some(head) = &head
             {
@@ -90,7 +93,8 @@ impl AuditAnchor {
             if !more {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            // Ends before its time only when there are no more, so that nobody waits at the end.
+            more = tokio::time::timeout(PAUSE, heads.wait_for(|_| false)).await.is_err();
         }
     }
 

@@ -10,7 +10,7 @@ use regex::Regex;
 pub const REDACTED: &str = "[redacted]";
 
 /// Names, without `-` and `_`, whose value is a secret when the field's name ends in one of them.
-const SECRET_NAMES: &[&str] = &[
+pub const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
@@ -67,7 +67,13 @@ pub fn is_in(text: &str) -> bool {
 /// Whether what stands under this name is a secret, whatever it looks like.
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
-    let plain: String =
-        name.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect();
-    SECRET_NAMES.iter().any(|secret| plain.ends_with(secret))
+    SECRET_NAMES.iter().any(|secret| ends_in(name, secret))
+}
+
+/// Whether the name ends in the word, with `-` and `_` left out and whatever its case.
+fn ends_in(name: &str, word: &str) -> bool {
+    let mut letters = name.bytes().rev().filter(|byte| !matches!(byte, b'-' | b'_'));
+    word.bytes()
+        .rev()
+        .all(|expected| letters.next().is_some_and(|byte| byte.to_ascii_lowercase() == expected))
 }

@@ -4,6 +4,7 @@
 //! end, and only then does the next stage begin; so intake closes before calls finish, and calls
 //! finish before the writer that records them. What does not end in time is named and aborted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -42,7 +43,8 @@ const LONG_RUN: Duration = Duration::from_secs(10);
 pub struct Supervisor(Arc<Inner>);
 
 struct Inner {
-    stages: HashMap<Stage, StageState>,
+    /// In the order of [`Stage::ORDER`].
+    stages: [StageState; 3],
     next_id: AtomicU64,
 }
 
@@ -50,8 +52,11 @@ struct Inner {
 struct StageState {
     tracker: TaskTracker,
     stop: CancellationToken,
-    running: Arc<Mutex<HashMap<u64, (String, AbortHandle)>>>,
+    running: Arc<Mutex<Running>>,
 }
+
+/// Tasks by their numbers. A name is a text of the program nearly always: a task of a call must cost little.
+type Running = HashMap<u64, (Cow<'static, str>, AbortHandle)>;
 
 /// How a shutdown went.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,13 +69,12 @@ impl Supervisor {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a supervisor is made once, on purpose")]
     pub fn new() -> Self {
-        let stages = Stage::ORDER.into_iter().map(|stage| (stage, StageState::default())).collect();
+        let stages = Stage::ORDER.map(|_| StageState::default());
         Self(Arc::new(Inner { stages, next_id: AtomicU64::new(0) }))
     }
 
     fn stage(&self, stage: Stage) -> &StageState {
-        // The map holds every stage from construction on.
-        &self.0.stages[&stage]
+        &self.0.stages[stage as usize]
     }
 
     /// Cancelled when the stage is asked to end.
@@ -81,7 +85,7 @@ impl Supervisor {
 
     /// Runs `task` until it ends. A panic is logged with the name and ends this task only.
     #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
-    pub fn spawn<F>(&self, stage: Stage, name: impl Into<String>, task: F)
+    pub fn spawn<F>(&self, stage: Stage, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -100,7 +104,7 @@ impl Supervisor {
     }
 
     /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.
-    pub fn spawn_restarting<F, Fut>(&self, stage: Stage, name: impl Into<String>, mut restart: F)
+    pub fn spawn_restarting<F, Fut>(&self, stage: Stage, name: impl Into<Cow<'static, str>>, mut restart: F)
     where
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
@@ -157,7 +161,7 @@ impl Supervisor {
             for (name, abort) in stuck {
                 tracing::error!(task = %name, ?stage, "task did not stop in time and was aborted");
                 abort.abort();
-                drained.aborted.push(name);
+                drained.aborted.push(name.into_owned());
             }
             state.tracker.wait().await;
         }
@@ -175,8 +179,8 @@ impl fmt::Debug for Supervisor {
 /// Takes a task off the list when it ends, and speaks up when it ended by a panic.
 struct Watch {
     id: u64,
-    name: String,
-    running: Arc<Mutex<HashMap<u64, (String, AbortHandle)>>>,
+    name: Cow<'static, str>,
+    running: Arc<Mutex<Running>>,
     finished: bool,
 }
 

@@ -141,6 +141,25 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
+/// Bytes that a value takes as JSON text, without making it.
+pub(crate) fn json_length(value: &Value) -> usize {
+    struct Length(usize);
+    impl std::io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    // Nothing fails that is only counted.
+    let _ = serde_json::to_writer(&mut length, value);
+    length.0
+}
+
 /// Cuts the middle out of a text that is over `limit` bytes and says how much is gone.
 pub(crate) fn bound_text(text: String, limit: usize) -> String {
     if text.len() <= limit {

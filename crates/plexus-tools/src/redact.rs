@@ -1,8 +1,18 @@
 //! What must not stand in a record: values under telling names, and text that looks like a
 //! credential wherever it stands.
+//!
+//! Most of what calls carry has neither. So JSON that is going to be kept as text is looked at as text
+//! first ([`raw`]), and taken apart only where something in it looks as if it had to go.
+
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 
 use plexus_kit::credential;
 pub(crate) use plexus_kit::credential::{REDACTED, is_secret_name};
+use serde::Serialize;
 use serde_json::Value;
 
 /// Redacts in place.
@@ -37,67 +47,38 @@ pub fn text(text: &str) -> Option<String> {
     }
 }
 
-/// JSON text of at most about `limit` bytes: what is longer is kept as the beginning of the text.
-pub(crate) fn bounded(value: &Value, limit: usize) -> String {
-    let text = value.to_string();
-    if text.len() <= limit { text } else { beginning(&text, limit).to_string() }
-}
-
-/// The value, or its beginning when it is longer than `limit` bytes.
-pub(crate) fn bounded_value(value: Value, limit: usize) -> Value {
-    let text = value.to_string();
-    if text.len() <= limit { value } else { beginning(&text, limit) }
-}
-
-fn beginning(text: &str, limit: usize) -> Value {
-    let cut = text.floor_char_boundary(limit);
-    serde_json::json!({ "truncated": true, "bytes": text.len(), "beginning": &text[..cut] })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{bounded, value};
-
-    #[test]
-    fn secrets_go_and_the_rest_stays() {
-        let jwt = ["eyJhbGciOiJFZERTQSJ9", "eyJqdGkiOiIwMTkifQ", "c2lnbmF0dXJlLXBhcnQ"].join(".");
-        let mut arguments = json!({
-            "password": "hunter2",
-            "API-Key": "k",
-            "nested": [{ "client_secret": { "a": 1 }, "max_tokens": 5, "text": format!("use {jwt} now") }],
-            "url": "postgres://ann:pw@db/x",
-            "header": "Authorization: Bearer abcdefgh12345",
-            "pem": "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nafter",
-            "plain": "a token of appreciation",
-            "redis": "redis://:p@ss@host/0",
-            "query": "https://x.example/a?b=1&access_token=abc&c=2",
-            "env": "AWS_SECRET_ACCESS_KEY=abc123 HOME=/root",
-        });
-        value(&mut arguments);
-        assert_eq!(
-            arguments,
-            json!({
-                "password": "[redacted]",
-                "API-Key": "[redacted]",
-                "nested": [{ "client_secret": "[redacted]", "max_tokens": 5, "text": "use [redacted] now" }],
-                "url": "postgres[redacted]db/x",
-                "header": "Authorization: [redacted]",
-                "pem": "[redacted]\nafter",
-                "plain": "a token of appreciation",
-                "redis": "redis[redacted]host/0",
-                "query": "https://x.example/a?b=1[redacted]&c=2",
-                "env": "[redacted] HOME=/root",
-            })
-        );
+/// A value as JSON text, redacted.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    // Only a broken `Serialize` fails, and then there is nothing to keep.
+    match serde_json::to_string(value) {
+        Ok(text) if raw::is_clean(&text) => text,
+        Ok(text) => parsed(&text),
+        Err(_) => "null".to_owned(),
     }
+}
 
-    #[test]
-    fn a_long_value_is_cut_and_stays_json() {
-        let text = bounded(&json!({ "content": "ü".repeat(10_000) }), 1000);
-        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(parsed["truncated"], true);
-        assert!(text.len() < 1200, "{}", text.len());
+/// JSON text as it came from elsewhere, redacted; on one line.
+pub(crate) fn json_text(text: &str) -> Cow<'_, str> {
+    if raw::is_clean(text) { Cow::Borrowed(text) } else { Cow::Owned(parsed(text)) }
+}
+
+fn parsed(json: &str) -> String {
+    match serde_json::from_str::<Value>(json) {
+        Ok(mut value) => {
+            self::value(&mut value);
+            value.to_string()
+        }
+        // Too deep, or with a number that is too large: kept as a text that says what it is.
+        Err(_) => Value::from(text(json).unwrap_or_else(|| json.to_owned())).to_string(),
     }
+}
+
+/// JSON text of at most about `limit` bytes: of what is longer the beginning is kept, as text.
+pub(crate) fn bounded(json: &str, limit: usize) -> Cow<'_, str> {
+    if json.len() <= limit {
+        return Cow::Borrowed(json);
+    }
+    let cut = json.floor_char_boundary(limit);
+    let kept = serde_json::json!({ "truncated": true, "bytes": json.len(), "beginning": &json[..cut] });
+    Cow::Owned(kept.to_string())
 }

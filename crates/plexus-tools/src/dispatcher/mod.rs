@@ -219,13 +219,13 @@ impl Inner {
                 if refused.error.code != ErrorCode::UnknownTool {
                     span.record("tool", refused.tool.as_str());
                 }
-                let result = self.refuse(origin.of(&refused.tool, refused.arguments), refused.error).await;
+                let result = self.refuse(origin.of(&refused.tool, &refused.arguments), refused.error).await;
                 (refused.tool, None, result)
             }
             Ok(prepared) => {
                 let name = prepared.tool.spec().name.to_string();
                 span.record("tool", name.as_str());
-                let record = origin.of(&name, prepared.arguments.clone());
+                let record = origin.of(&name, &prepared.arguments);
                 let context = ToolContext {
                     call_id,
                     principal,
@@ -477,9 +477,7 @@ async fn guarded<T>(tool: &str, run: impl Future<Output = Result<T, CallError>>)
 fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
     let size = match &output {
         ToolOutput::Own { structured: None, .. } => 0,
-        ToolOutput::Own { structured: Some(structured), .. } => {
-            serde_json::to_string(structured).map_or(0, |text| text.len())
-        }
+        ToolOutput::Own { structured: Some(structured), .. } => output::json_length(structured),
         ToolOutput::Foreign(foreign) => {
             foreign.content.len() + foreign.structured.as_ref().map_or(0, RawJson::len)
         }

@@ -1,14 +1,17 @@
 //! What is written about a call: two audit entries and its events, redacted and bounded.
 
+use std::fmt::Write as _;
+
 use plexus_auth::Principal;
 use plexus_kit::Clock;
 use plexus_proto::api::AuditPhase;
 use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, SessionId, TokenId};
 use plexus_store::{NewAudit, Records, Ticket};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Via;
-use crate::{CallError, ToolOutput, redact};
+use crate::{CallError, RawJson, ToolOutput, redact};
 
 /// Arguments or result in an audit entry.
 const AUDIT_DETAIL: usize = 8 * 1024;
@@ -28,8 +31,8 @@ pub(super) struct CallOrigin {
 pub(super) struct CallRecord {
     origin: CallOrigin,
     tool: String,
-    /// Redacted.
-    arguments: Value,
+    /// JSON text, redacted: made once, since it is part of up to four records.
+    arguments: String,
     /// What became of the records of its start.
     start: Option<Ticket>,
 }
@@ -45,14 +48,9 @@ impl CallRecord {
 
     /// The call passed all checks and is about to run.
     pub(super) fn started(&self) -> Records {
-        let payload = json!({
-            "call_id": self.origin.call_id,
-            "tool": self.tool,
-            "args": redact::bounded_value(self.arguments.clone(), EVENT_DETAIL),
-        });
         Records {
             audit: vec![self.audit_started()],
-            events: vec![self.event(EventKind::ToolStarted, payload.to_string())],
+            events: vec![self.event(EventKind::ToolStarted, self.payload(None))],
         }
     }
 
@@ -63,10 +61,10 @@ impl CallRecord {
 
     /// The call ran; to be [completed](Self::complete) when it is written.
     pub(super) fn ended(&self, result: &Result<ToolOutput, CallError>) -> Records {
-        let detail = detail(result);
+        let (detail, outcome) = (detail(result), outcome(result));
         Records {
-            audit: vec![self.audit_finished(outcome(result), &detail)],
-            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, outcome(result) == "ok"))],
+            audit: vec![self.audit_finished(outcome, &detail)],
+            events: vec![self.event(EventKind::ToolCall, self.payload(Some((&detail, outcome == "ok"))))],
         }
     }
 
@@ -86,25 +84,25 @@ impl CallRecord {
         let detail = detail(result);
         Records {
             audit: vec![self.audit_started(), self.audit_finished(outcome(result), &detail)],
-            events: vec![self.event(EventKind::ToolCall, self.tool_call(detail, false))],
+            events: vec![self.event(EventKind::ToolCall, self.payload(Some((&detail, false))))],
         }
     }
 
     /// The call was answered with the result of an earlier one and did not run.
     pub(super) fn replayed(&self, first: CallId) -> Records {
-        let detail = json!({ "replay_of": first });
+        let detail = json!({ "replay_of": first }).to_string();
         Records { audit: vec![self.audit_started(), self.audit_finished("ok", &detail)], events: vec![] }
     }
 
     fn audit_started(&self) -> NewAudit {
-        self.audit(AuditPhase::Started, "", redact::bounded(&self.arguments, AUDIT_DETAIL))
+        self.audit(AuditPhase::Started, "", &self.arguments)
     }
 
-    fn audit_finished(&self, outcome: &'static str, detail: &Value) -> NewAudit {
-        self.audit(AuditPhase::Finished, outcome, redact::bounded(detail, AUDIT_DETAIL))
+    fn audit_finished(&self, outcome: &'static str, detail: &str) -> NewAudit {
+        self.audit(AuditPhase::Finished, outcome, detail)
     }
 
-    fn audit(&self, phase: AuditPhase, outcome: &'static str, detail: String) -> NewAudit {
+    fn audit(&self, phase: AuditPhase, outcome: &'static str, detail: &str) -> NewAudit {
         NewAudit {
             at: self.origin.clock.now(),
             phase,
@@ -115,19 +113,25 @@ impl CallRecord {
             tool: self.tool.clone(),
             via: self.origin.via.as_str().into(),
             outcome: outcome.into(),
-            detail,
+            detail: redact::bounded(detail, AUDIT_DETAIL).into_owned(),
         }
     }
 
-    fn tool_call(&self, result: Value, success: bool) -> String {
-        let payload = json!({
-            "call_id": self.origin.call_id,
-            "tool": self.tool,
-            "args": redact::bounded_value(self.arguments.clone(), EVENT_DETAIL),
-            "result": redact::bounded_value(result, EVENT_DETAIL),
-            "success": success,
-        });
-        payload.to_string()
+    /// The payload of an event: of the end of a call with its result, and whether that is a success.
+    fn payload(&self, end: Option<(&str, bool)>) -> String {
+        let arguments = redact::bounded(&self.arguments, EVENT_DETAIL);
+        let end = end.map(|(result, success)| (redact::bounded(result, EVENT_DETAIL), success));
+        let length =
+            arguments.len() + end.as_ref().map_or(0, |(result, _)| result.len()) + self.tool.len() + 120;
+        let mut payload = String::with_capacity(length);
+        let (call_id, tool) = (self.origin.call_id, Value::from(self.tool.as_str()));
+        // Its parts are JSON already. Nothing fails that writes to a string.
+        let _ = write!(payload, r#"{{"args":{arguments},"call_id":"{call_id}""#);
+        if let Some((result, success)) = end {
+            let _ = write!(payload, r#","result":{result},"success":{success}"#);
+        }
+        let _ = write!(payload, r#","tool":{tool}}}"#);
+        payload
     }
 
     fn event(&self, kind: EventKind, payload: String) -> (SessionId, NewEvent) {
@@ -155,10 +159,9 @@ impl CallOrigin {
     }
 
     /// The record of this call, now that its tool is known.
-    pub(super) fn of(self, tool: &str, mut arguments: Value) -> CallRecord {
-        redact::value(&mut arguments);
+    pub(super) fn of(self, tool: &str, arguments: &Value) -> CallRecord {
         let tool = redact::text(tool).unwrap_or_else(|| tool.to_owned());
-        CallRecord { origin: self, tool, arguments, start: None }
+        CallRecord { origin: self, tool, arguments: redact::json(arguments), start: None }
     }
 }
 
@@ -170,14 +173,27 @@ fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
     }
 }
 
-fn detail(result: &Result<ToolOutput, CallError>) -> Value {
-    let mut detail = match result {
-        Ok(ToolOutput::Own { text, structured }) => json!({ "text": text, "structured": structured }),
+/// The result as JSON text, redacted. What another server said is not taken apart where nothing has to go.
+fn detail(result: &Result<ToolOutput, CallError>) -> String {
+    match result {
+        Ok(ToolOutput::Own { text, structured }) => redact::json(&OwnResult { structured, text }),
         Ok(ToolOutput::Foreign(foreign)) => {
-            json!({ "content": foreign.content, "structured": foreign.structured })
+            let content = redact::json_text(foreign.content.as_str());
+            let structured = redact::json_text(foreign.structured.as_ref().map_or("null", RawJson::as_str));
+            format!(r#"{{"content":{content},"structured":{structured}}}"#)
         }
-        Err(error) => json!({ "code": error.code, "message": error.message }),
-    };
-    redact::value(&mut detail);
-    detail
+        Err(error) => redact::json(&Failure { code: error.code, message: &error.message }),
+    }
+}
+
+#[derive(Serialize)]
+struct OwnResult<'r> {
+    structured: &'r Option<Value>,
+    text: &'r str,
+}
+
+#[derive(Serialize)]
+struct Failure<'r> {
+    code: ErrorCode,
+    message: &'r str,
 }

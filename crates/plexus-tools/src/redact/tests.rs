@@ -1,0 +1,286 @@
+//! What is redacted, and that text and value agree on it.
+
+use serde_json::{Value, json};
+
+use super::{bounded, is_secret_name, json as redacted, json_text, raw, value};
+
+#[test]
+fn secrets_go_and_the_rest_stays() {
+    let jwt = ["eyJhbGciOiJFZERTQSJ9", "eyJqdGkiOiIwMTkifQ", "c2lnbmF0dXJlLXBhcnQ"].join(".");
+    let mut arguments = json!({
+        "password": "hunter2",
+        "API-Key": "k",
+        "nested": [{ "client_secret": { "a": 1 }, "max_tokens": 5, "text": format!("use {jwt} now") }],
+        "url": "postgres://ann:pw@db/x",
+        "header": "Authorization: Bearer abcdefgh12345",
+        "pem": "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nafter",
+        "plain": "a token of appreciation",
+        "redis": "redis://:p@ss@host/0",
+        "query": "https://x.example/a?b=1&access_token=abc&c=2",
+        "env": "AWS_SECRET_ACCESS_KEY=abc123 HOME=/root",
+    });
+    value(&mut arguments);
+    assert_eq!(
+        arguments,
+        json!({
+            "password": "[redacted]",
+            "API-Key": "[redacted]",
+            "nested": [{ "client_secret": "[redacted]", "max_tokens": 5, "text": "use [redacted] now" }],
+            "url": "postgres[redacted]db/x",
+            "header": "Authorization: [redacted]",
+            "pem": "[redacted]\nafter",
+            "plain": "a token of appreciation",
+            "redis": "redis[redacted]host/0",
+            "query": "https://x.example/a?b=1[redacted]&c=2",
+            "env": "[redacted] HOME=/root",
+        })
+    );
+}
+
+#[test]
+fn a_long_value_is_cut_and_stays_json() {
+    let text = bounded(&json!({ "content": "ü".repeat(10_000) }).to_string(), 1000).into_owned();
+    let parsed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(parsed["truncated"], true);
+    assert!(text.len() < 1200, "{}", text.len());
+}
+
+#[test]
+fn a_name_is_secret_by_how_it_ends_whatever_stands_between_its_letters() {
+    for name in ["password", "PASSWORD", "db_password", "pass-word_", "X-Api-Key", "p_a_s_s_w_d", "authToken"]
+    {
+        assert!(is_secret_name(name), "{name}");
+    }
+    for name in ["", "max_tokens", "tokens", "oken", "passwords", "key", "api", "pässword1"] {
+        assert!(!is_secret_name(name), "{name}");
+    }
+}
+
+/// Random numbers that a seed repeats (SplitMix64).
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+
+    fn of<'l>(&mut self, list: &[&'l str]) -> &'l str {
+        list[self.below(list.len())]
+    }
+
+    /// Text of pieces that are, begin, end, or nearly are a secret, with what may stand between them.
+    fn text(&mut self) -> String {
+        const PIECES: &[&str] = &[
+            "eyJhbGciOiJFZERTQSJ9.",
+            "eyJqdGkiOiIwMTkifQ.",
+            "c2lnbmF0dXJlLXBhcnQ",
+            "Bearer ",
+            "basic\n",
+            "BASIC\t",
+            "abcdefgh12345",
+            "sk-",
+            "rk_",
+            "0123456789abcdef01",
+            "npm_",
+            "hf-",
+            "dop_v1_",
+            "ghp_",
+            "github_pat_",
+            "abcdefghijklmnopqrst",
+            "glpat-",
+            "xoxb-",
+            "AKIA",
+            "ABCDEFGHIJKLMNOP",
+            "AIza",
+            "-----BEGIN ",
+            "RSA ",
+            "PRIVATE KEY-----",
+            "-----END PRIVATE KEY-----",
+            "://",
+            ":/",
+            "/",
+            "ann",
+            ":",
+            "pw",
+            "@",
+            "host",
+            "?",
+            "&",
+            "access_token",
+            "sig",
+            "signature",
+            "Key",
+            "SECRET",
+            "=",
+            "password",
+            "PassWord",
+            "token",
+            "api_key",
+            "apikey",
+            "to\u{212A}en",
+            "\u{17F}ecret",
+            "\"",
+            "'",
+            " ",
+            "\n",
+            "\t",
+            "\r",
+            "\\",
+            "\u{8}",
+            "\u{0}",
+            "\u{b}",
+            "\u{a0}",
+            "é",
+            "n",
+            "b",
+            "_",
+            "-",
+            ",",
+            ";",
+            "x",
+            "1e5",
+            "{",
+            "}",
+            "[",
+            "]",
+            "\\u0041",
+        ];
+        (0..self.below(9)).map(|_| self.of(PIECES)).collect()
+    }
+
+    fn name(&mut self) -> String {
+        const NAMES: &[&str] = &[
+            "password",
+            "pass",
+            "word",
+            "-",
+            "_",
+            "API",
+            "key",
+            "token",
+            "s",
+            "max_tokens",
+            "text",
+            "Cookie",
+            "id",
+            "é",
+            "se",
+            "cret",
+            "author",
+            "ization",
+            "\n",
+            "/",
+            "\"",
+            " ",
+        ];
+        (0..=self.below(4)).map(|_| self.of(NAMES)).collect()
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.below(if depth == 0 { 5 } else { 8 }) {
+            0 => Value::Null,
+            1 => json!(self.below(2) == 0),
+            2 => json!(self.below(100_000) as f64 / 7.0),
+            3 | 4 => Value::from(self.text()),
+            5 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+            _ => Value::Object((0..self.below(4)).map(|_| (self.name(), self.value(depth - 1))).collect()),
+        }
+    }
+
+    /// The same value as others may write it: with white space, and with escapes that are not needed.
+    fn written(&mut self, value: &Value, out: &mut String) {
+        match value {
+            Value::String(text) => self.string(text, out),
+            Value::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    out.push_str(if index == 0 { "" } else { "," });
+                    self.space(out);
+                    self.written(item, out);
+                }
+                self.space(out);
+                out.push(']');
+            }
+            Value::Object(fields) => {
+                out.push('{');
+                for (index, (name, field)) in fields.iter().enumerate() {
+                    out.push_str(if index == 0 { "" } else { "," });
+                    self.space(out);
+                    self.string(name, out);
+                    self.space(out);
+                    out.push(':');
+                    self.space(out);
+                    self.written(field, out);
+                }
+                out.push('}');
+            }
+            other => out.push_str(&other.to_string()),
+        }
+    }
+
+    fn space(&mut self, out: &mut String) {
+        out.push_str(["", "", "", "", " ", "  ", "\n"][self.below(7)]);
+    }
+
+    fn string(&mut self, text: &str, out: &mut String) {
+        let plain = Value::from(text).to_string();
+        match self.below(6) {
+            0 => out.push_str(&plain.replace('/', "\\/")),
+            1 => {
+                out.push('"');
+                for unit in text.encode_utf16() {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+                out.push('"');
+            }
+            _ => out.push_str(&plain),
+        }
+    }
+}
+
+/// Text that is taken as it is has nothing in it that would have gone, and can be read back.
+#[test]
+fn what_is_kept_unread_is_what_reading_it_would_have_kept() {
+    let (mut clean, mut redacted_ones) = (0, 0);
+    let mut random = Seeded(20_261_116);
+    for round in 0..60_000 {
+        let mut expected = random.value(3);
+        let mut text = String::new();
+        random.written(&expected, &mut text);
+        let original = expected.clone();
+        value(&mut expected);
+        redacted_ones += usize::from(expected != original);
+        clean += usize::from(raw::is_clean(&text));
+        let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
+        assert_eq!(kept, expected, "round {round}: {text}");
+        let kept: Value = serde_json::from_str(&redacted(&original)).unwrap();
+        assert_eq!(kept, expected, "round {round}: {original}");
+    }
+    // Both ways were gone, and neither is the exception.
+    assert!(clean > 10_000 && redacted_ones > 5_000, "{clean} clean, {redacted_ones} redacted");
+}
+
+#[test]
+fn what_everyday_results_look_like_is_not_taken_apart() {
+    for text in [
+        r#"{"content":[{"type":"text","text":"The quick brown fox jumps over the lazy dog."}],"structured":null}"#,
+        r#"{"text":"{\"items\":[{\"id\":1,\"url\":\"https://example.net/a?b=1\"}]}\nmax_tokens: 5, by ann@example.net"}"#,
+        r#"{"max_tokens":5,"tasks":["task_a_name_that_is_rather_long"],"n":-1.5,"note":"a token of appreciation"}"#,
+    ] {
+        assert!(raw::is_clean(text), "{text}");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_back_is_kept_as_text() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for text in ["1e400", "[1E999]", &deep, &"9".repeat(400)] {
+        let kept: Value = serde_json::from_str(&json_text(text)).unwrap();
+        assert_eq!(kept, Value::from(text));
+    }
+    assert_eq!(json_text("{\"a\":\n1}"), r#"{"a":1}"#);
+}
