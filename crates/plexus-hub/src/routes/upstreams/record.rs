@@ -65,8 +65,8 @@ impl Entry<'_> {
             actor: self.by.subject().to_owned(),
             session_id: None,
             tool: self.what.to_owned(),
-            via: "rest",
-            outcome,
+            via: "rest".into(),
+            outcome: outcome.into(),
             detail: detail.to_string(),
         };
         Ok(self.services.store.append(Records { audit: vec![entry], events: vec![] }).await?)
