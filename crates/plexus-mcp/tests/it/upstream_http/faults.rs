@@ -9,7 +9,7 @@ use super::scripted::{
     Asked, Scripted, Step, Steps, answer, event, json_answer, result, said, session_era, stateless_era,
     stream,
 };
-use super::{Way, call, echo, outgoing, soon, text};
+use super::{Way, beside, call, echo, outgoing, soon, text};
 
 /// A server of the session era that does something else with calls.
 async fn with_calls(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Scripted {
@@ -118,13 +118,13 @@ async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
         let client = Way::to(&server.url()).connect().await;
         let waiting = outgoing("echo", json!({}));
         let cancel = waiting.cancel.clone();
-        let task = tokio::spawn({
+        let task = beside({
             let client = client.clone();
             async move { client.call(waiting).await }
         });
         server.sees(|asked| asked.what() == "tools/call").await;
         cancel.cancel();
-        assert_eq!(soon(task).await.unwrap(), Err(ClientError::Cancelled));
+        assert_eq!(task.done().await, Err(ClientError::Cancelled));
         let told = server.sees(|asked| asked.what() == "notifications/cancelled").await;
         let call = server.sees(|asked| asked.what() == "tools/call").await;
         assert_eq!(told.body["params"]["requestId"], call.body["id"]);

@@ -21,6 +21,7 @@ use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,6 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Within the time a test has; a hub that hangs fails here.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("in time")
+}
+
+/// What runs beside the test, and ends with it.
+struct Beside<T>(JoinSet<T>);
+
+fn beside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Beside<T> {
+    let mut set = JoinSet::new();
+    set.spawn(work);
+    Beside(set)
+}
+
+impl<T: 'static> Beside<T> {
+    async fn done(mut self) -> T {
+        soon(self.0.join_next()).await.expect("one task").expect("no panic")
+    }
 }
 
 /// Counts what a server says about its tools.
@@ -145,7 +161,7 @@ impl Way {
 
     /// Why there is no connection.
     async fn refused(&self) -> String {
-        self.try_connect().await.err().expect("no connection").to_string()
+        self.try_connect().await.expect_err("no connection").to_string()
     }
 }
 
@@ -194,14 +210,14 @@ fn structured(output: &ForeignOutput) -> Value {
 }
 
 /// A call of `slow` that has begun: its progress has been heard of.
-async fn begun(client: &Client, arguments: Value) -> (tokio::task::JoinHandle<Called>, CancellationToken) {
+async fn begun(client: &Client, arguments: Value) -> (Beside<Called>, CancellationToken) {
     let progress = Arc::new(Notify::new());
     let heard = progress.clone();
     let sink: ProgressSink = Arc::new(move |_| heard.notify_one());
     let slow = Outgoing { progress: Some(sink), ..outgoing("slow", arguments) };
     let cancel = slow.cancel.clone();
     let client = client.clone();
-    let task = tokio::spawn(async move { client.call(slow).await });
+    let task = beside(async move { client.call(slow).await });
     soon(progress.notified()).await;
     (task, cancel)
 }

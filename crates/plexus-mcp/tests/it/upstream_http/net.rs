@@ -1,5 +1,6 @@
 //! Where the hub connects to on behalf of a file, and where it does not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -59,6 +60,30 @@ async fn a_server_that_does_not_speak_tls_is_told_apart() {
         () = plain => unreachable!("it waits for ever"),
     };
     assert!(why.contains("no secure connection"), "{why}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key.into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let accepted = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        acceptor.accept(stream).await.map(drop)
+    };
+    let way = Way::to(&format!("https://localhost:{port}/mcp")).header("Authorization", "Bearer of-the-file");
+    let (why, accepted) = tokio::join!(way.refused(), accepted);
+    assert!(why.contains("no secure connection") && why.contains("certificate"), "{why}");
+    assert!(accepted.is_err(), "nothing was sent to whoever that is");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn a_call_in_flight_is_lost_and_not_sent_again() {
         if eras == Eras::Stateless {
             let (task, _cancel) = begun(&client, json!({})).await;
             way_there.cut();
-            let lost = soon(task).await.unwrap();
+            let lost = task.done().await;
             assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
         }
         way_there.lose_answers();
@@ -69,7 +69,7 @@ async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
     let client = Way::to(&way_there.url("/mcp")).connect().await;
     let (task, _cancel) = begun(&client, json!({ "ms": 1_000 })).await;
     way_there.cut();
-    let output = soon(task).await.unwrap().unwrap();
+    let output = task.done().await.unwrap();
     assert!(text(&output).starts_with("waited "), "{output:?}");
 }
 

@@ -1,13 +1,15 @@
 //! The transport of 2024-11-05: an event stream, and an address to post to.
 
+use std::net::SocketAddr;
+
 use plexus_mcp::upstream::client::ClientError;
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::Pinned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::scripted::{Scripted, Step, answer, session_era};
-use super::{Way, call, echo, soon, text};
+use super::{Beside, Way, beside, call, echo, soon, text};
 use crate::scripts::path;
 
 /// The SDK that still has a server of this transport.
@@ -49,13 +51,13 @@ async fn a_python_server_of_the_older_transport_is_listed_and_called() {
     assert!(why.contains("405") || why.contains("check the `url`"), "{why}");
 
     // The end of the server is the end of the connection.
-    let slow = tokio::spawn({
+    let slow = beside({
         let client = client.clone();
         async move { call(&client, "slow", json!({})).await }
     });
     assert_eq!(server.line().await, json!({ "slow": true }));
     drop(server);
-    let lost = soon(slow).await.unwrap();
+    let lost = slow.done().await;
     assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
     let why = soon(client.closed()).await;
     assert!(!why.is_empty());
@@ -105,27 +107,25 @@ async fn what_is_not_an_event_stream_is_refused() {
 async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
     // The script of one connection cannot write to another, so the stream is fed from here.
     let (feed, fed) = mpsc::unbounded_channel::<String>();
-    let server = fed_stream(fed).await;
-    let address = server.0;
+    let (address, mut posts, _serving) = fed_stream(fed).await;
     let way = Way::to(&format!("http://{address}/sse")).older();
     feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
-    let connecting = tokio::spawn(async move { (way.try_connect().await, way) });
-    let mut posts = server.1;
+    let connecting = beside(async move { (way.try_connect().await, way) });
     let initialize = soon(posts.recv()).await.unwrap();
     let welcome = json!({ "jsonrpc": "2.0", "id": initialize["id"], "result": {
         "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "fed", "version": "1" } } });
     feed.send(format!("event: message\r\ndata: {welcome}\r\n\r\n")).unwrap();
-    let (client, _way) = soon(connecting).await.unwrap();
+    let (client, _way) = connecting.done().await;
     let client = client.unwrap();
     assert_eq!(client.peer().revision, "2024-11-05");
     assert_eq!(soon(posts.recv()).await.unwrap()["method"], "notifications/initialized");
-    let calling = tokio::spawn({
+    let calling = beside({
         let client = client.clone();
         async move { echo(&client, "x").await }
     });
     assert_eq!(soon(posts.recv()).await.unwrap()["method"], "tools/call");
     drop(feed);
-    let lost = soon(calling).await.unwrap();
+    let lost = calling.done().await;
     assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
     let why = soon(client.closed()).await;
     assert!(why.contains("ended the stream"), "{why}");
@@ -136,12 +136,12 @@ async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
 /// A server whose stream is what is sent here, and that hands over what is posted.
 async fn fed_stream(
     mut fed: mpsc::UnboundedReceiver<String>,
-) -> (std::net::SocketAddr, mpsc::UnboundedReceiver<serde_json::Value>) {
+) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, Beside<()>) {
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (posted, posts) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
+    let serving = beside(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         // What is left unread would turn the end of the stream into a reset.
         let mut asked = Vec::new();
@@ -150,7 +150,7 @@ async fn fed_stream(
         }
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
-        let feeding = tokio::spawn(async move {
+        let feeding = beside(async move {
             while let Some(text) = fed.recv().await {
                 stream.write_all(text.as_bytes()).await.unwrap();
             }
@@ -174,7 +174,7 @@ async fn fed_stream(
             posted.send(serde_json::from_slice(&body).unwrap()).ok();
             stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
         }
-        feeding.await.unwrap();
+        feeding.done().await;
     });
-    (address, posts)
+    (address, posts, serving)
 }
