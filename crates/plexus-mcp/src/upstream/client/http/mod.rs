@@ -6,6 +6,16 @@
 //! - [`listening`]: what the server says without being asked.
 //!
 //! A request is sent again only when the server, or the lack of a connection, says that it was not carried out.
+//!
+//! | what | bound | beyond it |
+//! |---|---|---|
+//! | calls under way | [`MAX_CALLS`] | the caller waits, and can be cancelled |
+//! | bytes of a body, of an event, of a line | `ClientSettings::max_message` | the call fails, its connection is closed |
+//! | connections that nobody uses | 32, for a minute | closed |
+//! | redirects of one request | 3 | the request fails |
+//! | attempts to go on with a stream, without news | 3 | the call is lost |
+//! | answers to what the server asks | [`MAX_ANSWERS`] at once | dropped |
+//! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
 pub(crate) mod events;
 mod exchange;
