@@ -1,6 +1,6 @@
 //! Streamable HTTP, in every revision that has it.
 //!
-//! - [`line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
+//! - [`mod@line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
 //! - [`listening`]: what the server says without being asked.
