@@ -82,6 +82,12 @@ impl Environment {
         self.value(variable.name)
     }
 
+    /// The same for a name that a person wrote into a file.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&str> {
+        self.value(name)
+    }
+
     /// The same by name, for the variables of settings.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())

@@ -147,14 +147,24 @@ impl Tool {
         self.listed.as_deref().unwrap_or(&self.spec.name)
     }
 
-    /// The same tool, listed by another name, or by its canonical one again.
-    pub(crate) fn listed_as(&self, name: Option<&str>) -> Self {
-        Self { listed: name.map(Arc::from), ..self.clone() }
+    /// The same tool, listed by another name.
+    pub(crate) fn listed_as(&self, name: &str) -> Self {
+        Self { listed: Some(Arc::from(name)), ..self.clone() }
     }
 
     #[must_use]
     pub fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    /// Whether nobody could tell the two apart: same words, same name, same handler.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        let handlers = match (&self.handler, &other.handler) {
+            (Handler::Run(one), Handler::Run(other)) => Arc::ptr_eq(one, other),
+            (Handler::Indirect, Handler::Indirect) => true,
+            (Handler::Run(_), Handler::Indirect) | (Handler::Indirect, Handler::Run(_)) => false,
+        };
+        handlers && self.listed == other.listed && self.spec == other.spec
     }
 
     pub(crate) fn is_indirect(&self) -> bool {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plexus_auth::Principal;
-use plexus_proto::ErrorCode;
+use plexus_auth::profiles::{Candidate, Profiles};
 
+use crate::listing::listed;
+use crate::profile_view::{self, Told};
 use crate::registry::Catalog;
+use crate::resolve::resolve;
 use crate::{CallError, Tool};
-
-/// Longest name that is repeated back to a caller.
-const NAME_SHOWN: usize = 100;
 
 /// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
 /// they are listed by.
@@ -18,17 +18,28 @@ const NAME_SHOWN: usize = 100;
 pub struct Visible {
     version: u64,
     tools: BTreeMap<String, Arc<Tool>>,
+    profiles: Arc<Profiles>,
 }
 
 impl Visible {
-    pub(crate) fn new(catalog: &Catalog, principal: &Principal) -> Self {
-        let tools = catalog
-            .tools
-            .values()
-            .filter_map(|tool| tool.narrowed_to(principal))
-            .map(|tool| (tool.name().to_owned(), tool))
-            .collect();
-        Self { version: catalog.version, tools }
+    pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
+        let shown = profile_view::shown(catalog, principal, told);
+        let shown = |tool: &&Arc<Tool>| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
+        let tools =
+            catalog.tools.values().filter(shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
+        Self { version: catalog.version, tools: listed(tools), profiles: catalog.profiles.clone() }
+    }
+
+    /// The profiles there are, as of this view.
+    #[must_use]
+    pub fn profiles(&self) -> &Arc<Profiles> {
+        &self.profiles
+    }
+
+    /// What is seen here, for a profile to choose from: so that a report on one names nothing that is not seen.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate<'_>> {
+        self.tools().map(|tool| profile_view::candidate(tool)).collect()
     }
 
     /// Version of the catalogue this was cut from.
@@ -52,25 +63,9 @@ impl Visible {
         self.tools.is_empty()
     }
 
-    /// The tool of that name: exact, else with `-` and `_` exchanged.
-    ///
-    /// The error is made from the name and from visible tools only, so it is the same for a tool
-    /// that does not exist and for one that the caller may not see.
+    /// The tool that a name stands for; the module `resolve` says which do.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        if let Some(tool) = self.tools.get(name) {
-            return Ok(tool);
-        }
-        let plain = name.replace('-', "_");
-        let mut variants = self.tools.values().filter(|tool| tool.spec().name.replace('-', "_") == plain);
-        if let (Some(tool), None) = (variants.next(), variants.next()) {
-            return Ok(tool);
-        }
-        let shown: String = name.chars().take(NAME_SHOWN).collect();
-        let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
-        Err(match nearest(&shown, self.tools.keys().map(String::as_str)) {
-            Some(near) => error.hint(format!("Did you mean {near}?")),
-            None => error.hint("List the tools to see what there is."),
-        })
+        resolve(&self.tools, name)
     }
 }
 

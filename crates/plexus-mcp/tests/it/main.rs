@@ -16,6 +16,7 @@ mod models;
 mod modern;
 mod negotiation;
 mod pages;
+mod profiles;
 mod python;
 mod resume;
 mod revisions;

@@ -6,7 +6,9 @@
 mod arguments;
 mod hub;
 mod idempotency;
+mod names;
 mod outputs;
+mod profiles;
 mod recording;
 mod running;
 mod scopes;

@@ -15,7 +15,9 @@ mod environment;
 mod hub;
 mod open_files;
 mod port;
+mod profiles;
 mod signing_key;
+mod upstreams;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,6 +126,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.push(admin_token::check(subject, invocation.out.now()));
         findings.extend(audit::check(subject, has_database));
     }
+    if folder != Folder::Unusable {
+        findings.extend(upstreams::check(subject, invocation.environment()));
+    }
     let seen = match folder {
         // The folder would say where the hub is.
         Folder::Unusable if !invocation.names_hub() => None,
@@ -135,6 +140,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
             seen
         }
     };
+    if folder == Folder::Ours {
+        findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
+    }
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(invocation.out.now(), seen.as_ref()));
     findings.push(disk::check(subject));

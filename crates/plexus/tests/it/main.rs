@@ -33,6 +33,7 @@ mod tampering;
 mod terminal;
 mod tokens;
 mod traces;
+mod upstream;
 
 use plexus_testkit::{Plexus, postgres};
 
