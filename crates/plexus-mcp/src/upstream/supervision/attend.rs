@@ -1,6 +1,7 @@
 //! With a server that is there: follows its list of tools, asks whether it is still there, lets a lazy one go.
 //!
-//! At most one question is on its way at a time. A flood of changes costs a list every [`relist`](super::Timing) and
+//! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
+//! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
 //! do: a busy server may be slow to answer, and is not dead. The exception is one that let a call run out of its time
 //! without saying anything since: it is asked although others wait for it.
@@ -52,7 +53,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
                 None
             }
             answer = answered(&mut attendance.asked) => attendance.take(answer),
-            () = tokio::time::sleep_until(due) => attendance.act().await,
+            () = tokio::time::sleep_until(due) => attendance.act(),
         };
         if let Some(ended) = ended {
             return ended;
@@ -116,10 +117,10 @@ impl<'u> Attendance<'u> {
     }
 
     /// Does what is due.
-    async fn act(&mut self) -> Option<Ended> {
+    fn act(&mut self) -> Option<Ended> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
-        unit.sessions.close_idle(timing.idle, timing.close).await;
+        unit.sessions.drop_idle(timing.idle);
         if self.is_lazy() && unit.pulse.in_flight() == 0 && self.idle_at() <= now {
             return Some(Ended::Idle);
         }

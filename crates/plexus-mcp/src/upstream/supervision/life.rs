@@ -3,10 +3,12 @@
 //! One task does all of it, one thing after the other. Whatever it waits for, it also waits for the hub to stop, for
 //! a file that wants something else, and for the time when the tools of a server that is away are withdrawn.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use plexus_kit::Stage;
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
@@ -46,7 +48,13 @@ impl Life {
             let wanted = self.wanted.borrow_and_update().clone();
             let unit = self.unit.clone();
             match wanted.target {
-                Target::Run(config) => self.keep(wanted.turn, wanted.restarts, config).await,
+                Target::Run(config) => {
+                    let kept =
+                        AssertUnwindSafe(self.keep(wanted.turn, wanted.restarts, config)).catch_unwind();
+                    if kept.await.is_err() {
+                        self.fault().await;
+                    }
+                }
                 Target::Off(_) => {
                     self.rest(wanted.turn, UpstreamState::Disabled, None).await;
                 }
@@ -79,12 +87,24 @@ impl Life {
         }
     }
 
+    /// A fault of ours ends the work for this server only, until something else is wanted.
+    async fn fault(&mut self) {
+        tracing::error!(server = %self.unit.name, "the task that keeps it panicked");
+        self.unit.client.store(None);
+        let failure = self.unit.failure("a fault inside the hub; its log has the details".to_owned());
+        let turn = self.wanted.borrow().turn;
+        self.rest(turn, UpstreamState::Failed, Some(failure)).await;
+    }
+
     /// Keeps the server there until something else is wanted.
     async fn keep(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
         let unit = self.unit.clone();
         let mut backoff = Backoff::new(unit.shared.timing.clone(), target::is_process(&config));
         unit.adopt(&config);
-        self.now = Some((config, restarts));
+        // Whoever asks for a restart wants to see it come up, also a lazy one.
+        if self.now.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
+            self.learnt = None;
+        }
         let mut turn = turn;
         loop {
             let Some((config, _)) = self.now.clone() else { return };

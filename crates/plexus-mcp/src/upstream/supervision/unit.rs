@@ -64,7 +64,7 @@ pub(super) struct Unit {
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) gate: ArcSwap<Gate>,
     pub(super) pulse: Pulse,
-    /// The server says that its list has changed; any number of times is once.
+    /// The server says that its list has changed, or a call could not reach it; any number of times is once.
     pub(super) list_changed: Notify,
     /// A call wants a server that is not there.
     pub(super) called: Notify,

@@ -65,6 +65,7 @@ impl Start {
             inject: BTreeMap::new(),
             warnings: vec![],
             fingerprint: 0,
+            presentation: 0,
         };
         let (sender, changes) = watch::channel(0);
         let variables = [("PATH", "/usr/bin:/bin"), ("LC_ALL", "C"), ("AWS_SECRET", "of the hub")];

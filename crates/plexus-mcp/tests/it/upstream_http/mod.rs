@@ -167,6 +167,7 @@ fn server(transport: Transport) -> ServerConfig {
         inject: BTreeMap::new(),
         warnings: Vec::new(),
         fingerprint: 0,
+        presentation: 0,
     }
 }
 
