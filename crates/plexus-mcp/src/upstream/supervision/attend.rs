@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::unit::Unit;
 use crate::upstream::client::{Client, ClientError, Definitions};
 
-/// Unanswered in a row; then the server is taken for dead.
-const MISSED_PINGS: u32 = 2;
+/// Questions without an answer in a row; then the server is taken for dead.
+const MISSED: u32 = 2;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -42,6 +42,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         listed_at: Instant::now(),
         pinged_at: Instant::now(),
         missed: 0,
+        unlisted: 0,
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -80,7 +81,9 @@ struct Attendance<'u> {
     listed_at: Instant,
     /// When a ping was last sent, or last not needed.
     pinged_at: Instant,
+    /// Pings that were not answered, and lists.
     missed: u32,
+    unlisted: u32,
 }
 
 impl<'u> Attendance<'u> {
@@ -144,25 +147,36 @@ impl<'u> Attendance<'u> {
         None
     }
 
+    /// The list cannot be had; the tools that are known stay.
+    fn unlisted(&mut self, error: ClientError) -> Option<Ended> {
+        let unit = self.unit;
+        tracing::warn!(server = %unit.name, %error, "its list of tools cannot be had");
+        self.listed_at = Instant::now();
+        match error {
+            // Over HTTP there is no connection whose end would be noticed.
+            ClientError::Unreachable(why) => Some(Ended::Lost(why)),
+            ClientError::Lost(why) => {
+                // Asked once more, it may turn out to be gone. One that is at work may be slow to answer.
+                self.relist = true;
+                self.unlisted = if unit.pulse.in_flight() > 0 { 0 } else { self.unlisted + 1 };
+                (self.unlisted >= MISSED).then_some(Ended::Lost(why))
+            }
+            ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
+        }
+    }
+
     fn take(&mut self, answer: Asked) -> Option<Ended> {
         let unit = self.unit;
         match answer {
-            Asked::Listed(listed) => {
-                self.listed_at = Instant::now();
-                match listed {
-                    Ok(definitions) => {
-                        unit.pulse.hear();
-                        if let Some(config) = unit.config() {
-                            unit.publish(&config, Arc::new(definitions));
-                        }
-                    }
-                    // It goes on with the tools that are known; a connection that is gone is noticed as such.
-                    Err(error) => {
-                        tracing::warn!(server = %unit.name, %error, "its new list of tools cannot be had")
-                    }
+            Asked::Listed(Ok(definitions)) => {
+                (self.listed_at, self.unlisted) = (Instant::now(), 0);
+                unit.pulse.hear();
+                if let Some(config) = unit.config() {
+                    unit.publish(&config, Arc::new(definitions));
                 }
                 None
             }
+            Asked::Listed(Err(error)) => self.unlisted(error),
             // An error of the protocol is an answer.
             Asked::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;
@@ -172,7 +186,7 @@ impl<'u> Attendance<'u> {
             Asked::Pinged(Err(error)) => {
                 // Anything that came in the meantime is a sign of life too.
                 self.missed = if unit.pulse.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };
-                (self.missed >= MISSED_PINGS).then(|| Ended::Lost(error.to_string()))
+                (self.missed >= MISSED).then(|| Ended::Lost(error.to_string()))
             }
         }
     }

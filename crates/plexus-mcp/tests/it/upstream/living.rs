@@ -195,7 +195,8 @@ async fn a_server_over_http_is_missed_by_the_first_call_that_does_not_reach_it()
     drop(server);
     let refused = client.tool("mcp__far__echo", json!({ "text": "there?" })).await;
     assert_eq!(refused["isError"], true, "{refused}");
-    hub.upstream_in("far", UpstreamState::Down).await;
+    let down = hub.upstream_when("far", "missed", |upstream| upstream.last_error.is_some()).await;
+    assert_ne!(down.state, UpstreamState::Ready, "{refused} {down:?}");
     assert!(is_list_changed(&stream.message().await.unwrap()));
     assert_eq!(tools_of(&client, "far").await, Vec::<String>::new());
 }
