@@ -46,28 +46,22 @@ impl Life {
     pub(super) async fn run(mut self) {
         while !self.stop.is_cancelled() {
             let wanted = self.wanted.borrow_and_update().clone();
-            let unit = self.unit.clone();
             match wanted.target {
                 Target::Run(config) => {
-                    let kept =
-                        AssertUnwindSafe(self.keep(wanted.turn, wanted.restarts, config)).catch_unwind();
-                    if kept.await.is_err() {
+                    let keep = self.keep(wanted.turn, wanted.restarts, config);
+                    if AssertUnwindSafe(keep).catch_unwind().await.is_err() {
                         self.fault().await;
                     }
                 }
-                Target::Off(_) => {
-                    self.rest(wanted.turn, UpstreamState::Disabled, None).await;
-                }
+                Target::Off(_) => self.rest(wanted.turn, UpstreamState::Disabled, None).await,
                 Target::Wrong { message, .. } => {
-                    self.rest(wanted.turn, UpstreamState::Invalid, Some(unit.failure(message.to_string())))
-                        .await;
+                    let failure = self.unit.failure(message.to_string());
+                    self.rest(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
                 }
                 Target::Gone => break,
             }
         }
         self.unit.withdraw();
-        let last = self.unit.status.borrow().state;
-        self.unit.shared.metrics.forget(&self.unit.name, last);
     }
 
     /// Does nothing until something else is wanted.
@@ -200,6 +194,8 @@ impl Life {
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;
+                    // A lazy server whose tools nobody sees would never be called.
+                    self.learnt = None;
                     tracing::info!(server = %self.unit.name, "its tools are withdrawn until it is back");
                     self.unit.withdraw();
                 }
