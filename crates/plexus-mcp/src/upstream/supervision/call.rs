@@ -96,11 +96,11 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => {
-                if let Some(place) = &place {
-                    self.unit.sessions.forget(self.context.session_id, place);
-                }
-            }
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match &place {
+                Some(place) => self.unit.sessions.forget(self.context.session_id, place),
+                // The unit looks for itself whether the server is still there.
+                None => self.unit.list_changed.notify_one(),
+            },
             Err(ClientError::Cancelled) => {}
         }
         called.map(ToolOutput::Foreign)
