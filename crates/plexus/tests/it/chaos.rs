@@ -94,12 +94,14 @@ struct Pestered {
 async fn pester(mcp: McpClient, server: &'static str, until: Instant) -> Pestered {
     let mut pestered = Pestered { server, answered: 0, failed: vec![] };
     while Instant::now() < until {
-        let result = mcp.tool(&tool(server), json!({ "text": "x" })).await;
-        if result["isError"] == true {
-            pestered.failed.push(result.to_string());
-        } else {
-            assert_eq!(result["content"][0]["text"], "x", "{server}");
-            pestered.answered += 1;
+        let call = json!({ "name": tool(server), "arguments": { "text": "x" } });
+        let answer = mcp.modern("tools/call", call).await.json();
+        match answer["result"]["isError"] == true || answer.get("error").is_some() {
+            true => pestered.failed.push(answer.to_string()),
+            false => {
+                assert_eq!(answer["result"]["content"][0]["text"], "x", "{server}");
+                pestered.answered += 1;
+            }
         }
         // At the pace of a model that does not give up.
         tokio::time::sleep(Duration::from_millis(50)).await;
