@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plexus_auth::profiles::ProfilesChange;
 use plexus_kit::config::Reloaded;
 use plexus_kit::{Clock, Config, Drained, Environment, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
@@ -181,6 +182,11 @@ impl Hub {
         self.services.dispatcher.set_limits(limits.calls_per_principal, limits.output_bytes);
         self.services.mcp.set_json_depth(limits.json_depth);
         reloaded
+    }
+
+    /// Reads the files of the profiles again; lists of callers change where their profile has.
+    pub fn reload_profiles(&self) -> ProfilesChange {
+        self.services.reload_profiles()
     }
 
     /// Stops taking requests, finishes those that run, writes what is left to write.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
@@ -80,6 +81,8 @@ impl Services {
         let authenticator =
             Arc::new(Authenticator::new(keys, store.clone(), clock.clone(), admin_token).await?);
         authenticator.ensure_admin_token().await?;
+        let profiles = LiveProfiles::open(config.data_dir.join(profiles::FOLDER));
+        authenticator.follow_profiles(profiles.clone());
         let dispatcher = Dispatcher::new(
             Arc::new(Registry::new(native::tools())),
             store.clone(),
@@ -91,6 +94,7 @@ impl Services {
                 output_bytes: config.limits.output_bytes,
             },
         );
+        dispatcher.registry().follow_profiles(profiles);
         migrate_servers(&config, &environment, &clock);
         let upstream_options = UpstreamOptions {
             client: ClientSettings {
@@ -132,6 +136,16 @@ impl Services {
             events,
             address_file,
         })
+    }
+
+    /// Reads the files of the profiles again, where any has changed.
+    pub(crate) fn reload_profiles(&self) -> ProfilesChange {
+        let change = self.dispatcher.registry().reload_profiles();
+        if !change.is_empty() {
+            let ProfilesChange { added, removed, changed } = &change;
+            tracing::info!(?added, ?removed, ?changed, "profiles reloaded");
+        }
+        change
     }
 
     /// Does something to its end, whether or not whoever asked for it stays to hear of it.
@@ -194,7 +208,7 @@ pub enum DataDirState {
 }
 
 /// What a person may have put into a data folder before its first start.
-const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, "profiles"];
+const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, profiles::FOLDER];
 
 /// Looks into a folder that is there.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {

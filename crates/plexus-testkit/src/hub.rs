@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
-use plexus_kit::{Clock, Config, Environment, Secret};
+use plexus_kit::{Clock, Config, Environment, Secret, Stage};
 use plexus_mcp::server::McpOptions;
 use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
@@ -120,6 +120,11 @@ impl TestHub {
         self.hub.registry()
     }
 
+    /// Has the files of the profiles read now, without waiting for the hub to notice.
+    pub fn reload_profiles(&self) {
+        self.hub.reload_profiles();
+    }
+
     /// The servers behind the hub.
     pub fn upstreams(&self) -> &Upstreams {
         self.hub.upstreams()
@@ -128,6 +133,11 @@ impl TestHub {
     /// A stream of events over WebSocket; `path` with its query.
     pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
         EventRequest::new(self.address(), path).bearer(token)
+    }
+
+    /// Tasks of the hub that are alive.
+    pub fn tasks(&self) -> usize {
+        [Stage::Intake, Stage::Work, Stage::Storage].into_iter().map(|stage| self.hub.tasks(stage)).sum()
     }
 
     /// How the event streams are doing.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, db, doctor, events, keys, man, sessions, token, tools, up, upstream,
+    audit, completions, config, db, doctor, events, keys, man, profile, sessions, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Up(up::UpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),
+    /// List and show profiles: what agents are for, and which tools they are shown
+    Profile(profile::ProfileArgs),
     /// List and replace the keys that sign tokens
     Keys(keys::KeysArgs),
     /// List, describe and call tools

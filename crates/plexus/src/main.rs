@@ -60,6 +60,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
     match cli.command {
         Command::Up(args) => commands::up::run(args, environment).await,
         Command::Token(args) => commands::token::run(args, &invocation).await,
+        Command::Profile(args) => commands::profile::run(args, &invocation).await,
         Command::Keys(args) => commands::keys::run(args, &invocation).await,
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
         Command::Upstream(args) => commands::upstream::run(args, &invocation).await,

@@ -8,6 +8,7 @@ mod keys;
 mod mcp;
 mod metrics;
 mod openapi;
+mod profiles;
 mod query;
 mod refusals;
 mod sessions;
@@ -71,6 +72,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(sessions::router())
         .merge(events::router())
         .merge(streams::described())
+        .merge(profiles::router())
         .merge(tokens::router())
         .merge(keys::router())
         .merge(audit::router())

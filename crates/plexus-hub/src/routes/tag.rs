@@ -6,6 +6,7 @@ pub(super) const HUB: &str = "hub";
 pub(super) const TOOLS: &str = "tools";
 pub(super) const UPSTREAMS: &str = "upstreams";
 pub(super) const SESSIONS: &str = "sessions";
+pub(super) const PROFILES: &str = "profiles";
 pub(super) const TOKENS: &str = "tokens";
 pub(super) const AUDIT: &str = "audit";
 
@@ -15,6 +16,7 @@ pub(super) fn all() -> Vec<Tag> {
         (TOOLS, "What can be called."),
         (UPSTREAMS, "The MCP servers behind the hub."),
         (SESSIONS, "What agents did, as append-only logs of events."),
+        (PROFILES, "What agents are for, and which tools they are shown."),
         (TOKENS, "Who may do what."),
         (AUDIT, "The record of all calls."),
     ]

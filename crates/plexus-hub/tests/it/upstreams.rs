@@ -118,6 +118,9 @@ async fn a_process_is_started_shown_with_its_log_and_ended() {
     let server = json!({ "command": program(), "args": ["--stdio"] });
     admin.post("/upstreams", &json!({ "name": "local", "server": server })).await.ok();
     let shown = in_state(&admin, "local", "ready").await;
+    let record = &admin.get("/audit?tool=upstream_add&limit=1").await.ok()["items"][0];
+    assert_eq!((&record["outcome"], &record["actor"]), (&json!("ok"), &json!("admin:local")), "{record}");
+    assert_eq!(record["result"]["command"], json!(program()), "{record}");
     let pid = shown["pid"].as_u64().unwrap_or_else(|| panic!("no process: {shown}"));
     let flood = json!({ "arguments": { "bytes": 4096 } });
     admin.post("/tools/mcp__local__flood_stderr/call", &flood).await.ok();

@@ -3,6 +3,7 @@
 mod audit;
 mod config;
 mod key;
+mod profile;
 mod session;
 mod status;
 mod token;
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
+pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };

@@ -23,7 +23,7 @@ use crate::shell;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Flags win over the environment, which wins over the configuration file: see `plexus config`.\n\
-SIGHUP reads the configuration again; SIGTERM and SIGINT finish what runs and stop.\n\n\
+SIGHUP reads the configuration and the profiles again; SIGTERM and SIGINT finish what runs and stop.\n\n\
 Example:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420"
 )]
 pub(crate) struct UpArgs {
@@ -120,6 +120,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
 
 /// Gives a running hub what was read anew; what is wrong changes nothing.
 fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
+    hub.reload_profiles();
     let read = match read {
         Ok(read) => read,
         Err(error) => {

@@ -29,6 +29,11 @@ async fn help_of_token() {
 }
 
 #[tokio::test]
+async fn help_of_profile() {
+    insta::assert_snapshot!(help(&["profile"], &["list", "show"]).await);
+}
+
+#[tokio::test]
 async fn help_of_keys() {
     insta::assert_snapshot!(help(&["keys"], &["list", "rotate", "retire"]).await);
 }

@@ -36,6 +36,7 @@ mod terminal;
 mod tokens;
 mod traces;
 mod upstream;
+mod upstream_files;
 
 use plexus_testkit::{Plexus, postgres};
 

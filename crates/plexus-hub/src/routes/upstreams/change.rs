@@ -63,7 +63,10 @@ pub(in crate::routes) async fn add(
         gate::may_run(&services, &whence, Program::of(&checked))?;
         folder.add(&name, &document).map_err(refused_by_folder)?;
         services.upstreams.reload().await;
-        services.upstreams.get(&name).ok_or_else(|| unknown(&name))
+        let upstream = services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        let kind = checked.transport.kind().as_str();
+        let command = Program::of(&checked).map(|program| program.command().to_owned());
+        Ok((json!({ "name": name, "transport": kind, "command": command }), upstream))
     })
     .await?;
     let location = format!("/api/v1/upstreams/{}", upstream.name);
@@ -94,7 +97,8 @@ pub(in crate::routes) async fn remove(
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
         let backup = services.upstreams.folder().remove(&name).map_err(refused_by_folder)?;
         services.upstreams.reload().await;
-        Ok(RemovedUpstream { name, backup: backup.display().to_string() })
+        let backup = backup.display().to_string();
+        Ok((json!({ "name": name, "backup": backup }), RemovedUpstream { name, backup }))
     });
     Ok(Json(removed.await?))
 }
@@ -157,10 +161,11 @@ pub(in crate::routes) async fn disable(
     Ok(Json(disabled.await?))
 }
 
-async fn switch(services: &Services, name: &str, enabled: bool) -> Result<Upstream, ApiError> {
+async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value, Upstream), ApiError> {
     services.upstreams.folder().set_enabled(name, enabled).map_err(refused_by_folder)?;
     services.upstreams.reload().await;
-    services.upstreams.get(name).ok_or_else(|| unknown(name))
+    let upstream = services.upstreams.get(name).ok_or_else(|| unknown(name))?;
+    Ok((json!({ "name": name }), upstream))
 }
 
 /// Start a server anew
@@ -184,7 +189,8 @@ pub(in crate::routes) async fn restart(
     Segment(name): Segment,
 ) -> Result<Json<Upstream>, ApiError> {
     let restarted = recorded(caller, RESTART, json!({ "name": name }), async move |services| {
-        services.upstreams.restart(&name).await.ok_or_else(|| unknown(&name))
+        let upstream = services.upstreams.restart(&name).await.ok_or_else(|| unknown(&name))?;
+        Ok((json!({ "name": name, "state": upstream.state }), upstream))
     });
     Ok(Json(restarted.await?))
 }
@@ -200,7 +206,13 @@ pub(in crate::routes) async fn restart(
     responses((status = 200, description = "What has changed.", body = ReloadReport), refusals::Always)
 )]
 pub(in crate::routes) async fn reload(caller: Caller) -> Result<Json<ReloadReport>, ApiError> {
-    let reloaded =
-        recorded(caller, RELOAD, json!({}), async move |services| Ok(services.upstreams.reload().await));
+    let reloaded = recorded(caller, RELOAD, json!({}), async move |services| {
+        let report = services.upstreams.reload().await;
+        let failed: Vec<&str> = report.failed.iter().map(|one| one.name.as_str()).collect();
+        let detail = json!({
+            "added": report.added, "removed": report.removed, "changed": report.changed, "failed": failed,
+        });
+        Ok((detail, report))
+    });
     Ok(Json(reloaded.await?))
 }

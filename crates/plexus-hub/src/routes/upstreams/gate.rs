@@ -120,6 +120,10 @@ impl<'a> Program<'a> {
         Some(Self { server: &server.name, file: &server.file, command: &stdio.command, variables })
     }
 
+    pub(super) fn command(&self) -> &str {
+        self.command
+    }
+
     pub(super) fn planned(planned: &'a Planned) -> Option<Self> {
         let shown = planned.shown();
         let variables = shown.get("env").and_then(Value::as_object).into_iter().flat_map(Map::keys);

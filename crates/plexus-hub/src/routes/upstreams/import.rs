@@ -66,12 +66,15 @@ pub(in crate::routes) async fn import(
         }
         let mut warnings = plan.warnings;
         warnings.extend(plan.servers.iter().flat_map(|planned| planned.warnings.iter().cloned()));
-        let added = plan.servers.into_iter().map(|planned| ImportedUpstream {
+        let added = plan.servers.iter().map(|planned| ImportedUpstream {
+            name: planned.name.clone(),
             file: planned.file.display().to_string(),
             document: planned.shown(),
-            name: planned.name,
         });
-        Ok(UpstreamImport { dry_run, added: added.collect(), skipped, warnings })
+        let import = UpstreamImport { dry_run, added: added.collect(), skipped, warnings };
+        let added: Vec<&str> = import.added.iter().map(|one| one.name.as_str()).collect();
+        let skipped: Vec<&str> = import.skipped.iter().map(|one| one.name.as_str()).collect();
+        Ok((json!({ "dry_run": dry_run, "added": added, "skipped": skipped }), import))
     });
     Ok(Json(imported.await?))
 }

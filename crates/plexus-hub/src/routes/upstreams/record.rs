@@ -14,8 +14,9 @@ use crate::services::Services;
 /// Does for an admin what changes servers, to its end and with its record.
 ///
 /// What changes files cannot share a transaction with its record: one half of that is committed before, the
-/// other after, and a crash in between shows as an operation that never finished. Who is no admin is refused
-/// here, before anything is looked at, and that is on record too.
+/// other after, and a crash in between shows as an operation that never finished. The work gives what is to be
+/// said of it there, and its result. Who is no admin is refused here, before anything is looked at, and that is on
+/// record too.
 pub(super) async fn recorded<T, F>(
     caller: Caller,
     what: &'static str,
@@ -24,7 +25,7 @@ pub(super) async fn recorded<T, F>(
 ) -> Result<T, ApiError>
 where
     T: Send + 'static,
-    F: Future<Output = Result<T, ApiError>> + Send + 'static,
+    F: Future<Output = Result<(Value, T), ApiError>> + Send + 'static,
 {
     let Caller { services, principal } = caller;
     let inside = services.clone();
@@ -37,12 +38,12 @@ where
                 false => Err(ApiError::lacks(Scope::ADMIN)),
             };
             let (outcome, detail) = match &result {
-                Ok(_) => ("ok", asked),
+                Ok((done, _)) => ("ok", done.clone()),
                 Err(refused) => (refused.code.as_str(), json!({ "asked": asked, "error": refused.message })),
             };
             tracing::info!(by = principal.subject(), outcome, %detail, "{what}");
             entry.write(AuditPhase::Finished, outcome, &detail).await?;
-            result
+            result.map(|(_, value)| value)
         })
         .await?
 }

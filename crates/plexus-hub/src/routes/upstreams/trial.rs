@@ -67,7 +67,9 @@ pub(in crate::routes) async fn test(
                 .hint("Try again when they are done."));
         };
         tokio::select! {
-            report = services.upstreams.test(server) => Ok(report),
+            report = services.upstreams.test(server) => {
+                Ok((json!({ "name": name, "success": report.success }), report))
+            }
             () = services.draining.cancelled() => {
                 let message = "the hub is stopping";
                 Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message))

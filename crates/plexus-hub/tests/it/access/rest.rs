@@ -53,6 +53,8 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::GET, "/api/v1/openapi.json", none(), Nothing(200)),
         (Method::GET, "/api/v1/status", none(), Scope("read:status", 403, 200)),
         (Method::GET, "/api/v1/config", none(), Scope("read:config", 403, 200)),
+        (Method::GET, "/api/v1/profiles", none(), Scope("read:profiles", 403, 200)),
+        (Method::GET, "/api/v1/profiles/{id}", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/audit", none(), Scope("read:audit", 403, 200)),
         (Method::GET, "/api/v1/audit/verify", none(), Scope("read:audit", 403, 200)),
         (Method::GET, "/api/v1/audit/{call_id}", none(), Scope("read:audit", 403, 200)),
@@ -138,6 +140,7 @@ async fn every_described_route_answers_each_token_as_stated() {
         // Fresh ones for each row: some rows end what they are about.
         let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
         let path = path
+            .replace("/profiles/{id}", "/profiles/discuss")
             .replace("{id}", &others.session)
             .replace("{call_id}", &others.call)
             .replace("{jti}", &others.token)

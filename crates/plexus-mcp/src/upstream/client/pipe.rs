@@ -50,7 +50,6 @@ pub(super) trait Transmit: Send + 'static {
 #[derive(Debug)]
 pub(super) enum TransmitError {
     /// This message did not get there; its caller is told so.
-    #[allow(dead_code, reason = "only a transport that posts each message by itself can say that")]
     Message(ClientError),
     /// None will any more.
     Connection(String),

@@ -5,9 +5,7 @@
 //! [`GRACE`] gets SIGTERM, and SIGKILL after as long again, group and all. Should the task be aborted, the group is
 //! killed as the task goes.
 //!
-//! A hub that is itself killed cannot do any of this. Then the kernel closes the standard input of its servers, and a
-//! server that does as the specification asks ends. There is no death signal beside it: setting one takes unsafe code
-//! between fork and exec, and it would follow the thread that started the server, not the hub.
+//! A hub that is itself killed cannot do any of this: its [`Guardian`]s do.
 
 use std::fmt::Display;
 use std::io;
@@ -21,6 +19,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::guardian::Guardian;
 use super::{ClientError, Connect, StderrRing};
 use crate::upstream::config::StdioConfig;
 
@@ -91,7 +90,8 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         stderr: connect.stderr.clone(),
     };
     let name = &connect.config.name;
-    let keeper = Keeper { group: Group(pid), child, ended, process: process.clone() };
+    let keeper =
+        Keeper { group: Group(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), keeper.keep());
     let listening = process.clone();
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: standard error"), async move {
@@ -190,6 +190,8 @@ struct Keeper {
     /// In front of `child`: the group is killed while its leader still holds the number.
     group: Group,
     child: Child,
+    /// After `group`, so that it is called off when there is nothing left to do.
+    guardian: Option<Guardian>,
     ended: watch::Sender<Option<String>>,
     process: Process,
 }
@@ -201,8 +203,11 @@ impl Keeper {
             status = self.child.wait() => status,
             () = stop.cancelled() => self.stop().await,
         };
-        let Self { group, ended: exit, process, .. } = self;
+        let Self { group, guardian, ended: exit, process, .. } = self;
         drop(group);
+        if let Some(guardian) = guardian {
+            guardian.call_off().await;
+        }
         exit.send_replace(Some(described(ended)));
         let read = async {
             process.stdout_read.cancelled().await;

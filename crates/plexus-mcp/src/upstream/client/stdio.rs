@@ -17,19 +17,30 @@ const BLOCK: usize = 16 << 10;
 /// Less room than this is not worth a read.
 const MIN_ROOM: usize = 2 << 10;
 
+/// A server that is not of the era it is taken for may end instead of saying so, in either direction. So a process that
+/// did not get through the handshake is followed by one other, which is spoken to differently.
 pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<Connection, ClientError> {
-    let opening = match connect.known_era {
-        Some(UpstreamEra::Session) => Opening::InitializeFirst,
-        Some(UpstreamEra::Stateless) | None => Opening::DiscoverFirst,
+    let known_session = connect.known_era == Some(UpstreamEra::Session);
+    let (first, second) = if known_session {
+        (Opening::Initialize, Opening::Discover)
+    } else {
+        (Opening::Discover, Opening::Initialize)
     };
-    match attempt(connect, command, opening).await {
-        // Some servers of the session era end when the first thing they hear is not `initialize`.
-        Err(ClientError::Lost(why)) if opening == Opening::DiscoverFirst => {
-            tracing::debug!(server = %connect.config.name, %why, "the server ended when asked for its era");
-            attempt(connect, command, Opening::InitializeOnly).await
-        }
-        attempted => attempted,
+    let failed = match attempt(connect, command, first).await {
+        Ok(connection) => return Ok(connection),
+        Err(failed) => failed,
+    };
+    let second_helps = match &failed {
+        ClientError::Lost(_) => true,
+        // What was not tried is to be asked for the era.
+        ClientError::Rpc { .. } | ClientError::Protocol(_) => known_session,
+        ClientError::Unreachable(_) | ClientError::Cancelled => false,
+    };
+    if !second_helps {
+        return Err(failed);
     }
+    tracing::debug!(server = %connect.config.name, %failed, ?second, "another process is tried");
+    attempt(connect, command, second).await
 }
 
 async fn attempt(

@@ -52,7 +52,7 @@ async fn run(
     let gate = unit.gate.load_full();
     let _place = gate.enter(&unit.name).await?;
     let call = UpstreamCall { unit: &unit, entry: &entry, context: &context, own: config.per_session };
-    call.run(arguments).await.map(|output| Outcome::Ready(output))
+    call.run(arguments).await.map(Outcome::Ready)
 }
 
 struct UpstreamCall<'c> {
@@ -79,7 +79,7 @@ impl UpstreamCall<'_> {
         if let (ClientError::Lost(_), Some(arguments)) = (&error, again) {
             tracing::debug!(server = %self.unit.name, tool = %self.entry.tool, "runs again: its server was lost");
             let connected = self.connection(Patience::Away).await?;
-            return self.once(connected, arguments).await.map_err(|error| self.explain(error));
+            return Box::pin(self.once(connected, arguments)).await.map_err(|error| self.explain(error));
         }
         Err(self.explain(error))
     }
@@ -117,12 +117,21 @@ impl UpstreamCall<'_> {
         })
     }
 
+    /// What is rare is boxed: every call carries the rest of this with it.
     async fn connection(&self, patience: Patience) -> Result<Connected, CallError> {
-        let unit = self.unit;
-        let client = shared(unit, patience).await?;
-        if !self.own {
-            return Ok(Connected { client, place: None });
+        let client = match self.unit.client.load_full() {
+            Some(client) if patience == Patience::Starting => (*client).clone(),
+            _ => Box::pin(shared(self.unit, patience)).await?,
+        };
+        if self.own {
+            return Box::pin(self.own_connection()).await;
         }
+        Ok(Connected { client, place: None })
+    }
+
+    /// The connection of the session that calls.
+    async fn own_connection(&self) -> Result<Connected, CallError> {
+        let unit = self.unit;
         let session = self.context.session_id;
         let Some(place) = unit.sessions.place(session) else {
             let message = format!(
@@ -195,9 +204,6 @@ enum Patience {
 /// The connection that all share, as soon as there is one.
 async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
     let there = || unit.client.load_full().map(|client| (*client).clone());
-    if let (Some(client), Patience::Starting) = (there(), patience) {
-        return Ok(client);
-    }
     let mut status = unit.status.subscribe();
     let wait = async {
         loop {

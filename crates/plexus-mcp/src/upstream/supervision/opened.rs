@@ -14,7 +14,8 @@ pub(super) struct Opened {
 impl Opened {
     /// Connects and lists the tools. Both are bounded by the settings of the connection.
     pub(super) async fn open(connect: Connect) -> Result<Self, ClientError> {
-        let client = Client::connect(connect).await?;
+        // Boxed: a unit keeps its room for as long as it lives, and connecting takes much of it for a moment.
+        let client = Box::pin(Client::connect(connect)).await?;
         let definitions = Arc::new(client.list_tools().await?);
         Ok(Self { client, definitions })
     }

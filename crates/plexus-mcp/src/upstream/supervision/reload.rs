@@ -98,6 +98,7 @@ impl Applied {
                 report.failed.push(ReloadFailure { name: unit.name.clone(), message });
             }
         }
+        report.failed.sort_by(|one, other| one.name.cmp(&other.name));
         report
     }
 }

@@ -210,8 +210,8 @@ impl TypedTool for ReloadTools {
         ToolSpec::hub(
             "reload_tools",
             "Reload MCP servers",
-            "Reads the files of the MCP servers behind this hub again and starts what has changed. Servers that fail \
-             are named, and do not keep the others.",
+            "Reads the files of the MCP servers behind this hub and of the profiles again, and starts what has changed. \
+             Servers that fail are named, and do not keep the others.",
             Access { bufferable: false, ..Access::SET },
         )
         .for_admins()
@@ -222,6 +222,7 @@ impl TypedTool for ReloadTools {
         let all = || upstreams.list().into_iter().flat_map(|upstream| upstream.tools).collect();
         let before = all();
         let report = upstreams.reload().await;
+        upstreams.0.shared.registry.reload_profiles();
         let output = ReloadOutput::new(report, &before, &all());
         Ok(Outcome::Ready(ToolOutput::new(output.text(), &output)))
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{Signal, TestHub, send, stdio_fixture};
+use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, text, tools_of};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -109,7 +109,7 @@ async fn a_stopped_process_is_found_out_and_replaced() {
     let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
     let pid = before.pid.unwrap();
-    send(pid, Signal::STOP);
+    signal(pid, "STOP");
     let after = hub.upstream_when("fix", "replaced", |upstream| {
         upstream.state == UpstreamState::Ready && upstream.pid != Some(pid)
     });
@@ -138,7 +138,7 @@ async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_bac
     let upstream = hub.add_upstream("s", &script.install(&hub, "s")).await;
     let mut stream = listening(&hub).await;
     touch(&folder(&hub, "s").join("away"));
-    send(upstream.pid.unwrap(), Signal::KILL);
+    signal(upstream.pid.unwrap(), "KILL");
     hub.upstream_when("s", "down", |upstream| upstream.state == UpstreamState::Down).await;
     let refused = client.tool("mcp__s__work", json!({})).await;
     assert_eq!(refused["_meta"]["plexus/error"], "unavailable", "{refused}");
@@ -210,7 +210,8 @@ async fn a_server_of_single_sessions_has_a_process_for_each() {
     let token = hub.token("agent", &["call:*"]).await.token;
     let client = |thread: &str| hub.mcp(&token).header("plexus-session", thread);
     let (one, two) = (client("one"), client("two"));
-    let processes = [process_of(&one, "fix").await, process_of(&two, "fix").await, process_of(&one, "fix").await];
+    let processes =
+        [process_of(&one, "fix").await, process_of(&two, "fix").await, process_of(&one, "fix").await];
     assert_eq!(processes[0], processes[2]);
     assert_ne!(processes[0], processes[1]);
     assert!(!processes.contains(&u64::from(shared.pid.unwrap())));
@@ -234,12 +235,16 @@ async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
     for (name, document) in [
         ("fix", stdio_fixture(Eras::Both)),
         // It takes no notice of the end of its input, nor of being asked to end.
-        ("stubborn", Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn")),
+        (
+            "stubborn",
+            Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn"),
+        ),
     ] {
         pids.push(hub.add_upstream(name, &document).await.pid.unwrap());
     }
     let client = agent(&hub).await;
-    let slow = json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
+    let slow =
+        json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
     let (client, request) = client.modern_request(1, "tools/call", slow);
     let mut stream = client.post_stream(&request).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress", "it runs");

@@ -1,10 +1,14 @@
-//! The hub in front of other MCP servers, which are real processes here.
+//! The client side of MCP: connections to single servers, and the hub in front of many. All are real processes,
+//! servers or pretending to be one.
 
 mod calls;
 mod leaks;
 mod living;
+mod misbehaviour;
 mod reloading;
 mod script;
+mod server;
+mod stdio;
 mod telling;
 
 use std::time::Duration;
@@ -34,7 +38,8 @@ pub(crate) async fn agent(hub: &TestHub) -> McpClient {
 /// Names of the tools that a client sees and that are of a server.
 pub(crate) async fn tools_of(client: &McpClient, server: &str) -> Vec<String> {
     let list = client.modern("tools/list", json!({})).await.result();
-    let names = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    let names =
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
     names.filter(|name| name.starts_with(&format!("mcp__{server}__"))).collect()
 }
 
@@ -53,4 +58,10 @@ pub(crate) async fn process_of(client: &McpClient, server: &str) -> u64 {
 pub(crate) fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+/// Sends a process a signal, by the name of it.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill is there").success(), "{name} to {pid}");
 }
