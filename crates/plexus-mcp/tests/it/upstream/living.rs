@@ -51,7 +51,7 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
     let names = tools_of(&client, "fix").await;
     let crashed = client.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(crashed["isError"], true);
-    assert_eq!(crashed["_meta"]["plexus/error"], "tool_failed", "nobody knows whether it ran: {crashed}");
+    assert_eq!(crashed["_meta"]["plexus/error"], "unavailable", "{crashed}");
     assert_eq!(crashed["_meta"]["plexus/retryable"], false);
     assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
     // At once: the call waits for the server that is being started.
