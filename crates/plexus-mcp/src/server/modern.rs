@@ -204,6 +204,7 @@ async fn call_tool(
         progress,
         writer: ProgressWriter::new(token),
         ticks: sse::ticks(state.options.keep_alive),
+        ended: None,
         done: false,
         _closed: closed,
     };
@@ -223,6 +224,8 @@ struct CallStream {
     progress: mpsc::Receiver<Progress>,
     writer: ProgressWriter,
     ticks: Interval,
+    /// How it ended, when progress may still have to be told.
+    ended: Option<CallReply>,
     done: bool,
     _closed: tokio_util::sync::DropGuard,
 }
@@ -233,6 +236,18 @@ impl CallStream {
             return None;
         }
         loop {
+            // What it told on its way comes before its end.
+            while let Ok(progress) = self.progress.try_recv() {
+                if let Some(json) = self.writer.json(&progress) {
+                    return Some(sse::event(None, &json));
+                }
+            }
+            if let Some(reply) = self.ended.take() {
+                self.done = true;
+                let json =
+                    call_json(&self.id, reply).unwrap_or_else(|error| error.with_id(&self.id).to_json());
+                return Some(sse::event(None, &json));
+            }
             tokio::select! {
                 biased;
                 Some(progress) = self.progress.recv() => {
@@ -240,11 +255,7 @@ impl CallStream {
                         return Some(sse::event(None, &json));
                     }
                 }
-                reply = &mut self.reply => {
-                    self.done = true;
-                    let json = call_json(&self.id, reply).unwrap_or_else(|error| error.with_id(&self.id).to_json());
-                    return Some(sse::event(None, &json));
-                }
+                reply = &mut self.reply => self.ended = Some(reply),
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }

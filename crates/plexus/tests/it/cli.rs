@@ -112,7 +112,7 @@ async fn tools_are_listed_described_and_called() {
     assert_eq!(items(&page).len(), 2);
     let cursor = page["next"].as_str().expect("a cursor");
     let rest = plexus.run(&["tools", "list", "--json", "--cursor", cursor]).await.json(0);
-    assert_eq!((items(&rest).len(), &rest["next"]), (4, &Value::Null));
+    assert_eq!((items(&rest).len(), &rest["next"]), (7, &Value::Null));
 
     let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
     assert_eq!(shown["input_schema"]["type"], "object", "{shown}");
@@ -255,7 +255,7 @@ async fn the_hub_is_found_by_flag_variable_or_folder() {
     let (plexus, hub) = running().await;
     let url = hub.url("");
     let status = plexus.run(&["status", "--json"]).await.json(0);
-    assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(6)), "{status}");
+    assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(9)), "{status}");
     assert!(plexus.run(&["status"]).await.ok().starts_with(&format!("hub\t{url}\n")));
 
     // A second home on the same machine has no token and no folder: it names both.

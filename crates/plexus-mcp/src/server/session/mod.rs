@@ -295,6 +295,12 @@ fn stream_call(
             }
         };
         drop(running);
+        // What it told on its way comes before its end.
+        while let Ok(progress) = progress.try_recv() {
+            if let Some(json) = writer.json(&progress) {
+                feed.push(json);
+            }
+        }
         // Who cancelled a request expects no answer to it.
         let json = (!cancel.is_cancelled())
             .then(|| call_json(&id, reply, version).unwrap_or_else(|error| error.with_id(&id).to_json()));
