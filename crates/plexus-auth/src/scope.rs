@@ -1,10 +1,14 @@
 //! Scopes: `verb:resource` with `*` for any run of characters, or `admin` for everything.
 //!
 //! A resource may be narrowed with a dot: `call:todo` grants every action of `todo`,
-//! `call:todo.list` only the one.
+//! `call:todo.list` only the one. A tool of an upstream server may be written in any of the ways that
+//! [`tool_name::canonicalized`] knows; what is kept, shown and compared is its canonical name.
 
 use std::fmt;
 use std::str::FromStr;
+
+use plexus_kit::glob::matches as glob;
+use plexus_proto::tool_name;
 
 const MAX_LENGTH: usize = 200;
 
@@ -48,11 +52,13 @@ impl FromStr for Scope {
         let verb_ok = !verb.is_empty() && verb.bytes().all(|b| b.is_ascii_lowercase() || b == b'*');
         let resource_ok = !resource.is_empty()
             && resource.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:*/".contains(&b));
-        if verb_ok && resource_ok && text.len() <= MAX_LENGTH {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(invalid())
+        if !verb_ok || !resource_ok || text.len() > MAX_LENGTH {
+            return Err(invalid());
         }
+        Ok(match verb {
+            "call" => Self(format!("call:{}", tool_name::canonicalized(resource))),
+            _ => Self(text.to_owned()),
+        })
     }
 }
 
@@ -60,32 +66,6 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Whether `pattern` matches `text` as a whole; `*` stands for any run of characters.
-///
-/// A star in `text` is an ordinary character that only a star matches. That makes the same function
-/// answer "is one pattern within another": whatever the inner star stands for, the outer one took.
-fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
-            retry = Some((p, t));
-            p += 1;
-        } else if p < pattern.len() && pattern[p] == text[t] {
-            p += 1;
-            t += 1;
-        } else if let Some((star, from)) = retry {
-            p = star + 1;
-            t = from + 1;
-            retry = Some((star, t));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 /// Verbs there are, and the resources of those that have a fixed list.
@@ -108,12 +88,26 @@ impl Scope {
             let verbs: Vec<&str> = VERBS.iter().map(|(verb, _)| *verb).collect();
             return Err(format!("the scope {self} grants nothing: {verb} is none of {}", verbs.join(", ")));
         };
+        if verb == "call" {
+            return check_tool(resource).map_err(|why| format!("the scope {self} grants nothing: {why}"));
+        }
         if resources.is_empty() || resources.iter().any(|known| glob(resource, known)) {
             return Ok(());
         }
         let all: Vec<String> = resources.iter().map(|resource| format!("{verb}:{resource}")).collect();
         Err(format!("the scope {self} grants nothing; there is {}", all.join(", ")))
     }
+}
+
+/// What is left of a spelling after it was canonicalised, and so is in no name of a tool.
+fn check_tool(resource: &str) -> Result<(), &'static str> {
+    if resource.contains([':', '/']) {
+        return Err("tools of servers are named mcp__<server>__<tool>, with or without stars");
+    }
+    if resource.starts_with("mcp__plexus__") {
+        return Err("clients put mcp__plexus__ in front of the names; leave it out");
+    }
+    Ok(())
 }
 
 /// What a token grants.

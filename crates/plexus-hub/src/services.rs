@@ -1,13 +1,15 @@
 //! Everything behind the routes, opened in order.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
-use plexus_kit::config::FILE_NAME;
-use plexus_kit::{Clock, LiveConfig, Metrics, Stage, Supervisor, private_file};
+use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
+use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
+use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -83,8 +85,9 @@ impl Services {
                 output_bytes: config.limits.output_bytes,
             },
         );
+        migrate_servers(&config, &environment, &clock);
         let upstreams = Upstreams::start(
-            UpstreamOptions { dir: config.data_dir.join("mcp_servers.d"), environment },
+            UpstreamOptions { dir: config.upstreams.dir.clone(), environment },
             dispatcher.registry().clone(),
             clock.clone(),
             supervisor,
@@ -172,10 +175,13 @@ pub enum DataDirState {
     /// A hub was started on it.
     Ours,
     /// There is nothing in it, or only the configuration: who configures a hub before its first start
-    /// has put the file there.
+    /// has put the files there.
     Empty,
     Foreign,
 }
+
+/// What a person may have put into a data folder before its first start.
+const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, "profiles"];
 
 /// Looks into a folder that is there.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
@@ -183,8 +189,21 @@ pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
         return Ok(DataDirState::Ours);
     }
     let mut entries = fs_err::read_dir(path)?;
-    let foreign = entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != FILE_NAME));
+    let put_there = |name: &OsStr| PUT_THERE.iter().any(|known| name == *known);
+    let foreign = entries.any(|entry| entry.is_ok_and(|entry| !put_there(&entry.file_name())));
     Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
+}
+
+/// Gives the servers of an old `mcp_servers.json` files of their own. One that cannot be used keeps nothing from starting.
+fn migrate_servers(config: &Config, environment: &Environment, clock: &Clock) {
+    let folder = Folder::new(config.upstreams.dir.clone(), environment.clone()).with_clock(clock.clone());
+    match upstream_config::migrate(&config.data_dir, &folder) {
+        Ok(Some(migration)) => migration.log(),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::warn!("{LEGACY_FILE} is not migrated and none of its servers is started: {error}")
+        }
+    }
 }
 
 /// Compares the table with the signed head before the first new entry hides a difference.

@@ -34,6 +34,8 @@ pub use value::{Kind, Value};
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 /// Read from the data folder where no other file is named.
 pub const FILE_NAME: &str = "plexus.toml";
+/// In the data folder: the files of MCP servers, where no other folder is named.
+pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
 
 /// What a power cut may take. `kill -9` takes nothing in either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,6 +84,8 @@ pub struct RawConfig {
     pub data_dir: Option<PathBuf>,
     pub listen: Option<String>,
     pub database_url: Option<Secret>,
+    /// The folder with the files of MCP servers.
+    pub mcp_dir: Option<PathBuf>,
 }
 
 /// The configuration a hub runs with.
@@ -103,6 +107,7 @@ pub struct Config {
     pub auth: AuthConfig,
     pub limits: Limits,
     pub retention: Retention,
+    pub upstreams: UpstreamsConfig,
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
@@ -139,6 +144,26 @@ pub struct Limits {
 pub struct Retention {
     pub events_days: Option<u32>,
     pub audit_days: Option<u32>,
+}
+
+/// The MCP servers behind the hub.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpstreamsConfig {
+    /// The folder with one file per server.
+    pub dir: PathBuf,
+    /// Commands that a server may be added with over REST.
+    pub commands: Vec<String>,
+    /// Servers may be on private networks without their files saying so.
+    pub private_networks: bool,
+}
+
+impl UpstreamsConfig {
+    /// Whether a server with this command may be added over REST. A name in the list is that name alone and not a
+    /// program of the same name in some folder; that one is listed with its path.
+    #[must_use]
+    pub fn allows(&self, command: &str) -> bool {
+        self.commands.iter().any(|allowed| allowed == command)
+    }
 }
 
 /// What the hub tells about itself, and to whom.
@@ -190,12 +215,21 @@ impl Config {
             Ok(path) => config.data_dir = path,
             Err(problem) => problems.push(problem),
         }
+        let upstreams = flags.mcp_dir.as_deref().unwrap_or(&config.upstreams.dir);
+        match absolute(upstreams, environment) {
+            _ if upstreams.as_os_str().is_empty() => {
+                config.upstreams.dir = config.data_dir.join(UPSTREAMS_FOLDER);
+            }
+            Ok(path) => config.upstreams.dir = path,
+            Err(problem) => problems.push(problem),
+        }
         if !problems.is_empty() {
             problems.sort_by_key(Problem::line);
             return Err(ConfigError { problems, warnings: read.warnings });
         }
         config.settings = Settings::new(effective, read.warnings);
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
+        config.settings.replace("upstreams.dir", Value::Text(config.upstreams.dir.display().to_string()));
         Ok(config)
     }
 
@@ -213,6 +247,7 @@ impl Config {
             auth: AuthConfig::default(),
             limits: Limits::default(),
             retention: Retention::default(),
+            upstreams: UpstreamsConfig::default(),
             telemetry: TelemetryConfig::default(),
             settings: Settings::default(),
         }
@@ -254,6 +289,7 @@ impl RawConfig {
             "data_dir" => Value::Text(self.data_dir.as_ref()?.display().to_string()),
             "listen" => Value::Text(self.listen.clone()?),
             "database_url" => Value::Secret(self.database_url.clone()?),
+            "upstreams.dir" => Value::Text(self.mcp_dir.as_ref()?.display().to_string()),
             _ => return None,
         };
         Some((value, Origin::Flag(setting.flag?)))
@@ -266,10 +302,15 @@ fn data_dir(given: &Path, environment: &Environment) -> Result<PathBuf, Problem>
         true => default_data_dir(environment).ok_or(Problem::NoDataDir)?,
         false => given.to_owned(),
     };
+    absolute(&path, environment)
+}
+
+/// The path as an absolute one.
+fn absolute(path: &Path, environment: &Environment) -> Result<PathBuf, Problem> {
     let path = match (path.strip_prefix("~"), environment.get(env::HOME)) {
         (Ok(rest), Some(home)) => Path::new(home).join(rest),
         (Ok(_), None) => return Err(Problem::NoDataDir),
-        (Err(_), _) => path,
+        (Err(_), _) => path.to_owned(),
     };
     std::path::absolute(&path).map_err(|source| Problem::Read { path, source })
 }

@@ -34,6 +34,10 @@ pub const OTLP_ENDPOINT: Variable =
 pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
+/// What a program of someone else gets; see [`Environment::passed_on`].
+const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
+const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
+
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
 const OWN: &[Variable] = &[HUB, TOKEN, CONFIG];
 
@@ -78,9 +82,27 @@ impl Environment {
         self.value(variable.name)
     }
 
+    /// The same for a name that a person wrote into a file.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&str> {
+        self.value(name)
+    }
+
     /// The same by name, for the variables of settings.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The little that a program of someone else is given of it: what it needs to be found, to find its files and to
+    /// write its texts. All else, which may be secret, stays here.
+    pub fn passed_on(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_passed_on = |name: &str| {
+            PASSED_ON.contains(&name) || PASSED_ON_FAMILIES.iter().any(|family| name.starts_with(family))
+        };
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .filter(move |(name, _)| is_passed_on(name))
     }
 
     /// Names that start with `PLEXUS_` and that nothing reads, each with the one that was most likely

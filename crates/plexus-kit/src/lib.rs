@@ -5,11 +5,14 @@
 
 pub mod clock;
 pub mod config;
+pub mod credential;
 pub mod env;
+pub mod glob;
 pub mod hex;
 pub mod metrics;
 pub mod private_file;
 mod quota;
+pub mod reference;
 mod supervisor;
 pub mod telemetry;
 pub mod trace;

@@ -4,6 +4,7 @@
 //! [`MAX`]. What had to be changed or cut in a way that could make two names one carries a hash of what it
 //! was: a name is made from the server and the tool alone, and so is the same after every restart.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// What the name of every upstream tool begins with.
@@ -38,8 +39,9 @@ pub fn slug(server: &str) -> Option<String> {
     match slug.len() {
         0 => None,
         1..=MAX_SLUG => Some(slug),
-        // A cut behind a word leaves its `_`, and there must not be two.
-        _ => Some(cut(slug[..MAX_SLUG - HASH - 1].trim_end_matches('_'), MAX_SLUG, server)),
+        // A cut behind a word leaves its `_`, and there must not be two. The hash is one of the words, so that
+        // the same server written with other characters between them is the same one.
+        _ => Some(cut(slug[..MAX_SLUG - HASH - 1].trim_end_matches('_'), MAX_SLUG, &slug)),
     }
 }
 
@@ -79,6 +81,45 @@ pub fn split(name: &str) -> Option<(&str, &str)> {
     (!slug.is_empty() && !tool.is_empty()).then_some((slug, tool))
 }
 
+/// Whether a text has only what a name can be written with: ASCII letters, digits and `_ - . : /`. Everything
+/// else (look-alike letters, characters without a width, spaces) makes it no name at all.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:/".contains(&b))
+}
+
+/// A name or a pattern of names as rules are to have it: `mcp:<server>:<tool>` and other ways to write the
+/// server become the canonical name, and what clients put in front of our names goes.
+///
+/// What stands for one tool stands for the same one tool, and never for more. A star is matched with canonical
+/// names, so a server's part that has one, and everything this does not know, stays as it is written.
+///
+/// ```
+/// use plexus_proto::tool_name::canonicalized;
+///
+/// assert_eq!(canonicalized("mcp:my-server:issues.create"), "mcp__my_server__issues_create");
+/// assert_eq!(canonicalized("mcp__my.server__*"), "mcp__my_server__*");
+/// assert_eq!(canonicalized("mcp__plexus__todo"), "todo");
+/// assert_eq!(canonicalized("mcp__my-*"), "mcp__my-*");
+/// ```
+#[must_use]
+pub fn canonicalized(name: &str) -> Cow<'_, str> {
+    let stars = name.contains('*');
+    let own = ["mcp__plexus__", "mcp:plexus:"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    // With a star it would stand for tools that it does not name.
+    let name = own.filter(|rest| !stars && !rest.is_empty()).unwrap_or(name);
+    let colons = || name.strip_prefix("mcp:")?.split_once(':').filter(|(_, tool)| !tool.is_empty());
+    let Some((server, tool)) = split(name).or_else(colons) else { return name.into() };
+    if server.contains('*') || !is_plain(server) || !is_plain(&tool.replace('*', "")) {
+        return name.into();
+    }
+    match slug(server) {
+        None => name.into(),
+        Some(slug) if tool.contains('*') => format!("{PREFIX}{slug}{SEPARATOR}{tool}").into(),
+        Some(slug) => canonical(&slug, tool).into(),
+    }
+}
+
 const HASH: usize = 6;
 
 /// The beginning of `text`, and a hash of `whole`, in at most `length` characters.
@@ -94,31 +135,4 @@ fn cut(text: &str, length: usize, whole: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{MAX, MAX_SLUG, canonical, distinct, slug, split};
-
-    #[test]
-    fn names_fit_and_come_apart_again() {
-        for (server, tool) in [
-            ("github", "create_issue"),
-            ("my server", "_private"),
-            ("a-very-long-name-of-a-server-indeed", "and_a_tool_with_a_name_that_goes_on_and_on"),
-            ("x", "ünïcode/töol"),
-        ] {
-            let slug = slug(server).unwrap();
-            assert!(slug.len() <= MAX_SLUG && !slug.contains("__"), "{slug}");
-            for name in [canonical(&slug, tool), distinct(&slug, tool)] {
-                assert!(name.len() <= MAX, "{name}");
-                assert_eq!(split(&name).unwrap().0, slug, "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn long_names_with_one_beginning_stay_two() {
-        let [a, b] = ["a", "b"].map(|end| canonical("s", &format!("{}{end}", "x".repeat(60))));
-        assert_ne!(a, b);
-        let [a, b] = ["a", "b"].map(|end| slug(&format!("{}{end}", "server".repeat(6))));
-        assert_ne!(a, b);
-    }
-}
+mod tests;

@@ -147,9 +147,9 @@ impl Tool {
         self.listed.as_deref().unwrap_or(&self.spec.name)
     }
 
-    /// The same tool, listed by another name, or by its canonical one again.
-    pub(crate) fn listed_as(&self, name: Option<&str>) -> Self {
-        Self { listed: name.map(Arc::from), ..self.clone() }
+    /// The same tool, listed by another name.
+    pub(crate) fn listed_as(&self, name: &str) -> Self {
+        Self { listed: Some(Arc::from(name)), ..self.clone() }
     }
 
     #[must_use]

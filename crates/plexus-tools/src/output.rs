@@ -88,6 +88,11 @@ impl RawJson {
         Self(Bytes::copy_from_slice(part))
     }
 
+    #[must_use]
+    pub fn empty_array() -> Self {
+        Self(Bytes::from_static(b"[]"))
+    }
+
     /// The same text on its own.
     #[must_use]
     pub fn of(part: &RawValue) -> Self {

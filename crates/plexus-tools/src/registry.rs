@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use moka::sync::Cache;
 use plexus_auth::Principal;
-use plexus_proto::{TokenId, tool_name};
+use plexus_proto::TokenId;
 use tokio::sync::watch;
 
 use crate::{Tool, Visible};
@@ -70,7 +70,6 @@ impl Registry {
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
-        list_bare(&mut tools);
         let version = current.version + 1;
         self.catalog.store(Arc::new(Catalog { version, tools }));
         self.versions.send_replace(version);
@@ -105,28 +104,6 @@ impl Registry {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// Lists the tools of servers with bare names by these, where nothing else goes by the name. Of two that
-/// would have the same both keep the long one: which came first must not matter.
-fn list_bare(tools: &mut BTreeMap<String, Arc<Tool>>) {
-    let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, tool) in tools.iter() {
-        if let Some(upstream) = tool.spec().upstream().filter(|upstream| upstream.bare) {
-            wanted.entry(tool_name::sanitized(&upstream.tool)).or_default().push(name.clone());
-        }
-    }
-    for (bare, names) in wanted {
-        let free = names.len() == 1 && !tools.contains_key(&bare) && bare.len() <= tool_name::MAX;
-        for name in names {
-            if let Some(tool) = tools.get_mut(&name) {
-                let listed = free.then_some(bare.as_str());
-                if tool.name() != listed.unwrap_or(&name) {
-                    *tool = Arc::new(tool.listed_as(listed));
-                }
-            }
-        }
     }
 }
 

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plexus_auth::Principal;
-use plexus_proto::ErrorCode;
 
+use crate::listing::listed;
 use crate::registry::Catalog;
+use crate::resolve::resolve;
 use crate::{CallError, Tool};
-
-/// Longest name that is repeated back to a caller.
-const NAME_SHOWN: usize = 100;
 
 /// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
 /// they are listed by.
@@ -22,13 +20,8 @@ pub struct Visible {
 
 impl Visible {
     pub(crate) fn new(catalog: &Catalog, principal: &Principal) -> Self {
-        let tools = catalog
-            .tools
-            .values()
-            .filter_map(|tool| tool.narrowed_to(principal))
-            .map(|tool| (tool.name().to_owned(), tool))
-            .collect();
-        Self { version: catalog.version, tools }
+        let tools = catalog.tools.values().filter_map(|tool| tool.narrowed_to(principal)).collect();
+        Self { version: catalog.version, tools: listed(tools) }
     }
 
     /// Version of the catalogue this was cut from.
@@ -52,25 +45,9 @@ impl Visible {
         self.tools.is_empty()
     }
 
-    /// The tool of that name: exact, else with `-` and `_` exchanged.
-    ///
-    /// The error is made from the name and from visible tools only, so it is the same for a tool
-    /// that does not exist and for one that the caller may not see.
+    /// The tool that a name stands for; the module `resolve` says which do.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        if let Some(tool) = self.tools.get(name) {
-            return Ok(tool);
-        }
-        let plain = name.replace('-', "_");
-        let mut variants = self.tools.values().filter(|tool| tool.spec().name.replace('-', "_") == plain);
-        if let (Some(tool), None) = (variants.next(), variants.next()) {
-            return Ok(tool);
-        }
-        let shown: String = name.chars().take(NAME_SHOWN).collect();
-        let error = CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}"));
-        Err(match nearest(&shown, self.tools.keys().map(String::as_str)) {
-            Some(near) => error.hint(format!("Did you mean {near}?")),
-            None => error.hint("List the tools to see what there is."),
-        })
+        resolve(&self.tools, name)
     }
 }
 

@@ -101,8 +101,63 @@ fn a_scope_that_nothing_asks_for_is_told_apart() {
         ("read:session", "read:sessions"),
         ("token:mint", "token:create"),
         ("write:session", "write:sessions"),
+        ("call:mcp:*:search", "mcp__<server>__<tool>"),
+        ("call:github/search", "mcp__<server>__<tool>"),
+        ("call:mcp__plexus__*", "leave it out"),
     ] {
         let error = set(&[unknown]).check_known().unwrap_err();
         assert!(error.contains(unknown) && error.contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_scope_in_another_spelling_grants_the_one_tool() {
+    let tools = [
+        "todo",
+        "todo.list",
+        "mcp__my__server_x",
+        "mcp__my_server__x",
+        "mcp__my_server__x_y",
+        "mcp__my_server__x-y",
+        "mcp__my_server__xx",
+        "mcp__my_server_x__x",
+        "mcp__mcp__my_server_x",
+        "mcp__other__x",
+    ];
+    let table: &[(&str, &[&str])] = &[
+        ("call:mcp__my_server__x", &["mcp__my_server__x"]),
+        ("call:mcp__my-server__x", &["mcp__my_server__x"]),
+        ("call:mcp:my-server:x", &["mcp__my_server__x"]),
+        ("call:mcp:my.server:x", &["mcp__my_server__x"]),
+        ("call:mcp__my.server__x", &["mcp__my_server__x"]),
+        ("call:mcp__my_server__x.y", &["mcp__my_server__x_y"]),
+        ("call:mcp:my_server:x-y", &["mcp__my_server__x-y"]),
+        ("call:mcp__plexus__mcp__my-server__x", &["mcp__my_server__x"]),
+        ("call:mcp__plexus__todo.list", &["todo.list"]),
+        ("call:mcp__plexus__todo", &["todo", "todo.list"]),
+        (
+            "call:mcp:my-server:x*",
+            &["mcp__my_server__x", "mcp__my_server__x_y", "mcp__my_server__x-y", "mcp__my_server__xx"],
+        ),
+        // Bare names and single underscores depend on what else there is: no grant.
+        ("call:x", &[]),
+        ("call:mcp_my_server_x", &[]),
+        ("call:my_server.x", &[]),
+        // Not the server `my`, although `my_*` would have it.
+        ("call:mcp__my-*", &[]),
+        ("call:mcp:my*:x", &[]),
+        ("call:mcp__plexus__*", &[]),
+        ("call:mcp__MY_server__x", &[]),
+    ];
+    for (scope, granted) in table {
+        let set = set(&[scope]);
+        let allowed: Vec<_> =
+            tools.iter().filter(|tool| set.allows(&format!("call:{tool}"))).copied().collect();
+        assert_eq!(allowed, *granted, "{scope}");
+    }
+    assert_eq!(set(&["call:mcp:my-server:x"]).0[0].to_string(), "call:mcp__my_server__x");
+    // What is compared when a token mints another is canonical on both sides.
+    let own = set(&["call:mcp__my-server__*"]);
+    assert!(own.first_beyond(&set(&["call:mcp:my.server:x"])).is_none());
+    assert!(own.first_beyond(&set(&["call:mcp:my:server__x"])).is_some());
 }

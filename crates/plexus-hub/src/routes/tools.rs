@@ -53,7 +53,7 @@ pub(super) async fn list(
     let limit = query::limit(page.limit)?;
     let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
-    let rest = visible.tools().filter(|tool| *tool.spec().name > *after);
+    let rest = visible.tools().filter(|tool| tool.name() > after.as_str());
     let one_more = usize::try_from(limit).unwrap_or_default() + 1;
     let items: Vec<Tool> = rest.take(one_more).map(|tool| describe(tool)).collect();
     let page: Page<Tool> = CURSOR.page(items, limit, |tool| tool.name.clone());

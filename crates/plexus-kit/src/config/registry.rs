@@ -259,6 +259,29 @@ pub const SETTINGS: &[Setting] = &[
     .about("Days for which the audit is kept; 0 is for ever.")
     .expects(DAYS)
     .live(),
+    Setting::new("upstreams.dir", "PLEXUS_MCP_DIR", Kind::Text, |config, value| {
+        config.upstreams.dir = value.text()?.into();
+        Some(())
+    })
+    .flag("--mcp-dir")
+    .unset("`mcp_servers.d` in the data folder")
+    .about("Folder with one file for each MCP server behind the hub.")
+    .expects("a folder"),
+    Setting::new("upstreams.commands", "PLEXUS_UPSTREAMS_COMMANDS", Kind::List, |config, value| {
+        config.upstreams.commands = each(value.list()?, is_command)?;
+        Some(())
+    })
+    .default("npx,uvx,uv,node,deno,bun,bunx,python,python3,pipx,docker,podman")
+    .about("Commands that an MCP server may be added or tested with over REST; a full path matches itself. Files in the folder may have any.")
+    .expects("a list of commands, each a name such as npx or a full path such as /usr/bin/server")
+    .live(),
+    Setting::new("upstreams.private_networks", "PLEXUS_UPSTREAMS_PRIVATE_NETWORKS", Kind::Switch, |config, value| {
+        config.upstreams.private_networks = value.switch()?;
+        Some(())
+    })
+    .default("false")
+    .about("Whether MCP servers may be on private networks without `allow_private` in their file. Loopback always may.")
+    .expects("`true` or `false`"),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
         let text = value.text()?;
         EnvFilter::try_new(text).ok().filter(|_| !text.is_empty())?;
@@ -309,6 +332,10 @@ fn each(list: &[String], fits: fn(&str) -> bool) -> Option<Vec<String>> {
 
 fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.contains(['/', '@', ' '])
+}
+
+fn is_command(text: &str) -> bool {
+    !text.is_empty() && !text.contains(char::is_whitespace) && (!text.contains('/') || text.starts_with('/'))
 }
 
 fn is_origin(text: &str) -> bool {

@@ -38,6 +38,7 @@ use version::Era;
 use welcome::Streams;
 
 pub use version::Version;
+pub(crate) use version::{MODERN, SUPPORTED};
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {

@@ -12,14 +12,14 @@ pub enum Version {
 }
 
 /// The stateless revision.
-pub(super) const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN: &str = "2026-07-28";
 
 /// Every revision this server speaks, newest first.
-pub(super) const SUPPORTED: [&str; 5] = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+pub(crate) const SUPPORTED: [&str; 5] = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 impl Version {
     /// What a client gets that asks for a revision we do not know.
-    pub(super) const LATEST: Self = Self::V2025_11_25;
+    pub(crate) const LATEST: Self = Self::V2025_11_25;
 
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -88,7 +88,7 @@ impl TypedTool for ListTools {
         let tools = context
             .visible
             .tools()
-            .filter(|tool| tool.name().starts_with(&prefix))
+            .filter(|tool| tool.name().starts_with(&prefix) || tool.spec().name.starts_with(&prefix))
             .map(|tool| Entry::of(tool, schemas))
             .collect();
         Ok(Outcome::Ready(Output { tools }.into_tool_output("No tool begins with that.")))

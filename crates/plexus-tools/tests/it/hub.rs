@@ -108,6 +108,11 @@ impl Hub {
 
     /// The holder of a fresh token: `agent:<name>` with these scopes.
     pub(crate) async fn agent(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
+        self.try_agent(name, scopes).await.unwrap()
+    }
+
+    /// The same, unless one of the scopes is refused.
+    pub(crate) async fn try_agent(&self, name: &str, scopes: &[&str]) -> Option<Arc<Principal>> {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
             name: name.to_owned(),
@@ -116,8 +121,8 @@ impl Hub {
             ttl_seconds: None,
             renew_seconds: None,
         };
-        let created = self.authenticator.mint(&self.admin, params).await.unwrap();
-        self.authenticator.authenticate(&created.token).unwrap()
+        let created = self.authenticator.mint(&self.admin, params).await.ok()?;
+        Some(self.authenticator.authenticate(&created.token).unwrap())
     }
 
     pub(crate) async fn call(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> CallReply {

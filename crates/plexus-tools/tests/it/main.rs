@@ -6,6 +6,7 @@
 mod arguments;
 mod hub;
 mod idempotency;
+mod names;
 mod outputs;
 mod recording;
 mod running;

@@ -73,8 +73,8 @@ impl Place {
     fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
         let flags = RawConfig {
             data_dir: invocation.data_dir().map(PathBuf::from),
-            listen: None,
             database_url: self.database_url.clone(),
+            ..RawConfig::default()
         };
         let config = Config::load(self.config.as_deref(), invocation.environment(), flags)
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;

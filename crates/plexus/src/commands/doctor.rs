@@ -16,6 +16,7 @@ mod hub;
 mod open_files;
 mod port;
 mod signing_key;
+mod upstreams;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,6 +124,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.push(signing_key::check(subject, has_database));
         findings.push(admin_token::check(subject, invocation.out.now()));
         findings.extend(audit::check(subject, has_database));
+    }
+    if folder != Folder::Unusable {
+        findings.extend(upstreams::check(subject, invocation.environment()));
     }
     let seen = match folder {
         // The folder would say where the hub is.

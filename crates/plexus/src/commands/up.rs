@@ -37,6 +37,10 @@ pub(crate) struct UpArgs {
     /// see it [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<Secret>,
+    /// Folder with one file for each MCP server [env: PLEXUS_MCP_DIR] [default: mcp_servers.d in the
+    /// data folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) mcp_dir: Option<PathBuf>,
     /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
     /// there]
     #[arg(long, value_name = "FILE")]
@@ -50,6 +54,7 @@ impl UpArgs {
             data_dir: self.data_dir.clone(),
             listen: self.listen.clone(),
             database_url: self.database_url.clone(),
+            mcp_dir: self.mcp_dir.clone(),
         };
         Config::load(self.config.as_deref(), environment, flags)
     }

@@ -1,12 +1,187 @@
 //! A connection to one MCP server, whatever its transport and era.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `message` | messages as bytes: built, and taken apart |
+//! | `answer` | what the results of a server say |
+//! | `pipe` | requests and answers that share one channel in each direction |
+//! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
+//! | `stdio` | a pipe to a process; `process` starts and ends it, `stderr` keeps what it complains about |
+//! | `net` | the way to a server on the network, and which addresses are refused |
+//! | `http` | Streamable HTTP |
+//! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
+mod answer;
+mod connection;
+mod http;
+mod message;
+mod net;
+mod pipe;
+mod process;
+mod sse;
+mod stderr;
+mod stdio;
+
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use plexus_kit::TraceContext;
+use plexus_kit::{Environment, Supervisor, TraceContext};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+
+use super::config::{HttpConfig, ServerConfig, Transport};
+use connection::Connection;
+use http::{Dial, HttpClient};
+
+pub use stderr::StderrRing;
+
+/// What the hub allows every connection.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// For a server to start and say who it is, and for it to list its tools or answer a ping.
+    pub connect_timeout: Duration,
+    /// Bytes of one message; a server that sends a longer one is cut off.
+    pub max_message: usize,
+    /// Addresses of private networks are fine, whatever a server's file says.
+    pub allow_private: bool,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        // A package runner may have to download the server first.
+        Self { connect_timeout: Duration::from_secs(60), max_message: 16 << 20, allow_private: false }
+    }
+}
+
+/// What it takes to connect to a server.
+#[derive(Clone)]
+pub struct Connect {
+    pub config: Arc<ServerConfig>,
+    /// A process gets a little of it.
+    pub environment: Environment,
+    /// What an earlier connection found out; tried first.
+    pub known_era: Option<UpstreamEra>,
+    pub listener: SharedListener,
+    pub supervisor: Supervisor,
+    /// Where the standard error of a process goes.
+    pub stderr: Arc<StderrRing>,
+    pub settings: ClientSettings,
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").field("server", &self.config.name).finish_non_exhaustive()
+    }
+}
+
+/// A server that has said who it is. Cheap to clone; the connection ends when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct Client(Wire);
+
+#[derive(Debug, Clone)]
+enum Wire {
+    /// Standard input and output of a process, or an event stream and an address to post to.
+    Pipe(Connection),
+    Http(HttpClient),
+}
+
+impl Client {
+    /// Starts or dials the server, finds out its era and agrees on a revision.
+    pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
+        let patience = connect.settings.connect_timeout;
+        match tokio::time::timeout(patience, Self::dial(&connect)).await {
+            Ok(connected) => connected,
+            Err(_) => {
+                let waited = format!("the server did not say who it is within {} s", patience.as_secs());
+                Err(ClientError::Unreachable(connect.stderr.explain(waited)))
+            }
+        }
+    }
+
+    async fn dial(connect: &Connect) -> Result<Self, ClientError> {
+        match &connect.config.transport {
+            Transport::Stdio(command) => stdio::connect(connect, command).await.map(|c| Self(Wire::Pipe(c))),
+            Transport::Sse(config) => {
+                sse::connect(connect, Dial::new(connect, config)).await.map(|c| Self(Wire::Pipe(c)))
+            }
+            Transport::StreamableHttp(config) => Self::dial_http(connect, config).await,
+        }
+    }
+
+    async fn dial_http(connect: &Connect, config: &HttpConfig) -> Result<Self, ClientError> {
+        let dial = Dial::new(connect, config);
+        let failed = match HttpClient::connect(dial, connect.listener.clone(), connect.known_era).await {
+            Ok(client) => return Ok(Self(Wire::Http(client))),
+            Err(failed) => failed,
+        };
+        if config.guessed && failed.may_be_older {
+            // What the older transport has to say of a server that has neither helps nobody.
+            let older = sse::connect(connect, Dial::new(connect, config)).await;
+            return older.map(|c| Self(Wire::Pipe(c))).map_err(|_| failed.error);
+        }
+        Err(failed.error)
+    }
+
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.peer(),
+            Wire::Http(client) => client.peer(),
+        }
+    }
+
+    /// All tools, however many pages they come in; a server with far too many is refused.
+    pub async fn list_tools(&self) -> Result<Definitions, ClientError> {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.list_tools().await,
+            Wire::Http(client) => client.list_tools().await,
+        }
+    }
+
+    /// Has no time limit of its own: whoever calls cancels. Dropping the future cancels too.
+    pub async fn call(&self, call: Outgoing) -> Called {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.call(call).await,
+            Wire::Http(client) => client.call(call).await,
+        }
+    }
+
+    /// Whether the server answers. In the stateless era there is nothing to ask, and the answer is yes.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.ping().await,
+            Wire::Http(client) => client.ping().await,
+        }
+    }
+
+    /// Why the connection is gone for good, once it is.
+    pub async fn closed(&self) -> String {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.closed().await,
+            Wire::Http(client) => client.closed().await,
+        }
+    }
+
+    /// Ends the connection in order; a process, and all that it started, is dead when this returns.
+    pub async fn close(&self) {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.close().await,
+            Wire::Http(client) => client.close().await,
+        }
+    }
+
+    /// The process of a stdio server.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.pid(),
+            Wire::Http(_) => None,
+        }
+    }
+}
 
 /// What a server said of itself when it was first talked to.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +208,8 @@ pub struct Outgoing {
     pub trace: Option<TraceContext>,
 }
 
-impl std::fmt::Debug for Outgoing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing").field("tool", &self.tool).finish_non_exhaustive()
     }
 }

@@ -49,7 +49,8 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Whether the JSON text is on one line, can be read back, and has nothing in it that must go.
-pub(super) fn is_clean(json: &str) -> bool {
+#[must_use]
+pub fn is_clean_json(json: &str) -> bool {
     is_plain(json) && SUSPECT.as_ref().is_some_and(|pattern| !pattern.is_match(json))
 }
 

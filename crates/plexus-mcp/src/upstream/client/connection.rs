@@ -1,0 +1,201 @@
+//! MCP over a pipe: the handshake of either era, and the methods.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::Stage;
+use plexus_proto::api::UpstreamEra;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::answer::{self, Listing, Undiscovered};
+use super::message;
+use super::pipe::{BorrowedPipe, Manner, Pipe};
+use super::process::Process;
+use super::{Called, ClientError, Connect, Definitions, Outgoing, Peer, SharedListener};
+
+/// How long a server may think about `server/discover`. One of the session era may never answer it, and everyone who
+/// waits for that server waits with it; one that only starts slowly is not misjudged, see [`discover_first`].
+const PROBE: Duration = Duration::from_secs(3);
+/// A subscription that ends sooner is not asked for again.
+const SHORT_SUBSCRIPTION: Duration = Duration::from_secs(60);
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// How a server is first spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// Nothing is known of it, or that it is of the stateless era.
+    DiscoverFirst,
+    /// It was of the session era; should it not be any more, it is asked.
+    InitializeFirst,
+    /// It cannot be of any other era, or ends when it hears of it.
+    InitializeOnly,
+}
+
+/// A server that has said who it is.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pipe: Pipe,
+    peer: Arc<Peer>,
+    process: Option<Process>,
+    patience: Duration,
+}
+
+impl Connection {
+    /// The handshake. Has no time limit of its own; when it fails the pipe ends.
+    pub(super) async fn open(
+        pipe: Pipe,
+        opening: Opening,
+        process: Option<Process>,
+        connect: &Connect,
+    ) -> Result<Self, ClientError> {
+        let peer = match opening {
+            Opening::DiscoverFirst => discover_first(&pipe).await?,
+            Opening::InitializeFirst => initialize_first(&pipe).await?,
+            Opening::InitializeOnly => initialize(&pipe).await?,
+        };
+        let announces = peer.capabilities.get("tools").and_then(|tools| tools.get("listChanged"));
+        if peer.era == UpstreamEra::Stateless && announces == Some(&Value::Bool(true)) {
+            let name = &connect.config.name;
+            let task = subscribe(name.clone(), pipe.borrowed(), connect.listener.clone());
+            connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: subscription"), task);
+        }
+        Ok(Self { pipe, peer: Arc::new(peer), process, patience: connect.settings.connect_timeout })
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(super) async fn list_tools(&self) -> Result<Definitions, ClientError> {
+        let read = async {
+            let mut listing = Listing::default();
+            while !listing.is_whole() {
+                let build = |id| message::list_tools(id, self.peer.era, listing.cursor());
+                let page = self.pipe.request(build, Manner::default()).await?;
+                listing.add(&page)?;
+            }
+            Ok(listing.into_tools())
+        };
+        match self.timely("tools/list", read).await {
+            // It never said that it has any.
+            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. })
+                if !self.peer.capabilities.contains_key("tools") =>
+            {
+                Ok(Definitions::new())
+            }
+            listed => listed,
+        }
+    }
+
+    pub(super) async fn call(&self, call: Outgoing) -> Called {
+        let manner =
+            Manner { progress: call.progress.clone(), cancel: Some(&call.cancel), ..Manner::default() };
+        let result = self.pipe.request(|id| message::call(id, self.peer.era, &call), manner).await?;
+        answer::called(&result)
+    }
+
+    pub(super) async fn ping(&self) -> Result<(), ClientError> {
+        if self.peer.era == UpstreamEra::Stateless {
+            return Ok(());
+        }
+        let pong = async { self.pipe.request(message::ping, Manner::default()).await.map(drop) };
+        self.timely("ping", pong).await
+    }
+
+    pub(super) async fn closed(&self) -> String {
+        self.pipe.closed().await
+    }
+
+    pub(super) async fn close(&self) {
+        self.pipe.close("the hub closed the connection");
+        if let Some(process) = &self.process {
+            process.ended().await;
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
+    async fn timely<T>(
+        &self,
+        method: &str,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
+            let waited = self.patience.as_secs();
+            Err(ClientError::Lost(format!("the server did not answer {method} within {waited} s")))
+        })
+    }
+}
+
+/// A server that is silent may be of the session era, or not have started to read. So `initialize` follows the
+/// question without taking it back, and what the server says to the later one counts: it is in a session if it
+/// agreed to one, and only otherwise what it had to say to the first.
+async fn discover_first(pipe: &Pipe) -> Result<Peer, ClientError> {
+    let mut discover = pin!(pipe.request(message::discover, quietly()));
+    let error = match tokio::time::timeout(PROBE, &mut discover).await {
+        Ok(Ok(result)) => match answer::discovered(&result) {
+            Ok(peer) => return Ok(peer),
+            Err(error) => error,
+        },
+        Ok(Err(error @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => return Err(error),
+        Ok(Err(error)) => error,
+        Err(_) => {
+            let refused = match initialize(pipe).await {
+                Ok(peer) => return Ok(peer),
+                Err(refused) => refused,
+            };
+            return match tokio::time::timeout(PROBE, discover).await {
+                Ok(Ok(result)) => answer::discovered(&result),
+                _ => Err(refused),
+            };
+        }
+    };
+    match answer::undiscovered(error) {
+        Undiscovered::TryInitialize => initialize(pipe).await,
+        Undiscovered::Refused(error) => Err(error),
+    }
+}
+
+async fn initialize_first(pipe: &Pipe) -> Result<Peer, ClientError> {
+    match initialize(pipe).await {
+        Err(refused @ ClientError::Rpc { .. }) => match pipe.request(message::discover, quietly()).await {
+            Ok(result) => answer::discovered(&result),
+            Err(_) => Err(refused),
+        },
+        other => other,
+    }
+}
+
+async fn initialize(pipe: &Pipe) -> Result<Peer, ClientError> {
+    let result = pipe.request(message::initialize, quietly()).await?;
+    let peer = answer::initialized(&result)?;
+    pipe.notify(message::initialized()).await?;
+    Ok(peer)
+}
+
+/// Nothing of a handshake is ever cancelled: a server may take what it does not expect there for its end.
+fn quietly() -> Manner<'static> {
+    Manner { quiet: true, ..Manner::default() }
+}
+
+/// In the stateless era a server says that its tools have changed only to those who asked.
+async fn subscribe(server: String, pipe: BorrowedPipe, listener: SharedListener) {
+    loop {
+        let begun = Instant::now();
+        let ended = pipe.request(message::listen, Manner::default()).await;
+        if pipe.has_ended() {
+            return;
+        }
+        if begun.elapsed() < SHORT_SUBSCRIPTION {
+            let why = ended.err().map(|error| error.to_string());
+            tracing::warn!(%server, ?why, "the server does not say when its tools change");
+            return;
+        }
+        // Nobody has said what changed since.
+        listener.tools_changed();
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+
+/// The data of all events, however the stream is cut into pieces.
+fn read(stream: &[u8], piece: usize) -> Vec<(Option<String>, String)> {
+    let mut events = Events::new(1000);
+    let mut read = Vec::new();
+    let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    for bytes in stream.chunks(piece) {
+        events.push(bytes);
+        while let Some(event) = events.next().unwrap() {
+            read.push((event.name.as_ref().map(text), text(&event.data)));
+        }
+    }
+    read
+}
+
+#[test]
+fn events_are_the_same_however_they_are_cut_and_whatever_ends_their_lines() {
+    let stream = "\u{feff}: hello\nevent: endpoint\ndata: /messages?id=1\n\ndata:{\"a\":1}\nid: 7\n\n\
+                  data: one\ndata: two\n\nid: 8\nretry: 20\ndata:\n\nunknown: x\ndata\n\ndata: end\n\n";
+    let expected = vec![
+        (Some("endpoint".to_owned()), "/messages?id=1".to_owned()),
+        (None, "{\"a\":1}".to_owned()),
+        (None, "one\ntwo".to_owned()),
+        (None, "end".to_owned()),
+    ];
+    for end in ["\n", "\r\n", "\r"] {
+        let mut stream = stream.replace('\n', end);
+        if end == "\r" {
+            // Whether a line feed follows is known with the next byte only.
+            stream.push(':');
+        }
+        for piece in 1..stream.len() {
+            assert_eq!(read(stream.as_bytes(), piece), expected, "{end:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn an_id_counts_when_its_event_is_whole() {
+    let mut events = Events::new(1000);
+    events.push(b"id: 1\ndata:\n\nretry: 1500\nid: 2\ndata: x\n");
+    assert_eq!(events.next(), Ok(None));
+    assert_eq!(events.last_id(), Some("1"));
+    events.restart();
+    events.push(b"data: y\n\n");
+    assert_eq!(events.next().unwrap().unwrap().data, "y");
+    assert_eq!(events.last_id(), Some("1"));
+    assert_eq!(events.retry(), Some(Duration::from_millis(1500)));
+}
+
+#[test]
+fn an_event_over_the_limit_is_an_error_and_not_a_full_memory() {
+    let mut line = Events::new(100);
+    line.push(&[b'x'; 101]);
+    assert_eq!(line.next(), Err(TooLong));
+
+    let mut lines = Events::new(100);
+    let seen: Result<Vec<_>, _> = (0..20)
+        .map(|_| {
+            lines.push(b"data: 0123456789\n");
+            lines.next()
+        })
+        .collect();
+    assert_eq!(seen, Err(TooLong));
+}

@@ -1,0 +1,240 @@
+//! One request of MCP and its answer, in one piece or as a stream of events.
+//!
+//! A stream that breaks before the answer is taken up where it was left, if its server numbers the events; the request
+//! itself is not sent again. Otherwise the answer is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderMap;
+use http::{Method, StatusCode};
+use plexus_proto::api::UpstreamEra;
+use plexus_tools::ProgressSink;
+
+use super::super::message::{self, Incoming, RequestId};
+use super::super::net::shown as shown_url;
+use super::super::stderr::shown;
+use super::Shared;
+use super::events::Events;
+use super::line::{Media, Reply};
+use super::refusal::{self, Refusal};
+use super::session::Session;
+use crate::upstream::client::ClientError;
+
+/// Attempts in a row to go on with a stream that bring nothing new.
+const MAX_RESUMES: usize = 3;
+/// Before a stream is asked for again, where the server does not say; and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// A request that an answer is waited for.
+pub(super) struct Waiting<'a> {
+    pub(super) id: RequestId,
+    pub(super) progress: Option<&'a ProgressSink>,
+}
+
+impl Shared {
+    /// Sends a request and waits for the text of its result, for as long as the server takes.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        session: &Session,
+        method: &'static str,
+        headers: &HeaderMap,
+        body: &Bytes,
+        waiting: &Waiting<'_>,
+    ) -> Result<Bytes, Refusal> {
+        let reply = self.post(session, method, headers, body).await?;
+        Ok(self.result(session, method, reply, waiting).await?)
+    }
+
+    /// The same for what has to be answered soon.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        session: &Session,
+        method: &'static str,
+        id: RequestId,
+        body: &Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let headers = session.post(method, None);
+        let waiting = Waiting { id, progress: None };
+        let exchange = self.exchange(session, method, &headers, body, &waiting);
+        self.timely(method, exchange).await
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn tell(&self, session: &Session, body: Bytes) -> Result<(), ClientError> {
+        let headers = session.post("", None);
+        let told = self.timely("a message", self.post(session, "a message", &headers, &body)).await;
+        // Its body, if there is one, says nothing.
+        told.map_err(Refusal::into_error)?.whole().await.map(drop)
+    }
+
+    pub(super) async fn timely<T>(
+        &self,
+        method: &str,
+        answer: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
+            let (place, patience) = (shown_url(&self.line.home().url), self.patience.as_secs_f32());
+            let message = format!("{place} did not answer {method} within {patience} s");
+            Err(Refusal::Failed(ClientError::Lost(message)))
+        })
+    }
+
+    /// The head of an answer that is a success.
+    pub(super) async fn post(
+        &self,
+        session: &Session,
+        method: &str,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Reply, Refusal> {
+        let reply = self.line.send(&session.place, &Method::POST, headers, body).await?;
+        if reply.status().is_success() {
+            return Ok(reply);
+        }
+        let read = refusal::read(reply, method, session.has_id);
+        Err(self.timely(method, async { Ok(read.await) }).await.unwrap_or_else(|late| late))
+    }
+
+    /// The text of the result that an answer brings.
+    pub(super) async fn result(
+        self: &Arc<Self>,
+        session: &Session,
+        method: &str,
+        reply: Reply,
+        waiting: &Waiting<'_>,
+    ) -> Result<Bytes, ClientError> {
+        let place = shown_url(&reply.place().url);
+        match reply.media() {
+            Media::Json => {
+                let body = reply.whole().await?;
+                self.hear(&body, Some(waiting), true).unwrap_or_else(|| {
+                    Err(ClientError::Protocol(format!(
+                        "the answer of {place} to {method} is to something else"
+                    )))
+                })
+            }
+            Media::Events => self.follow(session, reply, waiting).await,
+            Media::Other if matches!(reply.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
+                Err(ClientError::Protocol(format!("{place} took {method} and did not answer it")))
+            }
+            Media::Other => {
+                let kind = shown(reply.content_type().as_bytes());
+                Err(ClientError::Protocol(format!(
+                    "{place} answers {method} with the content type `{kind}`, which is not MCP; check the `url` in \
+                     the server's file"
+                )))
+            }
+        }
+    }
+
+    /// Reads a stream until the answer is there.
+    async fn follow(
+        self: &Arc<Self>,
+        session: &Session,
+        reply: Reply,
+        waiting: &Waiting<'_>,
+    ) -> Result<Bytes, ClientError> {
+        let mut events = Events::new(self.line.limit());
+        let mut reply = Some(reply);
+        let mut fruitless = 0;
+        loop {
+            let mut broken = "it ended without the answer".to_owned();
+            if let Some(mut stream) = reply.take() {
+                loop {
+                    match events.next() {
+                        Ok(Some(event)) => {
+                            fruitless = 0;
+                            if let Some(answer) = self.hear(&event.data, Some(waiting), false) {
+                                stream.leave();
+                                return answer;
+                            }
+                        }
+                        Ok(None) => match stream.piece().await {
+                            Ok(Some(piece)) => events.push(&piece),
+                            Ok(None) => break,
+                            Err(error) => {
+                                broken = error.to_string();
+                                break;
+                            }
+                        },
+                        Err(_) => return Err(stream.too_long()),
+                    }
+                }
+            }
+            let lost = || {
+                let place = shown_url(&session.place.url);
+                ClientError::Lost(format!("the stream of {place} was lost before the answer came: {broken}"))
+            };
+            if session.era == UpstreamEra::Stateless || fruitless == MAX_RESUMES {
+                return Err(lost());
+            }
+            let Some(last) = events.last_id().map(str::to_owned) else { return Err(lost()) };
+            fruitless += 1;
+            tokio::time::sleep(events.retry().unwrap_or(PAUSE).min(MAX_PAUSE)).await;
+            events.restart();
+            let headers = session.stream(Some(&last));
+            match self.line.send(&session.place, &Method::GET, &headers, &Bytes::new()).await {
+                Ok(resumed) if resumed.status().is_success() && resumed.media() == Media::Events => {
+                    reply = Some(resumed);
+                }
+                // Whoever refuses once does so again.
+                Ok(_) => return Err(lost()),
+                Err(error) => {
+                    tracing::debug!(server = %self.server, %error, "a stream cannot be taken up yet")
+                }
+            }
+        }
+    }
+
+    /// Takes in what a server sent in one piece; the answer that is waited for, if it is in there. `alone`: nothing
+    /// else can come, so that an error without an id is about the request.
+    pub(super) fn hear(
+        self: &Arc<Self>,
+        message: &Bytes,
+        waiting: Option<&Waiting<'_>>,
+        alone: bool,
+    ) -> Option<Result<Bytes, ClientError>> {
+        let Some(messages) = Incoming::all(message) else {
+            let text = shown(message);
+            return Some(Err(ClientError::Protocol(format!(
+                "the server sent what is no message of MCP: {text}"
+            ))));
+        };
+        let mut answer = None;
+        messages.for_each(|incoming| match incoming {
+            Incoming::Response { id, outcome } => match waiting {
+                Some(waiting) if id == Some(waiting.id) || (alone && id.is_none() && outcome.is_err()) => {
+                    answer = Some(outcome.map(|result| message.slice_ref(result.get().as_bytes())));
+                }
+                _ => tracing::debug!(server = %self.server, ?id, "dropped: an answer to something else"),
+            },
+            Incoming::Request { id, method } => self.answer_soon(message::answer(id, &method)),
+            Incoming::Notification { method, params } => match &*method {
+                "notifications/progress" => {
+                    let sink = waiting.and_then(|waiting| Some((waiting.id, waiting.progress?)));
+                    if let (Some((id, sink)), Some((token, progress))) = (sink, message::progress(params))
+                        && id == token
+                    {
+                        sink(progress);
+                    }
+                }
+                "notifications/tools/list_changed" => self.listener.tools_changed(),
+                other => tracing::trace!(server = %self.server, method = %shown(other.as_bytes()), "dropped"),
+            },
+        });
+        answer
+    }
+
+    /// Answers a request of the server. One that asks for more than is answered at once gets no answer: none of what it
+    /// could ask for is granted.
+    fn answer_soon(self: &Arc<Self>, message: Vec<u8>) {
+        let Ok(turn) = self.answers.clone().try_acquire_owned() else {
+            tracing::debug!(server = %self.server, "dropped: the answer to a server that asks too much");
+            return;
+        };
+        self.tell_soon("answer the server", message, Some(turn));
+    }
+}

@@ -1,0 +1,329 @@
+//! Requests to one server and what comes back: connections kept and used again, redirects followed, sizes bounded.
+//!
+//! A request is written a second time in two cases only: the connection it was meant for had ended before a byte of it
+//! was written, or the server answered that it wants it elsewhere.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT,
+};
+use http::response::Parts;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use url::Origin;
+
+use super::super::net::{Network, shown};
+use super::place::{self, Place};
+use super::wire::{Outbound, Unsent, Wire};
+use crate::upstream::client::ClientError;
+use crate::upstream::config::HttpConfig;
+
+/// Connections that are kept while nobody uses them. More are closed when their answer is read.
+const MAX_IDLE: usize = 32;
+const MAX_REDIRECTS: usize = 3;
+/// Given to a stream whose last message was read to end, before its connection is closed instead of used again.
+const LINGER: Duration = Duration::from_millis(5);
+const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
+
+pub(crate) struct Line {
+    network: Network,
+    /// Headers of the file. They are all that is ever sent of credentials: what a caller of the hub presents is its own.
+    headers: HeaderMap,
+    home: Arc<Place>,
+    idle: Mutex<Vec<Idle>>,
+    /// A stream was not ended in time after its last message, so the next one is not waited for.
+    lingers: AtomicBool,
+    limit: usize,
+}
+
+struct Idle {
+    origin: Origin,
+    wire: Wire,
+    /// What is still to be read of an answer before the next request.
+    rest: Option<Incoming>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("home", &shown(&self.home.url)).finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    /// `inner`: whether the hub's settings allow private networks to all servers. `limit`: bytes of one message.
+    pub(crate) fn new(
+        config: &HttpConfig,
+        inner: bool,
+        patience: Duration,
+        limit: usize,
+    ) -> Result<Self, ClientError> {
+        let (home, mut headers) = place::of_file(config)?;
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        let network = Network::of(&home.url, inner || config.allow_private, patience);
+        let home = Arc::new(home);
+        let (idle, lingers) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { network, headers, home, idle, lingers, limit })
+    }
+
+    /// The address that the file names.
+    pub(crate) fn home(&self) -> &Arc<Place> {
+        &self.home
+    }
+
+    /// Bytes of one message that are taken.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Sends a request, to wherever redirects lead, and waits for the head of the answer. It takes as long as the
+    /// server does: whoever calls bounds it.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Reply, ClientError> {
+        let mut place = place.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let reply = self.send_once(&place, method, headers, body).await?;
+            let redirected =
+                place.redirected(method, reply.head.status, &reply.head.headers, &self.home.origin)?;
+            let Some(next) = redirected else { return Ok(reply) };
+            tracing::debug!(from = %shown(&place.url), to = %shown(&next.url), "redirected");
+            place = Arc::new(next);
+        }
+        let home = shown(&self.home.url);
+        Err(ClientError::Protocol(format!("{home} redirects more than {MAX_REDIRECTS} times in a row")))
+    }
+
+    async fn send_once(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Reply, ClientError> {
+        let mut request = self.request(place, method, headers, body);
+        loop {
+            let (mut wire, used) = match self.take(&place.origin).await {
+                Some(wire) => (wire, true),
+                None => (self.dial(place).await?, false),
+            };
+            match wire.send(request).await {
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
+                    return Ok(Reply {
+                        line: self.clone(),
+                        place: place.clone(),
+                        head,
+                        body,
+                        wire: Some(wire),
+                    });
+                }
+                Err(Unsent { request: Some(back), .. }) if used => request = *back,
+                Err(unsent) => return Err(lost(place, unsent)),
+            }
+        }
+    }
+
+    fn request(&self, place: &Place, method: &Method, headers: &HeaderMap, body: &Bytes) -> Outbound {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = place.uri.clone();
+        let all = request.headers_mut();
+        all.reserve(headers.len() + self.headers.len() + 1);
+        all.insert(HOST, place.host.clone());
+        if place.own {
+            all.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        request
+    }
+
+    async fn dial(&self, place: &Place) -> Result<Wire, ClientError> {
+        let io = self.network.dial(&place.url).await?;
+        Wire::open(io).await.map_err(|error| {
+            ClientError::Unreachable(format!("{} cannot be talked to: {error}", shown(&place.url)))
+        })
+    }
+
+    /// A kept connection that is still good, the one used last first.
+    async fn take(&self, origin: &Origin) -> Option<Wire> {
+        loop {
+            let Idle { mut wire, rest, .. } = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = idle.iter().rposition(|kept| kept.origin == *origin)?;
+                idle.remove(found)
+            };
+            if wire.is_stale() {
+                continue;
+            }
+            if let Some(mut rest) = rest {
+                let patience = if self.lingers.load(Ordering::Relaxed) { Duration::ZERO } else { LINGER };
+                let ended = tokio::time::timeout(patience, wire.piece(&mut rest)).await;
+                match ended {
+                    Ok(None) => {}
+                    // It goes on after its last message, or has broken.
+                    Ok(Some(_)) => continue,
+                    Err(_) => {
+                        self.lingers.store(true, Ordering::Relaxed);
+                        continue;
+                    }
+                }
+            }
+            if wire.is_ready().await {
+                return Some(wire);
+            }
+        }
+    }
+
+    fn keep(&self, origin: Origin, mut wire: Wire, rest: Option<Incoming>) {
+        wire.rest();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|kept| !kept.wire.is_stale());
+        if idle.len() < MAX_IDLE {
+            idle.push(Idle { origin, wire, rest });
+        }
+    }
+
+    /// Closes kept connections that nobody has used for a while.
+    pub(crate) fn sweep(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|kept| !kept.wire.is_stale());
+    }
+
+    /// Closes every kept connection.
+    pub(crate) fn close(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// The request was written, at least in part, and no answer to it came.
+fn lost(place: &Place, unsent: Unsent) -> ClientError {
+    let (place, error) = (shown(&place.url), unsent.error);
+    if unsent.request.is_some() {
+        return ClientError::Unreachable(format!(
+            "{place} closed the connection before the request was sent"
+        ));
+    }
+    if error.is_parse() {
+        return ClientError::Protocol(format!("{place} answers with something that is not HTTP: {error}"));
+    }
+    ClientError::Lost(format!("{place} was lost before it answered: {error}"))
+}
+
+/// What an answer is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Events,
+    Other,
+}
+
+/// An answer whose head is there.
+pub(crate) struct Reply {
+    line: Arc<Line>,
+    place: Arc<Place>,
+    head: Parts,
+    body: Incoming,
+    /// None when the body was read to its end: the connection is kept then.
+    wire: Option<Wire>,
+}
+
+impl Reply {
+    /// Where it came from, after redirects.
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    /// Whether the file gives this header, and it was sent there.
+    pub(crate) fn was_given(&self, header: &str) -> bool {
+        self.place.own && self.line.headers.contains_key(header)
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&HeaderValue> {
+        self.head.headers.get(name)
+    }
+
+    pub(crate) fn media(&self) -> Media {
+        let encoded = self.head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+        let media = self.content_type().split(';').next().unwrap_or_default().trim();
+        match media {
+            _ if encoded => Media::Other,
+            _ if media.eq_ignore_ascii_case("application/json") => Media::Json,
+            _ if media.eq_ignore_ascii_case("text/event-stream") => Media::Events,
+            _ => Media::Other,
+        }
+    }
+
+    pub(crate) fn content_type(&self) -> &str {
+        self.head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The next piece of the body; none at its end.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let Some(wire) = &mut self.wire else { return Ok(None) };
+        match wire.piece(&mut self.body).await {
+            Some(Ok(piece)) => Ok(Some(piece)),
+            Some(Err(error)) => {
+                self.wire = None;
+                let place = shown(&self.place.url);
+                Err(ClientError::Lost(format!("the answer of {place} broke off: {error}")))
+            }
+            None => {
+                if let Some(mut wire) = self.wire.take()
+                    && wire.is_ready().await
+                {
+                    self.line.keep(self.place.origin.clone(), wire, None);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The whole body in one piece. What comes in one piece is not copied.
+    pub(crate) async fn whole(mut self) -> Result<Bytes, ClientError> {
+        let limit = self.line.limit;
+        let announced =
+            self.head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let announced: usize = announced.unwrap_or_default();
+        if announced > limit {
+            return Err(self.too_long());
+        }
+        let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.piece().await? else { return Ok(first) };
+        let mut whole = BytesMut::with_capacity(announced.max(first.len() + second.len()));
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second);
+        while let Some(piece) = self.piece().await? {
+            if whole.len() + piece.len() > limit {
+                return Err(self.too_long());
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    pub(crate) fn too_long(&self) -> ClientError {
+        let (place, limit) = (shown(&self.place.url), self.line.limit);
+        ClientError::Protocol(format!("the answer of {place} is longer than {limit} bytes"))
+    }
+
+    /// Nothing more of the body is wanted, although it may go on: a stream whose last message was read.
+    pub(crate) fn leave(mut self) {
+        if let Some(wire) = self.wire.take() {
+            self.line.keep(self.place.origin.clone(), wire, Some(self.body));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a server says without being asked: that its tools have changed.
+//!
+//! One stream is kept open for that, where the server offers one: the session era has a GET for it, the stateless era
+//! `subscriptions/listen`. A stream that ends is opened again, later each time; what may have been missed in between
+//! counts as a change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use plexus_kit::Stage;
+use plexus_proto::api::UpstreamEra;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::message;
+use super::Shared;
+use super::events::Events;
+use super::line::{Media, Reply};
+use super::refusal::Refusal;
+use crate::upstream::client::Peer;
+
+/// Before a stream that ended is opened again: doubled each time, up to the last, and from the beginning after a stream
+/// that lasted.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+const LASTING: Duration = Duration::from_secs(30);
+/// For the stream to open before the tools are first listed. Where it takes longer, the list is read once more then.
+const OPENING: Duration = Duration::from_millis(500);
+
+/// Starts to listen to a server that says when its tools change.
+pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
+    let announces = peer.capabilities.get("tools").and_then(|tools| tools.get("listChanged"));
+    if announces != Some(&Value::Bool(true)) {
+        return;
+    }
+    let (opened, open) = oneshot::channel();
+    let listening = Listening {
+        shared: shared.clone(),
+        era: peer.era,
+        events: Events::new(shared.line.limit()),
+        opened: Some(opened),
+    };
+    let (end, stopping) = (shared.end.clone(), shared.supervisor.stopping(Stage::Intake));
+    let name = format!("upstream {}: listening", shared.server);
+    shared.supervisor.spawn(Stage::Intake, name, async move {
+        tokio::select! {
+            () = end.cancelled() => {}
+            () = stopping.cancelled() => {}
+            why = listening.run() => tracing::debug!("no news of tools: {why}"),
+        }
+    });
+    let _ = tokio::time::timeout(OPENING, open).await;
+}
+
+struct Listening {
+    shared: Arc<Shared>,
+    era: UpstreamEra,
+    events: Events,
+    /// Whoever waits for the first stream to open.
+    opened: Option<oneshot::Sender<()>>,
+}
+
+/// How a stream ended.
+enum Ended {
+    /// It may be opened again.
+    Broken,
+    /// There is none to be had.
+    Refused(String),
+}
+
+impl Listening {
+    /// Listens until the server says that it has nothing to say; returns why.
+    async fn run(mut self) -> String {
+        let mut pause = PAUSE;
+        loop {
+            let begun = Instant::now();
+            let ended = match self.era {
+                UpstreamEra::Session => self.get().await,
+                UpstreamEra::Stateless => self.subscribe().await,
+            };
+            if let Ended::Refused(why) = ended {
+                return why;
+            }
+            if begun.elapsed() >= LASTING {
+                pause = PAUSE;
+            }
+            tokio::time::sleep(self.events.retry().unwrap_or(pause).min(MAX_PAUSE)).await;
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+
+    async fn get(&mut self) -> Ended {
+        let shared = self.shared.clone();
+        let session = shared.session();
+        let headers = session.stream(self.events.last_id());
+        let nothing = Bytes::new();
+        let get = async { Ok(shared.line.send(&session.place, &Method::GET, &headers, &nothing).await?) };
+        // A server may hold back the head of a stream until there is something to say on it, so this is not hurried.
+        let reply: Result<Reply, Refusal> = get.await;
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(_) => return Ended::Broken,
+        };
+        match reply.status() {
+            StatusCode::NOT_FOUND if session.has_id => {
+                // Its ids go with it.
+                self.events = Events::new(shared.line.limit());
+                let _ = shared.renew(&session).await;
+                Ended::Broken
+            }
+            status if status.is_success() && reply.media() == Media::Events => {
+                let resumed = self.events.last_id().is_some();
+                self.open(resumed);
+                self.read(reply).await;
+                if !Arc::ptr_eq(&shared.session(), &session) {
+                    self.events = Events::new(shared.line.limit());
+                }
+                Ended::Broken
+            }
+            status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => Ended::Broken,
+            status => Ended::Refused(format!("the server offers no stream ({status})")),
+        }
+    }
+
+    async fn subscribe(&mut self) -> Ended {
+        let shared = self.shared.clone();
+        let session = shared.session();
+        let headers = session.post("subscriptions/listen", None);
+        let body = Bytes::from(message::listen(shared.next_id()));
+        match shared.post(&session, "subscriptions/listen", &headers, &body).await {
+            Ok(reply) if reply.media() == Media::Events => {
+                self.read(reply).await;
+                Ended::Broken
+            }
+            Ok(reply) => Ended::Refused(format!("answered with `{}`", reply.content_type())),
+            Err(Refusal::Status(status, error)) if status.is_client_error() => {
+                Ended::Refused(error.to_string())
+            }
+            Err(_) => Ended::Broken,
+        }
+    }
+
+    /// The stream is there. The first time somebody waits for it, or has stopped doing so; later it was gone for a while.
+    fn open(&mut self, nothing_missed: bool) {
+        let first_in_time = self.opened.take().map(|opened| opened.send(()).is_ok());
+        if !nothing_missed && first_in_time != Some(true) {
+            self.shared.listener.tools_changed();
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn read(&mut self, mut reply: Reply) {
+        self.events.restart();
+        let mut acknowledged = self.era == UpstreamEra::Session;
+        loop {
+            match self.events.next() {
+                Ok(Some(event)) => {
+                    // In the stateless era the first event says what will be said.
+                    if !std::mem::replace(&mut acknowledged, true) {
+                        self.open(false);
+                    }
+                    let _ = self.shared.hear(&event.data, None, false);
+                }
+                Ok(None) => match reply.piece().await {
+                    Ok(Some(piece)) => self.events.push(&piece),
+                    Ok(None) | Err(_) => return,
+                },
+                Err(_) => {
+                    tracing::debug!(server = %self.shared.server, "an event is longer than is taken");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Streamable HTTP, in every revision that has it.
+//!
+//! - [`line`]: requests and answers of HTTP; `wire` is one connection, `place` an address;
+//! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
+//! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
+//! - [`listening`]: what the server says without being asked.
+//!
+//! A request is sent again only when the server, or the lack of a connection, says that it was not carried out.
+
+pub(crate) mod events;
+mod exchange;
+mod handshake;
+pub(crate) mod line;
+mod listening;
+mod parameters;
+pub(crate) mod place;
+pub(crate) mod refusal;
+mod session;
+mod wire;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use plexus_kit::{Stage, Supervisor};
+use plexus_proto::api::UpstreamEra;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::exchange::Waiting;
+use self::line::Line;
+use self::parameters::Parameters;
+use self::refusal::Refusal;
+use self::session::Session;
+use super::answer::{self, Listing};
+use super::message::{self, RequestId};
+use super::{Called, ClientError, ClientSettings, Connect, Definitions, Outgoing, Peer, SharedListener};
+use crate::upstream::config::HttpConfig;
+
+const METHOD_NOT_FOUND: i64 = -32601;
+/// Calls that are under way at the same time, each on a connection of its own. More wait for their turn.
+const MAX_CALLS: usize = 256;
+/// Requests of the server that are answered at the same time. More are not answered: none of them can be granted.
+const MAX_ANSWERS: usize = 16;
+/// For looking a name up and connecting to it: the rest of the time is for the server to say who it is.
+const DIALLING: Duration = Duration::from_secs(10);
+/// For saying goodbye, which nobody should have to wait for.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Between two looks at connections that nobody uses.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// A server that is talked to over Streamable HTTP. Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpClient {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    /// Ends the tasks, which hold `shared`, with the last clone.
+    _end: Arc<DropGuard>,
+}
+
+/// What calls and tasks share.
+struct Shared {
+    /// Of the server's file, for names of tasks.
+    server: String,
+    line: Arc<Line>,
+    session: Mutex<Arc<Session>>,
+    /// One at a time begins a session anew.
+    renewing: Semaphore,
+    calls: Semaphore,
+    answers: Arc<Semaphore>,
+    ids: AtomicU64,
+    /// Arguments that are repeated in headers, as the last list of tools says.
+    parameters: Mutex<Arc<Parameters>>,
+    listener: SharedListener,
+    supervisor: Supervisor,
+    /// For the answer to anything but a call.
+    patience: Duration,
+    end: CancellationToken,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("server", &self.server)
+            .field("line", &self.line)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) struct NotConnected {
+    pub(crate) error: ClientError,
+    /// The server answers like one that knows only the transport before this one.
+    pub(crate) may_be_older: bool,
+}
+
+/// Where a client is to connect to, and with what.
+#[derive(Debug)]
+pub(crate) struct Dial<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) config: &'a HttpConfig,
+    pub(crate) settings: &'a ClientSettings,
+    pub(crate) supervisor: &'a Supervisor,
+}
+
+impl<'a> Dial<'a> {
+    pub(crate) fn new(connect: &'a Connect, config: &'a HttpConfig) -> Self {
+        let Connect { settings, supervisor, .. } = connect;
+        Self { server: &connect.config.name, config, settings, supervisor }
+    }
+
+    pub(crate) fn line(&self) -> Result<Line, ClientError> {
+        let settings = self.settings;
+        let (inner, patience, limit) =
+            (settings.allow_private, settings.connect_timeout.min(DIALLING), settings.max_message);
+        Line::new(self.config, inner, patience, limit)
+    }
+}
+
+impl HttpClient {
+    /// Finds out what the server speaks, what it said of itself last time first, and agrees with it.
+    pub(crate) async fn connect(
+        dial: Dial<'_>,
+        listener: SharedListener,
+        known_era: Option<UpstreamEra>,
+    ) -> Result<Self, NotConnected> {
+        let failed = |error| NotConnected { error, may_be_older: false };
+        let line = Arc::new(dial.line().map_err(failed)?);
+        let end = CancellationToken::new();
+        let guard = Arc::new(end.clone().drop_guard());
+        let shared = Arc::new(Shared {
+            server: dial.server.to_owned(),
+            session: Mutex::new(Arc::new(Session::none(line.home().clone()))),
+            line,
+            renewing: Semaphore::new(1),
+            calls: Semaphore::new(MAX_CALLS),
+            answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
+            ids: AtomicU64::new(1),
+            parameters: Mutex::default(),
+            listener,
+            supervisor: dial.supervisor.clone(),
+            patience: dial.settings.connect_timeout,
+            end,
+        });
+        let (peer, session) = shared.greet(known_era).await.map_err(|refusal| match refusal {
+            Refusal::Status(status, error) => {
+                NotConnected { may_be_older: matches!(status.as_u16(), 400 | 404 | 405), error }
+            }
+            other => failed(other.into_error()),
+        })?;
+        shared.adopt(session);
+        shared.spawn_sweeping();
+        listening::start(&shared, &peer).await;
+        Ok(Self { shared, peer: Arc::new(peer), _end: guard })
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(crate) async fn list_tools(&self) -> Result<Definitions, ClientError> {
+        let era = self.peer.era;
+        let mut listing = Listing::default();
+        while !listing.is_whole() {
+            let build = |id| message::list_tools(id, era, listing.cursor());
+            match self.shared.request("tools/list", build).await {
+                Ok(page) => listing.add(&page)?,
+                // It never said that it has any.
+                Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. })
+                    if !self.peer.capabilities.contains_key("tools") =>
+                {
+                    return Ok(Definitions::new());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let tools = listing.into_tools();
+        Ok(if era == UpstreamEra::Stateless { self.shared.learn(tools) } else { tools })
+    }
+
+    pub(crate) async fn call(&self, call: Outgoing) -> Called {
+        let shared = &self.shared;
+        let id = shared.next_id();
+        let mut unanswered = Unanswered { shared, id, sent: false };
+        let answered = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(ClientError::Cancelled),
+            () = shared.end.cancelled() => Err(ClientError::Lost(format!(
+                "the connection to {} was closed while the call ran", shared.server
+            ))),
+            result = shared.call(id, &call, &mut unanswered.sent) => result,
+        };
+        unanswered.sent = false;
+        answer::called(&answered?)
+    }
+
+    /// Whether the server is there; the stateless era has no way to ask.
+    pub(crate) async fn ping(&self) -> Result<(), ClientError> {
+        if self.peer.era == UpstreamEra::Stateless {
+            return Ok(());
+        }
+        match self.shared.request("ping", message::ping).await {
+            // It is there, whatever it thinks of the question.
+            Ok(_) | Err(ClientError::Rpc { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Resolves when the client was closed. Before that it never does: a request opens a connection where there is none.
+    pub(crate) async fn closed(&self) -> String {
+        self.shared.end.cancelled().await;
+        "closed by the hub".to_owned()
+    }
+
+    /// Ends the session, if there is one.
+    pub(crate) async fn close(&self) {
+        let shared = &self.shared;
+        if shared.end.is_cancelled() {
+            return;
+        }
+        shared.end.cancel();
+        let session = shared.session();
+        if session.has_id {
+            let headers = session.end();
+            let nothing = Bytes::new();
+            let goodbye = shared.line.send(&session.place, &Method::DELETE, &headers, &nothing);
+            // Not every server lets a client end its session.
+            let _ = tokio::time::timeout(GOODBYE.min(shared.patience), goodbye).await;
+        }
+        shared.line.close();
+    }
+}
+
+/// A call whose answer is waited for. Dropped before that, the server hears of it.
+struct Unanswered<'a> {
+    shared: &'a Arc<Shared>,
+    id: RequestId,
+    /// The server may know of it.
+    sent: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.sent {
+            self.shared.forget(self.id);
+        }
+    }
+}
+
+impl Shared {
+    fn next_id(&self) -> RequestId {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn session(&self) -> Arc<Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn adopt(&self, session: Session) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+    }
+
+    fn parameters(&self) -> Arc<Parameters> {
+        self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers which arguments of the tools go into headers; leaves out the tools for which that cannot be done.
+    fn learn(&self, tools: Definitions) -> Definitions {
+        let (parameters, tools) = Parameters::of(tools);
+        *self.parameters.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(parameters);
+        tools
+    }
+
+    /// The text of the result of a call.
+    async fn call(
+        self: &Arc<Self>,
+        id: RequestId,
+        call: &Outgoing,
+        sent: &mut bool,
+    ) -> Result<Bytes, ClientError> {
+        // Never closed.
+        let _turn = self.calls.acquire().await;
+        *sent = true;
+        let mut session = self.session();
+        let body = Bytes::from(message::call(id, session.era, call));
+        let waiting = Waiting { id, progress: call.progress.as_ref() };
+        let mut headers = session.post("tools/call", Some(&call.tool));
+        if session.era == UpstreamEra::Stateless {
+            self.parameters().add(&call.tool, &call.arguments, &mut headers);
+        }
+        match self.exchange(&session, "tools/call", &headers, &body, &waiting).await {
+            Err(Refusal::NoSession(_)) => {}
+            other => return other.map_err(Refusal::into_error),
+        }
+        session = self.renew(&session).await?;
+        headers = session.post("tools/call", Some(&call.tool));
+        let again = self.exchange(&session, "tools/call", &headers, &body, &waiting).await;
+        again.map_err(Refusal::into_error)
+    }
+
+    /// The text of the result of any other request, within the time that such a request may take.
+    async fn request(
+        self: &Arc<Self>,
+        method: &'static str,
+        build: impl Fn(RequestId) -> Vec<u8>,
+    ) -> Result<Bytes, ClientError> {
+        let session = self.session();
+        let id = self.next_id();
+        let body = Bytes::from(build(id));
+        match self.ask(&session, method, id, &body).await {
+            Err(Refusal::NoSession(_)) => {}
+            other => return other.map_err(Refusal::into_error),
+        }
+        let session = self.renew(&session).await?;
+        self.ask(&session, method, id, &body).await.map_err(Refusal::into_error)
+    }
+
+    /// Tells the server that the answer to a request is no longer wanted. The stateless era says so by closing the
+    /// connection, which has happened.
+    fn forget(self: &Arc<Self>, id: RequestId) {
+        if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
+            self.tell_soon(
+                "cancel a call",
+                message::cancelled(id, "the caller no longer wants the result"),
+                None,
+            );
+        }
+    }
+
+    /// Sends what has no answer, without anybody waiting for it.
+    fn tell_soon(self: &Arc<Self>, what: &str, message: Vec<u8>, turn: Option<OwnedSemaphorePermit>) {
+        let shared = self.clone();
+        self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
+            let _turn = turn;
+            let session = shared.session();
+            if let Err(error) = shared.tell(&session, Bytes::from(message)).await {
+                tracing::debug!(server = %shared.server, %error, "a message was not taken");
+            }
+        });
+    }
+
+    fn spawn_sweeping(self: &Arc<Self>) {
+        let shared = self.clone();
+        let stopping = self.supervisor.stopping(Stage::Intake);
+        let name = format!("upstream {}: idle connections", self.server);
+        self.supervisor.spawn(Stage::Intake, name, async move {
+            loop {
+                tokio::select! {
+                    () = shared.end.cancelled() => return,
+                    () = stopping.cancelled() => return,
+                    () = tokio::time::sleep(SWEEP) => shared.line.sweep(),
+                }
+            }
+        });
+    }
+}

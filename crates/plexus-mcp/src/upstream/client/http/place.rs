@@ -1,0 +1,135 @@
+//! Where requests go, and where a redirect may send them.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode, Uri};
+use plexus_kit::ExposeSecret;
+use url::{Origin, Position, Url};
+
+use super::super::net::shown;
+use crate::upstream::client::ClientError;
+use crate::upstream::config::HttpConfig;
+
+/// What the hub says itself; a file that says it too would say something else.
+const OURS: [&str; 12] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+/// An address that requests are sent to.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) url: Url,
+    pub(super) origin: Origin,
+    pub(super) uri: Uri,
+    pub(super) host: HeaderValue,
+    /// Of the origin that the file names: the file's headers are for it and for nobody else.
+    pub(super) own: bool,
+}
+
+/// The address and the headers that a server's file gives.
+pub(super) fn of_file(config: &HttpConfig) -> Result<(Place, HeaderMap), ClientError> {
+    let url = Url::parse(config.url.expose_secret())
+        .map_err(|error| wrong(format!("the `url` of the server's file is none: {error}")))?;
+    let mut headers = HeaderMap::with_capacity(config.headers.len());
+    for (name, value) in &config.headers {
+        let lower = name.to_ascii_lowercase();
+        if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-param-") {
+            return Err(wrong(format!(
+                "the header `{name}` is set by the hub: take it out of the server's file"
+            )));
+        }
+        let (Ok(name), Ok(mut value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value.expose_secret().trim()))
+        else {
+            return Err(wrong(format!("the header `{name}` of the server's file cannot be sent as it is")));
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok((Place::new(url, true)?, headers))
+}
+
+fn wrong(message: String) -> ClientError {
+    ClientError::Protocol(message)
+}
+
+impl Place {
+    fn new(url: Url, own: bool) -> Result<Self, ClientError> {
+        let place = shown(&url);
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong(format!(
+                "`{}` is no scheme of an MCP server: use https or http",
+                url.scheme()
+            )));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            let message = "has a user name or password in it: set the header `Authorization` instead";
+            return Err(wrong(format!("the URL of {place} {message}")));
+        }
+        let unusable = || wrong(format!("the URL of {place} cannot be asked for"));
+        let uri = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| unusable())?;
+        let host = url[Position::BeforeHost..Position::AfterPort].parse().map_err(|_| unusable())?;
+        Ok(Self { origin: url.origin(), uri, host, own, url })
+    }
+
+    /// Another address of the same origin.
+    pub(crate) fn sibling(&self, reference: &str) -> Result<Self, ClientError> {
+        let url = self
+            .url
+            .join(reference)
+            .map_err(|error| wrong(format!("{} names an address that is none: {error}", shown(&self.url))))?;
+        if url.origin() != self.origin {
+            let (here, there) = (shown(&self.url), shown(&url));
+            return Err(wrong(format!(
+                "{here} wants messages sent to {there}, which is not the same server"
+            )));
+        }
+        Self::new(url, self.own)
+    }
+
+    /// Where an answer sends a request instead; none where it is an answer like any other. `home` is the origin that
+    /// the file names.
+    pub(super) fn redirected(
+        &self,
+        method: &Method,
+        status: StatusCode,
+        headers: &HeaderMap,
+        home: &Origin,
+    ) -> Result<Option<Self>, ClientError> {
+        let keeps_method = match status {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
+                method == Method::GET
+            }
+            _ => return Ok(None),
+        };
+        let here = shown(&self.url);
+        let location = headers.get(http::header::LOCATION).and_then(|value| value.to_str().ok());
+        let Some(url) = location.and_then(|location| self.url.join(location).ok()) else {
+            return Err(wrong(format!("{here} answers {status} and does not say where to go")));
+        };
+        let there = shown(&url);
+        if !keeps_method {
+            let message =
+                "which would turn the request into another one: put the new address into the server's file";
+            return Err(wrong(format!("{here} answers {status} and points to {there}, {message}")));
+        }
+        if self.url.scheme() == "https" && url.scheme() != "https" {
+            return Err(wrong(format!(
+                "{here} points to {there}, which is not encrypted, and is not followed"
+            )));
+        }
+        let own = url.origin() == *home;
+        Self::new(url, own).map(Some)
+    }
+}

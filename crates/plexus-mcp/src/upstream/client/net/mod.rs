@@ -1,0 +1,156 @@
+//! The way to a server on the network: names looked up once, addresses checked, connections made to what was checked.
+//!
+//! A name is never looked up a second time for the same connection: what answered with a harmless address for the check
+//! could answer with another one for the connection.
+
+mod rules;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+use self::rules::{Allowed, names_loopback, refusal};
+use super::ClientError;
+
+/// A connection, encrypted or not.
+pub(super) type Io = Box<dyn Duplex>;
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// What may be reached on behalf of one server's file.
+pub(super) struct Network {
+    /// The file's own URL names this machine. One that does not may not send the hub there either.
+    loopback: bool,
+    inner: bool,
+    /// For looking up, connecting and agreeing on encryption, all together.
+    patience: Duration,
+    /// Made when first needed: reading the machine's certificates takes a while.
+    tls: OnceCell<TlsConnector>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("loopback", &self.loopback).field("inner", &self.inner).finish()
+    }
+}
+
+impl Network {
+    /// `url` is the one in the file; `inner` whether the file or the hub allows private networks.
+    pub(super) fn of(url: &Url, inner: bool, patience: Duration) -> Self {
+        let loopback = url.host().is_some_and(|host| names_loopback(&host));
+        Self { loopback, inner, patience, tls: OnceCell::new() }
+    }
+
+    /// Connects to where a URL leads, if that is allowed.
+    pub(super) async fn dial(&self, url: &Url) -> Result<Io, ClientError> {
+        let until = Instant::now() + self.patience;
+        let dialled = tokio::time::timeout_at(until, self.dial_until(url, until)).await;
+        dialled.unwrap_or_else(|_| {
+            let (place, patience) = (shown(url), self.patience);
+            Err(ClientError::Unreachable(format!("{place} could not be reached within {patience:?}")))
+        })
+    }
+
+    async fn dial_until(&self, url: &Url, until: Instant) -> Result<Io, ClientError> {
+        let addresses = self.look_up(url).await?;
+        let stream = connect(url, &addresses, until).await?;
+        // Requests are small and each waits for its answer.
+        let _ = stream.set_nodelay(true);
+        if url.scheme() != "https" {
+            return Ok(Box::new(stream));
+        }
+        let failed = |error: String| {
+            ClientError::Unreachable(format!("no secure connection to {}: {error}", shown(url)))
+        };
+        let name = match url.host() {
+            Some(Host::Domain(name)) => {
+                ServerName::try_from(name.to_owned()).map_err(|e| failed(e.to_string()))?
+            }
+            Some(Host::Ipv4(address)) => ServerName::from(std::net::IpAddr::V4(address)),
+            Some(Host::Ipv6(address)) => ServerName::from(std::net::IpAddr::V6(address)),
+            None => return Err(failed("the URL names no host".to_owned())),
+        };
+        let tls = self.tls.get_or_try_init(connector).await.map_err(failed)?;
+        let stream = tls.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(stream))
+    }
+
+    /// The addresses of a URL's host that may be connected to.
+    async fn look_up(&self, url: &Url) -> Result<Vec<SocketAddr>, ClientError> {
+        let place = shown(url);
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err(ClientError::Unreachable(format!("{place} names no host")));
+        };
+        let found: Vec<SocketAddr> = match host {
+            Host::Ipv4(address) => vec![(address, port).into()],
+            Host::Ipv6(address) => vec![(address, port).into()],
+            Host::Domain(name) => {
+                let looked_up = tokio::net::lookup_host((name, port)).await;
+                let failed = |error| {
+                    ClientError::Unreachable(format!("{place}: the name cannot be looked up: {error}"))
+                };
+                looked_up.map_err(failed)?.collect()
+            }
+        };
+        let allowed = Allowed { loopback: self.loopback && names_loopback(&host), inner: self.inner };
+        let mut refused = None;
+        let mut addresses = Vec::with_capacity(found.len());
+        for address in found {
+            match refusal(address.ip(), allowed) {
+                Some(why) => refused = Some(why),
+                None => addresses.push(address),
+            }
+        }
+        match (addresses.is_empty(), refused) {
+            (false, _) => Ok(addresses),
+            (true, Some(why)) => Err(ClientError::Unreachable(format!("{place} is not connected to: {why}"))),
+            (true, None) => Err(ClientError::Unreachable(format!("{place}: the name has no address"))),
+        }
+    }
+}
+
+/// The first of the addresses that takes the connection. Each but the last gets half of the time that is left, so that
+/// one that swallows everything does not keep the others from their turn.
+async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, ClientError> {
+    let mut last = "no answer".to_owned();
+    for (index, address) in addresses.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now());
+        let share = if index + 1 == addresses.len() { left } else { left / 2 };
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => last = "no answer".to_owned(),
+        }
+    }
+    Err(ClientError::Unreachable(format!("{} cannot be connected to: {last}", shown(url))))
+}
+
+/// Trusts what the machine trusts, or what `SSL_CERT_FILE` says instead.
+async fn connector() -> Result<TlsConnector, String> {
+    let made = tokio::task::spawn_blocking(|| {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let mut config = config.with_platform_verifier()?.with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok::<_, rustls::Error>(TlsConnector::from(Arc::new(config)))
+    });
+    made.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+/// A URL as far as it may be shown: paths and queries of MCP servers are often as good as a password.
+pub(super) fn shown(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}

@@ -1,0 +1,438 @@
+//! Requests and answers that share one channel in each direction: a process's standard streams, or an event stream
+//! and the address to post to.
+//!
+//! One task reads and one writes; both end with the [`Pipe`]. What is bounded, and what happens at the bound:
+//!
+//! | what | bound | beyond it |
+//! |---|---|---|
+//! | requests without an answer | [`MAX_WAITING`] | refused at once, may be sent again |
+//! | messages to be written | [`QUEUE`] | the caller waits, and can be cancelled; nobody else is held up |
+//! | answers to what the server asks | the same queue | dropped: a server that does not read gets none |
+//! | cancellations to be written | one per request that was sent | – |
+//! | what is no message, in a row | [`MAX_GARBAGE`] | the connection is closed, with the last of it as the reason |
+//!
+//! A request is *sent* from when its first byte may have been written. Only then can the server have acted on it: a
+//! request that was not is dropped without a trace when it is cancelled, and can be sent again when the connection is
+//! lost.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use plexus_kit::{Stage, Supervisor};
+use plexus_tools::ProgressSink;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::message::{self, Incoming, RequestId};
+use super::stderr::shown;
+use super::{ClientError, SharedListener};
+
+const MAX_WAITING: usize = 1024;
+const QUEUE: usize = 64;
+/// A banner on standard output is common, and forgiven.
+const MAX_GARBAGE: usize = 100;
+
+/// Where messages come from.
+pub(super) trait Receive: Send + 'static {
+    /// The next message, not longer than is allowed; or why there will be no more.
+    fn receive(&mut self) -> impl Future<Output = Result<Bytes, String>> + Send;
+}
+
+/// Where messages go.
+pub(super) trait Transmit: Send + 'static {
+    /// Takes as long as the other side takes to make room.
+    fn transmit(&mut self, message: Vec<u8>) -> impl Future<Output = Result<(), TransmitError>> + Send;
+}
+
+#[derive(Debug)]
+pub(super) enum TransmitError {
+    /// This message did not get there; its caller is told so.
+    #[allow(dead_code, reason = "only a transport that posts each message by itself can say that")]
+    Message(ClientError),
+    /// None will any more.
+    Connection(String),
+}
+
+/// The text of a `result`, a slice of the message it came in.
+pub(super) type Answer = Result<Bytes, ClientError>;
+
+/// How a request is treated beside being sent.
+#[derive(Default)]
+pub(super) struct Manner<'a> {
+    pub(super) progress: Option<ProgressSink>,
+    pub(super) cancel: Option<&'a CancellationToken>,
+    /// Say nothing to the server when the answer is no longer wanted: it may not expect that yet.
+    pub(super) quiet: bool,
+}
+
+/// Cheap to clone; ends when the last clone is dropped.
+#[derive(Clone)]
+pub(super) struct Pipe {
+    shared: Arc<Shared>,
+    _last: Arc<DropGuard>,
+}
+
+impl Pipe {
+    /// `server` is the name that the tasks and log lines carry.
+    pub(super) fn open(
+        server: &str,
+        receive: impl Receive,
+        transmit: impl Transmit,
+        listener: SharedListener,
+        supervisor: &Supervisor,
+    ) -> Self {
+        let (queue, queued) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared {
+            server: server.to_owned(),
+            state: Mutex::default(),
+            next: AtomicU64::new(1),
+            strays: AtomicU64::new(0),
+            queue,
+            cancels: Notify::new(),
+            ended: CancellationToken::new(),
+        });
+        // In the last stage: calls in flight need the connection until they have ended.
+        let stop = supervisor.stopping(Stage::Storage);
+        let (reading, writing) = (shared.clone(), shared.clone());
+        supervisor.spawn(Stage::Storage, format!("upstream {server}: reader"), async move {
+            let ended = reading.ended.clone();
+            tokio::select! {
+                // For those who only borrow the pipe.
+                () = ended.cancelled() => reading.end("the connection was closed"),
+                () = stop.cancelled() => reading.end("the hub is shutting down"),
+                why = reading.read(receive, &listener) => reading.end(&why),
+            }
+        });
+        supervisor.spawn(Stage::Storage, format!("upstream {server}: writer"), async move {
+            let ended = writing.ended.clone();
+            tokio::select! {
+                () = ended.cancelled() => {}
+                why = writing.write(transmit, queued) => writing.end(&why),
+            }
+        });
+        let last = Arc::new(shared.ended.clone().drop_guard());
+        Self { shared, _last: last }
+    }
+
+    /// Sends what `build` makes for the id it is given, and waits for the answer. Dropping the future cancels.
+    pub(super) async fn request(
+        &self,
+        build: impl FnOnce(RequestId) -> Vec<u8>,
+        manner: Manner<'_>,
+    ) -> Answer {
+        self.shared.request(build, manner).await
+    }
+
+    /// Waits until there is room for it.
+    pub(super) async fn notify(&self, message: Vec<u8>) -> Result<(), ClientError> {
+        let queued = Queued { id: None, message };
+        tokio::select! {
+            sent = self.shared.queue.send(queued) => {
+                sent.map_err(|_| ClientError::Unreachable(self.shared.why_ended()))
+            }
+            () = self.shared.ended.cancelled() => Err(ClientError::Unreachable(self.shared.why_ended())),
+        }
+    }
+
+    /// The same pipe for a task that must not keep it open.
+    pub(super) fn borrowed(&self) -> BorrowedPipe {
+        BorrowedPipe(self.shared.clone())
+    }
+
+    /// Cancelled when the pipe has ended or its last clone was dropped.
+    pub(super) fn ended(&self) -> CancellationToken {
+        self.shared.ended.clone()
+    }
+
+    /// Why it has ended, once it has.
+    pub(super) async fn closed(&self) -> String {
+        self.shared.ended.cancelled().await;
+        self.shared.why_ended()
+    }
+
+    /// All that wait are told why. Does nothing when it has ended before.
+    pub(super) fn close(&self, why: &str) {
+        self.shared.end(why);
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe").field("server", &self.shared.server).finish_non_exhaustive()
+    }
+}
+
+/// A pipe that others keep open.
+pub(super) struct BorrowedPipe(Arc<Shared>);
+
+impl BorrowedPipe {
+    pub(super) async fn request(
+        &self,
+        build: impl FnOnce(RequestId) -> Vec<u8>,
+        manner: Manner<'_>,
+    ) -> Answer {
+        self.0.request(build, manner).await
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.ended.is_cancelled()
+    }
+}
+
+struct Shared {
+    server: String,
+    state: Mutex<State>,
+    next: AtomicU64,
+    /// Messages that nobody waited for.
+    strays: AtomicU64,
+    queue: mpsc::Sender<Queued>,
+    /// There is something in `State::cancelled`.
+    cancels: Notify,
+    ended: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: HashMap<RequestId, Waiting>,
+    /// Requests that the server is to be told about.
+    cancelled: Vec<RequestId>,
+    why_ended: Option<String>,
+}
+
+struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    progress: Option<ProgressSink>,
+    sent: bool,
+}
+
+struct Queued {
+    /// Of a request.
+    id: Option<RequestId>,
+    message: Vec<u8>,
+}
+
+/// A request that its caller waits for.
+struct InFlight<'a> {
+    shared: &'a Shared,
+    id: RequestId,
+    quiet: bool,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.shared.forget(self.id, self.quiet);
+    }
+}
+
+impl Shared {
+    /// Held for moments, and never while waiting.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn why_ended(&self) -> String {
+        self.state().why_ended.clone().unwrap_or_else(|| "the connection was closed".to_owned())
+    }
+
+    async fn request(&self, build: impl FnOnce(RequestId) -> Vec<u8>, manner: Manner<'_>) -> Answer {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, mut answered) = oneshot::channel();
+        self.expect(id, Waiting { answer, progress: manner.progress, sent: false })?;
+        let in_flight = InFlight { shared: self, id, quiet: manner.quiet };
+        let message = build(id);
+        let cancelled = async {
+            match manner.cancel {
+                Some(cancel) => cancel.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let exchange = async {
+            tokio::select! {
+                biased;
+                answer = &mut answered => return answer,
+                // It fails only when the connection has ended, and then there is an answer.
+                room = self.queue.reserve() => if let Ok(room) = room {
+                    room.send(Queued { id: Some(id), message });
+                },
+            }
+            answered.await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = exchange => answer,
+            () = cancelled => return Err(ClientError::Cancelled),
+        };
+        drop(in_flight);
+        answer.unwrap_or_else(|_| Err(ClientError::Lost(self.why_ended())))
+    }
+
+    fn expect(&self, id: RequestId, waiting: Waiting) -> Result<(), ClientError> {
+        let mut state = self.state();
+        if let Some(why) = &state.why_ended {
+            return Err(ClientError::Unreachable(why.clone()));
+        }
+        if self.ended.is_cancelled() {
+            return Err(ClientError::Unreachable("the connection was closed".to_owned()));
+        }
+        if state.waiting.len() >= MAX_WAITING {
+            return Err(ClientError::Unreachable(format!(
+                "the server has not answered {MAX_WAITING} requests yet; try again later"
+            )));
+        }
+        state.waiting.insert(id, waiting);
+        Ok(())
+    }
+
+    /// The caller is gone: what comes back is a stray, and the server hears of it if it has heard of the request.
+    fn forget(&self, id: RequestId, quiet: bool) {
+        let mut state = self.state();
+        let Some(Waiting { sent: true, .. }) = state.waiting.remove(&id) else { return };
+        if !quiet && state.why_ended.is_none() {
+            state.cancelled.push(id);
+            drop(state);
+            self.cancels.notify_one();
+        }
+    }
+
+    /// Whether the request is still wanted; from now on it counts as sent.
+    fn sending(&self, id: RequestId) -> bool {
+        let mut state = self.state();
+        let waiting = state.waiting.get_mut(&id);
+        waiting.map(|waiting| waiting.sent = true).is_some()
+    }
+
+    fn answer(&self, id: RequestId, answer: Answer) {
+        let waiting = self.state().waiting.remove(&id);
+        match waiting {
+            // A caller that is gone by now does not want it any more.
+            Some(waiting) => drop(waiting.answer.send(answer)),
+            None => self.stray("an answer to no request, or to one that was cancelled"),
+        }
+    }
+
+    fn stray(&self, what: &str) {
+        let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
+        tracing::debug!(server = %self.server, strays, "dropped: {what}");
+    }
+
+    fn end(&self, why: &str) {
+        let waiting = {
+            let mut state = self.state();
+            if state.why_ended.is_some() {
+                return;
+            }
+            state.why_ended = Some(why.to_owned());
+            state.cancelled.clear();
+            std::mem::take(&mut state.waiting)
+        };
+        self.ended.cancel();
+        for waiting in waiting.into_values() {
+            let error = if waiting.sent { ClientError::Lost } else { ClientError::Unreachable };
+            let _ = waiting.answer.send(Err(error(why.to_owned())));
+        }
+    }
+
+    /// Until nothing more comes; returns why.
+    async fn read(&self, mut from: impl Receive, listener: &SharedListener) -> String {
+        let mut garbage = 0;
+        loop {
+            let message = match from.receive().await {
+                Ok(message) if message.trim_ascii().is_empty() => continue,
+                Ok(message) => message,
+                Err(why) => return why,
+            };
+            if let Some(messages) = Incoming::all(&message) {
+                garbage = 0;
+                messages.for_each(|incoming| self.take(&message, incoming, listener));
+                continue;
+            }
+            garbage += 1;
+            let line = shown(&message);
+            if garbage == 1 {
+                tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
+            }
+            if garbage == MAX_GARBAGE {
+                return format!(
+                    "the server sent {MAX_GARBAGE} lines in a row that are no messages of MCP, the last: {line}"
+                );
+            }
+        }
+    }
+
+    /// Never waits: a server that asks and does not read must not stop its own answers.
+    fn take(&self, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
+        match incoming {
+            Incoming::Response { id: Some(id), outcome } => {
+                self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
+            }
+            Incoming::Response { id: None, outcome } => {
+                self.stray(&format!("an answer without an id of ours ({:?})", outcome.err()));
+            }
+            Incoming::Request { id, method } => {
+                let queued = Queued { id: None, message: message::answer(id, &method) };
+                if self.queue.try_send(queued).is_err() {
+                    self.stray("the answer to a request of a server that does not read");
+                }
+            }
+            Incoming::Notification { method, params } => match &*method {
+                "notifications/progress" => self.report(message::progress(params)),
+                "notifications/tools/list_changed" => listener.tools_changed(),
+                "notifications/cancelled" => {
+                    if let Some(id) = message::cancelled_request(params) {
+                        self.answer(
+                            id,
+                            Err(ClientError::Protocol("the server ended the request".to_owned())),
+                        );
+                    }
+                }
+                other => self.stray(&format!("the notification `{}`", shown(other.as_bytes()))),
+            },
+        }
+    }
+
+    fn report(&self, progress: Option<(RequestId, plexus_tools::Progress)>) {
+        let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
+        match (sink, progress) {
+            (Some(sink), Some((_, progress))) => sink(progress),
+            _ => self.stray("progress of no call, or of one that did not ask for it"),
+        }
+    }
+
+    /// Until nothing more gets there; returns why.
+    async fn write(&self, mut to: impl Transmit, mut queued: mpsc::Receiver<Queued>) -> String {
+        loop {
+            let cancelled = std::mem::take(&mut self.state().cancelled);
+            for id in cancelled {
+                let message = message::cancelled(id, "the caller no longer wants the result");
+                if let Err(TransmitError::Connection(why)) = to.transmit(message).await {
+                    return why;
+                }
+            }
+            let Queued { id, message } = tokio::select! {
+                biased;
+                () = self.cancels.notified() => continue,
+                queued = queued.recv() => match queued {
+                    Some(queued) => queued,
+                    None => return "the connection was closed".to_owned(),
+                },
+            };
+            if id.is_some_and(|id| !self.sending(id)) {
+                continue;
+            }
+            match (to.transmit(message).await, id) {
+                (Ok(()), _) => {}
+                (Err(TransmitError::Connection(why)), _) => return why,
+                (Err(TransmitError::Message(error)), Some(id)) => self.answer(id, Err(error)),
+                (Err(TransmitError::Message(error)), None) => {
+                    tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

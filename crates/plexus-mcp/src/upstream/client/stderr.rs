@@ -1,0 +1,130 @@
+//! The newest of what a server's process wrote to its standard error.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// Lines that are kept, the bytes of all of them, and of one; what is older goes, what is longer is cut.
+const MAX_LINES: usize = 200;
+const MAX_BYTES: usize = 64 << 10;
+const MAX_LINE: usize = 2 << 10;
+/// Of foreign text inside of a message of ours.
+const SHOWN: usize = 300;
+const BLOCK: usize = 8 << 10;
+
+/// Filled by a task that always reads, so that a server never waits because of what it complains about.
+///
+/// Credentials are taken out when lines are shown, and not when they are written: a flood of them costs little, and a
+/// key that goes over several lines is found.
+#[derive(Default)]
+pub struct StderrRing(Mutex<Ring>);
+
+#[derive(Default)]
+struct Ring {
+    lines: VecDeque<String>,
+    bytes: usize,
+}
+
+impl StderrRing {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Oldest first, without what looks like a credential.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let text = {
+            let ring = self.ring();
+            ring.lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        };
+        let text = plexus_tools::redacted(&text).unwrap_or(text);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What happened, and the last thing that the process had to say about it.
+    #[must_use]
+    pub fn explain(&self, what: String) -> String {
+        match self.lines().iter().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("{what}; the last line of its standard error: {}", cut(line, SHOWN)),
+            None => what,
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let line = clean(line);
+        let mut ring = self.ring();
+        ring.bytes += line.len();
+        ring.lines.push_back(line);
+        while ring.lines.len() > MAX_LINES || ring.bytes > MAX_BYTES {
+            let gone = ring.lines.pop_front().map_or(0, |line| line.len());
+            ring.bytes -= gone;
+        }
+    }
+
+    /// Reads until there is nothing more to come.
+    pub(super) async fn fill(&self, mut from: impl AsyncRead + Unpin) {
+        let mut block = vec![0; BLOCK];
+        let mut line: Vec<u8> = Vec::new();
+        while let Ok(read @ 1..) = from.read(&mut block).await {
+            for part in block[..read].split_inclusive(|byte| *byte == b'\n') {
+                let ends = part.ends_with(b"\n");
+                let text = part.strip_suffix(b"\n").unwrap_or(part);
+                line.extend_from_slice(&text[..text.len().min(MAX_LINE - line.len().min(MAX_LINE))]);
+                if ends {
+                    self.push(&line);
+                    line.clear();
+                }
+            }
+        }
+        if !line.is_empty() {
+            self.push(&line);
+        }
+    }
+}
+
+impl fmt::Debug for StderrRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StderrRing").field("lines", &self.ring().lines.len()).finish()
+    }
+}
+
+/// Foreign text as it may stand in a message of ours: one short line without credentials.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = clean(&text[..text.len().min(4 * SHOWN)]);
+    cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(limit)])
+}
+
+/// Without colours and other orders to a terminal.
+fn clean(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut clean = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\x1b' if chars.next_if_eq(&'[').is_some() => {
+                while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
+            }
+            '\t' => clean.push('\t'),
+            char if char.is_control() => {}
+            char => clean.push(char),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests;

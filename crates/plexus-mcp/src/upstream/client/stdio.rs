@@ -1,0 +1,145 @@
+//! A server that is a process of the hub, over its standard input and output: one message per line.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio_util::sync::DropGuard;
+
+use super::connection::{Connection, Opening};
+use super::pipe::{Pipe, Receive, Transmit, TransmitError};
+use super::process::{self, Process, Spawned};
+use super::{ClientError, Connect};
+use crate::upstream::config::StdioConfig;
+use plexus_proto::api::UpstreamEra;
+
+/// Read at once; small messages share a block of this size.
+const BLOCK: usize = 16 << 10;
+/// Less room than this is not worth a read.
+const MIN_ROOM: usize = 2 << 10;
+
+pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<Connection, ClientError> {
+    let opening = match connect.known_era {
+        Some(UpstreamEra::Session) => Opening::InitializeFirst,
+        Some(UpstreamEra::Stateless) | None => Opening::DiscoverFirst,
+    };
+    match attempt(connect, command, opening).await {
+        // Some servers of the session era end when the first thing they hear is not `initialize`.
+        Err(ClientError::Lost(why)) if opening == Opening::DiscoverFirst => {
+            tracing::debug!(server = %connect.config.name, %why, "the server ended when asked for its era");
+            attempt(connect, command, Opening::InitializeOnly).await
+        }
+        attempted => attempted,
+    }
+}
+
+async fn attempt(
+    connect: &Connect,
+    command: &StdioConfig,
+    opening: Opening,
+) -> Result<Connection, ClientError> {
+    let Spawned { process, stdin, stdout } = process::spawn(command, connect)?;
+    let input = Output { lines: Lines::new(stdout, connect.settings.max_message), process: process.clone() };
+    let output = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
+    let name = &connect.config.name;
+    let pipe = Pipe::open(name, input, output, connect.listener.clone(), &connect.supervisor);
+    let ended = pipe.ended();
+    let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
+    if opened.is_err() {
+        // Two of them at once could get in each other's way.
+        ended.cancel();
+        process.ended().await;
+    }
+    opened
+}
+
+/// The standard output of a server, which is what the hub reads.
+struct Output {
+    lines: Lines<ChildStdout>,
+    process: Process,
+}
+
+impl Receive for Output {
+    async fn receive(&mut self) -> Result<Bytes, String> {
+        let line = tokio::select! {
+            biased;
+            line = self.lines.next() => line,
+            // Someone else holds the other end: what is still in there belongs to nobody.
+            () = self.process.silent() => Ok(None),
+        };
+        match line {
+            Ok(Some(line)) => Ok(line),
+            Ok(None) => Err(self.process.explain("the server closed its standard output").await),
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// The standard input of a server, which is what the hub writes. Closing it asks the server to end.
+struct Input {
+    stdin: ChildStdin,
+    process: Process,
+    /// Behind `stdin`, so that it goes after it.
+    _stop: DropGuard,
+}
+
+impl Transmit for Input {
+    async fn transmit(&mut self, mut message: Vec<u8>) -> Result<(), TransmitError> {
+        message.push(b'\n');
+        if self.stdin.write_all(&message).await.is_ok() {
+            return Ok(());
+        }
+        Err(TransmitError::Connection(self.process.explain("the server closed its standard input").await))
+    }
+}
+
+/// Lines of a bounded length. A line is a part of the block it was read into, not a copy of it.
+struct Lines<R> {
+    from: R,
+    block: BytesMut,
+    /// Bytes of the block that hold no line break.
+    scanned: usize,
+    limit: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(from: R, limit: usize) -> Self {
+        Self { from, block: BytesMut::new(), scanned: 0, limit }
+    }
+
+    /// None at the end. Nothing is lost when this is dropped half-way.
+    async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            let found = self.block[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let length = found.map_or(self.block.len(), |at| self.scanned + at);
+            if length > self.limit {
+                let limit = self.limit;
+                return Err(format!(
+                    "the server sent a message of more than {limit} bytes, which is not read"
+                ));
+            }
+            if found.is_some() {
+                let mut line = self.block.split_to(length + 1).freeze();
+                line.truncate(length);
+                self.scanned = 0;
+                return Ok(Some(line));
+            }
+            self.scanned = length;
+            if self.block.capacity() - length < MIN_ROOM {
+                self.block.reserve(BLOCK.max(length));
+            }
+            match self.from.read_buf(&mut self.block).await {
+                Ok(0) if self.block.is_empty() => return Ok(None),
+                // A last line without its end.
+                Ok(0) => {
+                    self.scanned = 0;
+                    return Ok(Some(self.block.split().freeze()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(format!("the server's standard output cannot be read: {error}")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

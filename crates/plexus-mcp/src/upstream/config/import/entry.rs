@@ -1,0 +1,168 @@
+//! One server of another program's file, as a document of ours.
+
+use serde_json::{Map, Value, json};
+
+use super::form::Inputs;
+use super::variables::translated;
+
+/// Keys that mean here what they mean there.
+const SAME: [&str; 13] = [
+    "command",
+    "args",
+    "cwd",
+    "headers",
+    "groups",
+    "instructions",
+    "enabled",
+    "tools",
+    "max_concurrency",
+    "lazy",
+    "per_session",
+    "inject",
+    "allow_private",
+];
+
+pub(super) struct Converted {
+    pub(super) document: Map<String, Value>,
+    /// What is not brought over, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+/// A document with the same meaning, or why there is none.
+pub(super) fn convert(given: &Value, inputs: &Inputs) -> Result<Converted, String> {
+    let Value::Object(given) = given else {
+        return Err("it is not an object".to_owned());
+    };
+    let mut document = Map::new();
+    let mut left_out = Vec::new();
+    for (key, value) in given {
+        match key.as_str() {
+            "type" | "transport" => {
+                document.insert("transport".to_owned(), json!(transport(value)?));
+            }
+            "url" | "serverUrl" => {
+                document.insert("url".to_owned(), value.clone());
+            }
+            // Who has both keys means this transport by this one.
+            "httpUrl" => {
+                document.insert("url".to_owned(), value.clone());
+                document.insert("transport".to_owned(), json!("streamable_http"));
+            }
+            "env" => {
+                document.insert("env".to_owned(), variables(value, &mut left_out));
+            }
+            "disabled" => {
+                document.insert("enabled".to_owned(), json!(value != true));
+            }
+            "timeout" => {
+                document.insert("timeout".to_owned(), timeout(value));
+            }
+            "disabledTools" | "excludeTools" => add_rule(&mut document, "deny", value),
+            "enabledTools" | "includeTools" => add_rule(&mut document, "allow", value),
+            "naming" | "node" => {
+                document.insert(key.clone(), value.clone());
+            }
+            // Said by the key that names the server.
+            "name" | "$schema" => {}
+            key if SAME.contains(&key) => {
+                document.insert(key.to_owned(), value.clone());
+            }
+            key => left_out.push(format!("`{key}` is not brought over: {}", why(key))),
+        }
+    }
+    // An empty part is no part; some programs write all of them.
+    document.retain(|_, value| !is_nothing(value));
+    for (key, value) in &mut document {
+        translate(value, inputs).map_err(|(field, why)| format!("`{key}{field}` {why}"))?;
+    }
+    Ok(Converted { document, left_out })
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn transport(value: &Value) -> Result<&'static str, String> {
+    let name = value.as_str().ok_or("its `type` is not text")?;
+    match name.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+        "stdio" | "local" => Ok("stdio"),
+        "sse" => Ok("sse"),
+        "http" | "streamablehttp" | "remote" => Ok("streamable_http"),
+        _ => Err("its `type` is none of stdio, sse and http, and no other is spoken here".to_owned()),
+    }
+}
+
+/// Variables are text; a number is taken for its digits.
+fn variables(value: &Value, left_out: &mut Vec<String>) -> Value {
+    let Value::Object(given) = value else { return value.clone() };
+    let mut variables = Map::new();
+    for (name, value) in given {
+        match value {
+            Value::Number(_) | Value::Bool(_) => {
+                variables.insert(name.clone(), json!(value.to_string()));
+            }
+            Value::Null => left_out.push(format!(
+                "`env.{name}` is not brought over: it takes a variable away, and a program gets none here that is not \
+                 named"
+            )),
+            value => {
+                variables.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(variables)
+}
+
+/// Some programs count seconds and some milliseconds: nobody means calls of more than 16 minutes, or of less than a second.
+fn timeout(value: &Value) -> Value {
+    match value.as_u64() {
+        Some(number) if number >= 1000 => json!(format!("{number}ms")),
+        _ => value.clone(),
+    }
+}
+
+/// Adds a rule for tools. What is not an object stays, and is refused with the rest of the document.
+fn add_rule(document: &mut Map<String, Value>, rule: &str, names: &Value) {
+    if let Value::Object(tools) = document.entry("tools").or_insert_with(|| json!({})) {
+        tools.insert(rule.to_owned(), names.clone());
+    }
+}
+
+fn why(key: &str) -> &'static str {
+    match key {
+        "envFile" => {
+            "write the variables it has into `env`, or into the environment of the hub as `${env:NAME}`"
+        }
+        "autoApprove" | "alwaysAllow" | "trust" => "what may be called is said by tokens and profiles",
+        "oauth" | "auth" | "headersHelper" => {
+            "the hub does not sign in by itself; write `headers` with what the server wants"
+        }
+        _ => "there is no such key here",
+    }
+}
+
+/// Writes the references in every text as they are written here; else where the one is that cannot be, and why.
+fn translate(value: &mut Value, inputs: &Inputs) -> Result<(), (String, String)> {
+    match value {
+        Value::String(text) => {
+            *text = translated(text, inputs).map_err(|why| (String::new(), why))?;
+        }
+        Value::Array(items) => {
+            for (place, item) in items.iter_mut().enumerate() {
+                translate(item, inputs).map_err(|(field, why)| (format!("[{place}]{field}"), why))?;
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                translate(field, inputs).map_err(|(inner, why)| (format!(".{name}{inner}"), why))?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    Ok(())
+}

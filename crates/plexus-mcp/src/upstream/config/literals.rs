@@ -1,0 +1,176 @@
+//! Credentials that stand in a file in plain text: warned about, and never shown.
+
+use plexus_kit::credential::{self, REDACTED};
+use plexus_kit::reference::{self, Part};
+use serde_json::{Map, Value};
+
+use super::problem::Findings;
+
+/// Warns about every text that looks like a credential, with what to write instead.
+pub(super) fn warn(slug: &str, document: &Map<String, Value>, findings: &mut Findings) {
+    let prefix = slug.to_ascii_uppercase();
+    visit(document, &mut |field, text| {
+        if is_credential(field, text) {
+            findings.warn(
+                &field.to_string(),
+                format_args!(
+                    "holds what looks like a credential; write {} instead, and set that variable where the hub is started",
+                    replacement(field, &prefix)
+                ),
+            );
+        } else if matches!(field, Field::Argument(_)) && names_credential(text) {
+            findings.warn(
+                &field.to_string(),
+                "puts a credential where every user of the machine can read it; hand it over in `env` if the program \
+                 takes it there",
+            );
+        }
+    });
+}
+
+/// The document as it may be shown.
+pub(super) fn masked(document: &Map<String, Value>) -> Map<String, Value> {
+    let mut masked = document.clone();
+    for (key, value) in &mut masked {
+        mask(key, value);
+    }
+    masked
+}
+
+fn mask(key: &str, value: &mut Value) {
+    match value {
+        Value::String(text) if is_credential(&Field::Key(key), text) => *text = REDACTED.to_owned(),
+        Value::Array(items) => {
+            for (place, item) in items.iter_mut().enumerate() {
+                match item {
+                    Value::String(text) if is_credential(&Field::Argument(place), text) => {
+                        *text = REDACTED.to_owned();
+                    }
+                    item => mask("", item),
+                }
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let known = match key {
+                    "env" => Field::Variable(name),
+                    "headers" => Field::Header(name),
+                    _ => Field::Key(name),
+                };
+                match field {
+                    Value::String(text) if is_credential(&known, text) => *text = REDACTED.to_owned(),
+                    field => mask(name, field),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether something in a document has to be looked up on the machine of the hub.
+///
+/// Who may write such a document may read the environment and the files of the hub, by sending them elsewhere.
+#[must_use]
+pub fn has_references(document: &Value) -> bool {
+    match document {
+        Value::String(text) => reference::is_in(text),
+        Value::Array(items) => items.iter().any(has_references),
+        Value::Object(fields) => fields.values().any(has_references),
+        _ => false,
+    }
+}
+
+/// Where a text stands, as far as that says what it may be.
+enum Field<'a> {
+    Variable(&'a str),
+    Header(&'a str),
+    Argument(usize),
+    Key(&'a str),
+}
+
+impl std::fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "env.{name}"),
+            Self::Header(name) => write!(f, "headers.{name}"),
+            Self::Argument(place) => write!(f, "args[{place}]"),
+            Self::Key(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The texts that can hold a credential.
+fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) {
+    for key in ["url", "command", "cwd", "instructions"] {
+        if let Some(text) = document.get(key).and_then(Value::as_str) {
+            look(&Field::Key(key), text);
+        }
+    }
+    for (place, item) in document.get("args").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        if let Some(text) = item.as_str() {
+            look(&Field::Argument(place), text);
+        }
+    }
+    for (name, item) in document.get("env").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(text) = item.as_str() {
+            look(&Field::Variable(name), text);
+        }
+    }
+    for (name, item) in document.get("headers").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(text) = item.as_str() {
+            look(&Field::Header(name), text);
+        }
+    }
+}
+
+fn is_credential(field: &Field<'_>, text: &str) -> bool {
+    let literal = reference::literal(text);
+    if credential::is_in(&literal) {
+        return true;
+    }
+    // What is only partly written there is taken for a frame around the credential.
+    if reference::is_in(text) {
+        return false;
+    }
+    match field {
+        Field::Variable(name) => names_secret(name) && is_value(&literal),
+        Field::Header(name) => names_secret(name) && !literal.trim().is_empty(),
+        Field::Argument(_) | Field::Key(_) => false,
+    }
+}
+
+/// Also names that say so only in a configuration.
+fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    let ends = ["_key", "_pass", "_pwd", "_pat", "_auth"];
+    credential::is_secret_name(&name) || name == "key" || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// Not a path, a switch or nothing.
+fn is_value(text: &str) -> bool {
+    let text = text.trim();
+    let is_path = text.starts_with(['/', '~', '.']);
+    !text.is_empty() && !is_path && !matches!(text, "true" | "false" | "0" | "1")
+}
+
+/// Whether a reference in a text is to something that is secret by its name.
+fn names_credential(text: &str) -> bool {
+    reference::parts(text).any(|part| match part {
+        Part::Reference(reference) => match reference.split_once(':') {
+            Some(("env", name)) => names_secret(name.split(":-").next().unwrap_or(name)),
+            Some(("secret", _)) => true,
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+fn replacement(field: &Field<'_>, prefix: &str) -> String {
+    match field {
+        Field::Variable(name) if reference::is_variable_name(name) => format!("`${{env:{name}}}`"),
+        Field::Header(name) if name.eq_ignore_ascii_case("authorization") => {
+            format!("`Bearer ${{env:{prefix}_TOKEN}}`")
+        }
+        _ => format!("`${{env:{prefix}_TOKEN}}` in its place"),
+    }
+}

@@ -1,0 +1,48 @@
+//! What files come to: each kind of mistake with its exact text, and no text with a value in it.
+
+mod folder;
+mod good;
+mod import;
+mod mistakes;
+mod secrecy;
+
+use std::path::Path;
+
+use plexus_kit::Environment;
+use tempfile::TempDir;
+
+use super::{Folder, ServerConfig};
+
+fn environment() -> Environment {
+    [("HOME", "/home/ann"), ("TOKEN", "value-of-token"), ("KIND", "sse"), ("EMPTY", "")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect()
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> (TempDir, Folder) {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let folder = Folder::new(dir.path().to_owned(), environment());
+    (dir, folder)
+}
+
+/// The server of a file that is in order, without the path of its folder in the warnings.
+fn server(file: &str, text: &str) -> ServerConfig {
+    let (dir, folder) = folder(&[(file, text)]);
+    let entries = folder.read();
+    let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+    let mut server = entry.server.clone().unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+    for warning in &mut server.warnings {
+        *warning = plain(dir.path(), warning);
+    }
+    server
+}
+
+/// A text without the path of the folder.
+fn plain(dir: &Path, text: &str) -> String {
+    text.replace(&format!("{}/", dir.display()), "")
+}

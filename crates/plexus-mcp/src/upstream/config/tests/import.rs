@@ -1,0 +1,317 @@
+//! Files as other programs write them.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use plexus_kit::Clock;
+use serde_json::{Value, json};
+
+use super::super::{Folder, ImportPlan, migrate};
+use super::{folder, plain};
+
+fn plan(folder: &Folder, text: &str) -> ImportPlan {
+    folder.import("theirs.json", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Name and document of each server that would be added.
+fn documents(plan: &ImportPlan) -> Value {
+    plan.servers
+        .iter()
+        .map(|server| (server.name.clone(), server.shown()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn skipped(folder: &Folder, plan: &ImportPlan) -> Vec<String> {
+    plan.skipped.iter().map(|skipped| plain(folder.dir(), &skipped.to_string())).collect()
+}
+
+#[test]
+fn a_file_of_claude_code() {
+    let (_dir, folder) = folder(&[("git.json", r#"{"command": "npx"}"#)]);
+    let plan = plan(
+        &folder,
+        r#"{
+          "numStartups": 7,
+          "mcpServers": {
+            "filesystem": {
+              "type": "stdio",
+              "command": "npx",
+              "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/work", "$HOME"],
+              "env": {}
+            },
+            "api": {
+              "type": "http",
+              "url": "${API_BASE:-https://api.example.com}/mcp",
+              "headers": { "Authorization": "Bearer ${TOKEN}" },
+              "oauth": { "clientId": "x" },
+              "timeout": 600000
+            },
+            "events": { "type": "sse", "url": "https://mcp.example.com/sse" },
+            "live": { "type": "ws", "url": "wss://mcp.example.com/" },
+            "git": { "command": "uvx", "args": ["mcp-server-git"] },
+            "plexus": { "type": "http", "url": "http://127.0.0.1:7420/mcp" },
+            "unset": { "command": "npx", "env": { "KEY": "${NOT_THERE}" } }
+          },
+          "projects": { "/home/ann/a": { "mcpServers": { "x": {} } }, "/home/ann/b": { "mcpServers": {} } }
+        }"#,
+    );
+    assert_eq!(plan.form, "mcpServers (Claude Code, Claude Desktop, Cursor)");
+    assert_eq!(
+        documents(&plan),
+        json!({
+            "filesystem": {
+                "transport": "stdio",
+                "command": "npx",
+                "args": ["-y", "@modelcontextprotocol/server-filesystem", "${env:HOME}/work", "$HOME"],
+            },
+            "api": {
+                "transport": "streamable_http",
+                "url": "${env:API_BASE:-https://api.example.com}/mcp",
+                "headers": { "Authorization": "Bearer ${env:TOKEN}" },
+                "timeout": "600000ms",
+            },
+            "events": { "transport": "sse", "url": "https://mcp.example.com/sse" },
+            "unset": { "command": "npx", "env": { "KEY": "${env:NOT_THERE}" } },
+        })
+    );
+    assert_eq!(
+        skipped(&folder, &plan),
+        [
+            "\"git\" is left out: git.json is there already",
+            "\"live\" is left out: its `type` is none of stdio, sse and http, and no other is spoken here",
+            "\"plexus\" is left out: its name is that of the hub itself",
+        ]
+    );
+    assert_eq!(
+        plan.warnings,
+        [
+            "servers of 1 folders in `projects` are not imported: import the `.mcp.json` of a folder, or copy them to \
+          `mcpServers`"
+        ]
+    );
+    let warnings: Vec<_> = plan.servers.iter().flat_map(|server| &server.warnings).collect();
+    let warnings: Vec<_> = warnings.iter().map(|told| plain(folder.dir(), told)).collect();
+    assert_eq!(
+        warnings,
+        [
+            "api.json: `oauth` is not brought over: the hub does not sign in by itself; write `headers` with what the server \
+             wants",
+            "unset.json: `env.KEY` needs the variable NOT_THERE, which is not set or empty; set it where the hub is started, \
+             or give a default as in `${env:NOT_THERE:-default}`",
+        ]
+    );
+    let applied = folder.apply(&plan);
+    assert_eq!((applied.written.len(), applied.failed.len()), (4, 0));
+    for file in &applied.written {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert_eq!(folder.read().len(), 5);
+    // A second time there is nothing left to do.
+    let again = folder.apply(&plan);
+    assert_eq!((again.written.len(), again.failed.len()), (0, 4));
+}
+
+#[test]
+fn a_file_of_claude_desktop() {
+    let (_dir, folder) = folder(&[]);
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    let text = json!({
+        "globalShortcut": "",
+        "mcpServers": {
+            "GitHub (work)": { "command": "docker", "args": ["run", "-i", "--rm", "x"], "env": { "GITHUB_TOKEN": key } },
+            "memory": { "command": "/usr/local/bin/npx", "args": ["-y", "server-memory"] },
+        }
+    });
+    let plan = plan(&folder, &text.to_string());
+    assert_eq!(
+        documents(&plan),
+        json!({
+            "GitHub -work": {
+                "command": "docker",
+                "args": ["run", "-i", "--rm", "x"],
+                "env": { "GITHUB_TOKEN": "[redacted]" },
+            },
+            "memory": { "command": "/usr/local/bin/npx", "args": ["-y", "server-memory"] },
+        })
+    );
+    assert!(plan.servers[0].warnings[0].contains("`env.GITHUB_TOKEN` holds what looks like a credential"));
+    assert_eq!(plan.servers[0].command(), Some("docker"));
+    // What is written has the credential: it is the person's to move.
+    folder.apply(&plan);
+    assert!(std::fs::read_to_string(folder.dir().join("GitHub -work.json")).unwrap().contains(&key));
+}
+
+#[test]
+fn a_file_of_cursor() {
+    let (_dir, folder) = folder(&[]);
+    let plan = plan(
+        &folder,
+        r#"{
+          "mcpServers": {
+            "local": {
+              "command": "${userHome}${/}bin${pathSeparator}server",
+              "args": ["--config", "${env:TOKEN}"],
+              "env": { "PORT": 8080, "DEBUG": true, "GONE": null },
+              "envFile": ".env",
+              "disabled": true,
+              "autoApprove": ["x"]
+            },
+            "remote": { "url": "https://mcp.example.com/mcp", "headers": { "X-Key": "${env:TOKEN}" }, "auth": {} },
+            "here": { "command": "node", "args": ["${workspaceFolder}/server.js"] },
+            "windsurf": { "serverUrl": "https://mcp.example.com/sse", "disabledTools": ["delete_*"] },
+            "gemini": { "httpUrl": "https://mcp.example.com/sse", "includeTools": ["a"], "excludeTools": ["b"], "trust": true }
+          }
+        }"#,
+    );
+    assert_eq!(
+        documents(&plan),
+        json!({
+            "local": {
+                "command": "${env:HOME}/bin/server",
+                "args": ["--config", "${env:TOKEN}"],
+                "env": { "PORT": "8080", "DEBUG": "true" },
+                "enabled": false,
+            },
+            "remote": { "url": "https://mcp.example.com/mcp", "headers": { "X-Key": "${env:TOKEN}" } },
+            "windsurf": { "url": "https://mcp.example.com/sse", "tools": { "deny": ["delete_*"] } },
+            "gemini": {
+                "transport": "streamable_http",
+                "url": "https://mcp.example.com/sse",
+                "tools": { "allow": ["a"], "deny": ["b"] },
+            },
+        })
+    );
+    assert_eq!(
+        skipped(&folder, &plan),
+        [
+            "\"here\" is left out: `args[0]` asks for `${workspaceFolder}`, which only an editor knows; write what it stands \
+          for"
+        ]
+    );
+    let local = plan.servers.iter().find(|server| server.name == "local").unwrap();
+    let said: Vec<_> = local.warnings.iter().map(|told| plain(folder.dir(), told)).collect();
+    assert_eq!(
+        said,
+        [
+            "local.json: `autoApprove` is not brought over: what may be called is said by tokens and profiles",
+            "local.json: `env.GONE` is not brought over: it takes a variable away, and a program gets none here that is \
+             not named",
+            "local.json: `envFile` is not brought over: write the variables it has into `env`, or into the environment of \
+             the hub as `${env:NAME}`",
+            "local.json: `args[1]` puts a credential where every user of the machine can read it; hand it over in `env` if \
+             the program takes it there",
+        ]
+    );
+}
+
+#[test]
+fn a_file_of_vs_code() {
+    let text = r#"{
+      // Asked for once, kept by the editor.
+      "inputs": [
+        { "type": "promptString", "id": "perplexity-key", "description": "Perplexity API key", "password": true },
+      ],
+      "servers": {
+        /* no key needed */
+        "fetch": { "type": "stdio", "command": "uvx", "args": ["mcp-server-fetch"], },
+        "perplexity": {
+          "type": "stdio",
+          "command": "npx",
+          "env": { "PERPLEXITY_API_KEY": "${input:perplexity-key}" },
+        },
+        "other": { "command": "npx", "args": ["${input:7}"] },
+        "remote": { "type": "http", "url": "https://mcp.example.com/mcp", "dev": { "watch": "x" } },
+      },
+    }"#;
+    let (_dir, folder) = folder(&[]);
+    let found = plan(&folder, text);
+    assert_eq!(found.form, "servers (VS Code)");
+    let expected = json!({
+        "fetch": { "transport": "stdio", "command": "uvx", "args": ["mcp-server-fetch"] },
+        "remote": { "transport": "streamable_http", "url": "https://mcp.example.com/mcp" },
+    });
+    assert_eq!(documents(&found), expected);
+    assert_eq!(
+        skipped(&folder, &found),
+        [
+            "\"other\" is left out: `args[0]` asks a person for `${input:7}`, which a hub cannot; write `${env:INPUT_7}` and \
+             set that variable where the hub is started",
+            "\"perplexity\" is left out: `env.PERPLEXITY_API_KEY` asks a person for `${input:perplexity-key}` (Perplexity \
+             API key), which a hub cannot; write `${env:PERPLEXITY_KEY}` and set that variable where the hub is started",
+        ]
+    );
+    let settings = format!(r#"{{ "editor.fontSize": 12, "mcp": {text} }}"#);
+    assert_eq!(documents(&plan(&folder, &settings)), expected);
+}
+
+#[test]
+fn a_plain_map_of_servers_with_keys_of_ours() {
+    let (_dir, folder) = folder(&[]);
+    let plan = plan(
+        &folder,
+        r#"{
+          "time": { "command": "uvx", "args": ["mcp-server-time"], "groups": { "clock": ["get_*"] }, "timeout": 20 },
+          "@scope/name": { "transport": "streamable-http", "url": "http://127.0.0.1:9/mcp" },
+          "..": { "command": "x" },
+          "Time": { "command": "y" },
+          "broken": { "command": "x", "args": "not a list" }
+        }"#,
+    );
+    assert_eq!(plan.form, "servers by name");
+    assert_eq!(
+        documents(&plan),
+        json!({
+            "Time": { "command": "y" },
+            "scope-name": { "transport": "streamable_http", "url": "http://127.0.0.1:9/mcp" },
+        })
+    );
+    assert_eq!(
+        skipped(&folder, &plan),
+        [
+            "\"..\" is left out: its name has no letter or digit of ASCII in it",
+            "\"broken\" is left out: `args` is text (write a list of texts, such as [\"-y\", \"some-server\"])",
+            "\"time\" is left out: another server of the file has the same name in the names of tools",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_file_of_servers_is_told() {
+    let (_dir, folder) = folder(&[]);
+    let none = "has none of `mcpServers`, `servers` and `mcp.servers`, and is no list of servers by name; name the file in \
+                which the program keeps its MCP servers";
+    for (text, why) in [
+        ("", "is empty"),
+        ("[]", "is not an object: it has to begin with `{`"),
+        ("{", "is not JSON: unterminated object on line 1, column 1"),
+        ("{}", none),
+        (r#"{"editor.fontSize": 12}"#, none),
+        (r#"{"mcpServers": []}"#, "has servers that are not an object with a name for each"),
+    ] {
+        let error = folder.import("x.json", text).unwrap_err();
+        assert_eq!(error.to_string(), format!("x.json cannot be imported: it {why}"));
+    }
+    assert!(plan(&folder, r#"{"mcpServers": {}}"#).servers.is_empty());
+}
+
+#[test]
+fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
+    let data = tempfile::tempdir().unwrap();
+    let now = Clock::manual("2026-11-16T06:00:00Z".parse().unwrap());
+    let folder = Folder::new(data.path().join("mcp_servers.d"), super::environment()).with_clock(now);
+    assert!(migrate(data.path(), &folder).unwrap().is_none());
+    let text = r#"{"mcpServers": {"a": {"command": "npx"}, "b": {"type": "ws"}}}"#;
+    let old = data.path().join("mcp_servers.json");
+    std::fs::write(&old, text).unwrap();
+    let migration = migrate(data.path(), &folder).unwrap().unwrap();
+    assert_eq!(migration.applied.written, [data.path().join("mcp_servers.d/a.json")]);
+    assert_eq!(migration.plan.skipped.len(), 1);
+    assert_eq!(migration.backup, data.path().join("mcp_servers.json.migrated-20261116T060000Z.bak"));
+    assert_eq!(std::fs::read_to_string(&migration.backup).unwrap(), text);
+    assert_eq!(std::fs::metadata(&migration.backup).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(migrate(data.path(), &folder).unwrap().is_none());
+    // One that cannot be used stays.
+    std::fs::write(&old, "{").unwrap();
+    assert!(migrate(data.path(), &folder).is_err());
+    assert!(old.exists());
+}

@@ -1,0 +1,139 @@
+//! Every mistake that a file can have, with what is said about it.
+
+use std::fmt::Write as _;
+
+use super::{folder, plain};
+
+/// Files with something wrong in each.
+const WRONG: &[(&str, &str)] = &[
+    // The file as a whole.
+    ("empty.json", ""),
+    ("blank.json", " \n"),
+    ("list.json", r#"["npx"]"#),
+    ("text.json", r#""npx""#),
+    ("unclosed.json", "{\n  \"command\": \"npx\",\n"),
+    ("no-comma.json", "{\n  \"command\": \"npx\"\n  \"args\": []\n}"),
+    ("single-quotes.json", "{ 'command': 'npx' }"),
+    ("two.json", "{} {}"),
+    ("twice.json", "{\n  \"command\": \"a\",\n  \"command\": \"b\"\n}"),
+    ("twice-inside.json", r#"{"command": "a", "env": {"A": "1", "A": "2"}}"#),
+    ("number.json", r#"{"timeout": 1e999}"#),
+    ("broken.toml", "command = npx\n"),
+    ("twice.toml", "command = \"a\"\ncommand = \"b\"\n"),
+    ("plexus.json", r#"{"command": "npx"}"#),
+    ("ü.json", r#"{"command": "npx"}"#),
+    ("---.json", r#"{"command": "npx"}"#),
+    // Keys.
+    ("misspelt.json", r#"{"comand": "npx", "arg": []}"#),
+    ("unknown.json", r#"{"command": "npx", "colour": "red"}"#),
+    ("capital.json", r#"{"command": "npx", "Args": []}"#),
+    ("unknown-inside.json", r#"{"command": "npx", "tools": {"alow": ["a"], "zebra": 1}}"#),
+    ("of-claude.json", r#"{"command": "npx", "type": "stdio", "disabled": true}"#),
+    // Forms.
+    ("command-number.json", r#"{"command": 1}"#),
+    ("args-text.json", r#"{"command": "npx", "args": "-y server"}"#),
+    ("args-number.json", r#"{"command": "npx", "args": ["-p", 8080, null]}"#),
+    ("env-number.json", r#"{"command": "npx", "env": {"PORT": 8080, "DEBUG": true}}"#),
+    ("env-list.json", r#"{"command": "npx", "env": ["PORT=1"]}"#),
+    ("headers-list.json", r#"{"url": "https://a.example", "headers": [["a", "b"]]}"#),
+    ("enabled-text.json", r#"{"command": "npx", "enabled": "yes", "lazy": 1}"#),
+    ("null.json", r#"{"command": null, "cwd": null}"#),
+    ("tools-list.json", r#"{"command": "npx", "tools": ["a"]}"#),
+    ("groups-text.json", r#"{"command": "npx", "groups": {"reading": "read_*"}}"#),
+    ("many.json", r#"{"command": "npx", "max_concurrency": 0}"#),
+    ("too-many.json", r#"{"command": "npx", "max_concurrency": 5000}"#),
+    ("naming.json", r#"{"command": "npx", "naming": "short"}"#),
+    ("inject.json", r#"{"command": "npx", "inject": {"session": "sesion_id", "": "path"}}"#),
+    // Transports.
+    ("nothing.json", "{}"),
+    ("both.json", r#"{"command": "npx", "url": "https://a.example/mcp"}"#),
+    ("transport.json", r#"{"transport": "websocket", "url": "https://a.example/mcp"}"#),
+    ("stdio-url.json", r#"{"transport": "stdio", "url": "https://a.example/mcp"}"#),
+    ("http-command.json", r#"{"transport": "streamable_http", "command": "npx", "cwd": "/tmp"}"#),
+    ("sse-missing.json", r#"{"transport": "sse"}"#),
+    ("url-env.json", r#"{"url": "https://a.example/mcp", "env": {}, "args": []}"#),
+    ("command-headers.json", r#"{"command": "npx", "headers": {"a": "b"}, "allow_private": true}"#),
+    ("empty-command.json", r#"{"command": " "}"#),
+    ("command-line.json", r#"{"command": "npx -y server"}"#),
+    ("nul.json", r#"{"command": "npx", "args": ["a\u0000b"], "env": {"A": "\u0000", "B=C": "", "": ""}}"#),
+    ("empty-cwd.json", r#"{"command": "npx", "cwd": ""}"#),
+    ("url-words.json", r#"{"url": "not an address"}"#),
+    ("url-path.json", r#"{"url": "/mcp"}"#),
+    ("url-ftp.json", r#"{"url": "ftp://a.example/mcp"}"#),
+    ("url-user.json", r#"{"url": "https://ann:pw@a.example/mcp"}"#),
+    (
+        "header-names.json",
+        r#"{"url": "https://a.example", "headers": {"a b": "1", "Host": "x", "Mcp-Session-Id": "1"}}"#,
+    ),
+    ("header-twice.json", r#"{"url": "https://a.example", "headers": {"X-Team": "1", "x-team": "2"}}"#),
+    ("header-value.json", r#"{"url": "https://a.example", "headers": {"X-Team": "a\nb"}}"#),
+    // Values.
+    ("timeout-zero.json", r#"{"command": "npx", "timeout": 0}"#),
+    ("timeout-long.json", r#"{"command": "npx", "timeout": "25h"}"#),
+    ("timeout-words.json", r#"{"command": "npx", "timeout": "a while"}"#),
+    ("timeout-negative.json", r#"{"command": "npx", "timeout": -1}"#),
+    ("timeout-fraction.json", r#"{"command": "npx", "timeout": 1.5}"#),
+    ("timeout-huge.json", r#"{"command": "npx", "timeout": "99999999999999999999h"}"#),
+    ("node.json", r#"{"command": "npx", "node": "laptop"}"#),
+    (
+        "empty-names.json",
+        r#"{"command": "npx", "tools": {"allow": [""], "deny": ["a", ""]}, "groups": {"*": ["a"], "b": [""]}}"#,
+    ),
+    ("rename.json", r#"{"command": "npx", "tools": {"rename": {"a": "x", "b": "x", "c": "", "d*": "y"}}}"#),
+    // References.
+    ("unset.json", r#"{"command": "npx", "env": {"A": "${env:MISSING}", "B": "${env:EMPTY}"}}"#),
+    ("no-file.json", r#"{"url": "https://a.example", "headers": {"X-Key": "${file:missing.txt}"}}"#),
+    ("old-style.json", r#"{"command": "npx", "args": ["${HOME}/x", "a${"]}"#),
+    ("input.json", r#"{"command": "npx", "env": {"KEY": "${input:key}"}}"#),
+    ("vault.json", r#"{"command": "npx", "env": {"KEY": "${secret:key}"}}"#),
+    ("filled-in.json", r#"{"transport": "${env:TOKEN}", "command": "npx"}"#),
+    ("unset-transport.json", r#"{"transport": "${env:MISSING}", "command": "npx"}"#),
+    // Several at once, in every place.
+    (
+        "several.json",
+        r#"{"comand": "npx", "url": 1, "env": {"A": "${env:MISSING}"}, "timeout": "x", "node": "n", "tools": {"alow": []}}"#,
+    ),
+    ("several.toml", "transport = \"stdoi\"\nargs = \"x\"\n[tools]\nallow = [1]\n"),
+];
+
+#[test]
+fn every_mistake_is_told_with_file_field_and_fix() {
+    let mut told = String::new();
+    for (file, text) in WRONG {
+        let (dir, folder) = folder(&[(file, text)]);
+        let entries = folder.read();
+        let [entry] = entries.as_slice() else { panic!("{file}: {entries:?}") };
+        let problems = entry.server.as_ref().expect_err(file);
+        assert!(!problems.is_empty(), "{file} is refused for nothing");
+        for problem in problems {
+            let _ = writeln!(told, "{}", plain(dir.path(), &problem.to_string()));
+        }
+    }
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn bytes_that_are_no_text_and_files_that_are_none_are_told() {
+    let (dir, folder) = folder(&[("long.json", &"x".repeat(300 * 1024))]);
+    let path = dir.path();
+    std::fs::write(path.join("latin.json"), b"{\"command\": \"caf\xe9\"}").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", path.join("link.json")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path.join("dangling.toml")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path.join("socket.json")).unwrap();
+    let told: Vec<String> = folder
+        .read()
+        .iter()
+        .flat_map(|entry| entry.server.as_ref().unwrap_err())
+        .map(|problem| plain(path, &problem.to_string()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "dangling.toml: is a symbolic link; put the file itself here",
+            "latin.json: is not UTF-8: byte 16 is no part of a character; save it as UTF-8",
+            "link.json: is a symbolic link; put the file itself here",
+            "long.json: is longer than 256 KiB; shorten it",
+            "socket.json: is not a regular file; put the file itself here",
+        ]
+    );
+}

@@ -1,0 +1,178 @@
+//! Credentials in files: warned about by name, and in no text.
+
+use plexus_kit::Environment;
+use serde_json::{Value, json};
+
+use super::super::Folder;
+use super::{folder, server};
+
+/// Put together here, so that no text of this file looks like a credential.
+fn literals() -> [(&'static str, String); 4] {
+    [
+        ("github", format!("ghp_{}", "a1B2".repeat(9))),
+        ("openai", format!("sk-{}", "a1B2".repeat(9))),
+        ("jwt", ["eyJhbGciOiJFZERTQSJ9", "eyJqdGkiOiIwMTkifQ", "c2lnbmF0dXJlLXBhcnQ"].join(".")),
+        ("slack", format!("xoxb-{}", "1234567890".repeat(2))),
+    ]
+}
+
+#[test]
+fn a_literal_credential_is_a_warning_with_what_to_write() {
+    let key = &literals()[1].1;
+    for (text, warnings) in [
+        (
+            json!({ "command": "npx", "env": { "MY_TOKEN": "hunter2", "SOME_KEY": "hunter2", "LOG": "debug", "KEY_FILE": "x" } }),
+            &[
+                "`env.MY_TOKEN` holds what looks like a credential; write `${env:MY_TOKEN}` instead, and set that variable \
+               where the hub is started",
+                "`env.SOME_KEY` holds what looks like a credential; write `${env:SOME_KEY}` instead, and set that variable \
+               where the hub is started",
+            ][..],
+        ),
+        (
+            json!({ "url": "https://a.example", "headers": { "Authorization": "Bearer hunter2", "X-Api-Key": "hunter2", "X-Team": "blue" } }),
+            &[
+                "`headers.Authorization` holds what looks like a credential; write `Bearer ${env:MY_SERVER_TOKEN}` instead, \
+               and set that variable where the hub is started",
+                "`headers.X-Api-Key` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, \
+               and set that variable where the hub is started",
+            ],
+        ),
+        (
+            json!({ "command": "npx", "args": ["--key", key] }),
+            &[
+                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+               that variable where the hub is started",
+            ],
+        ),
+        (
+            json!({ "command": "npx", "args": ["--key=${env:TOKEN}"] }),
+            &[
+                "`args[0]` puts a credential where every user of the machine can read it; hand it over in `env` if the \
+               program takes it there",
+            ],
+        ),
+        (
+            json!({ "url": "https://a.example/mcp?api_key=hunter2" }),
+            &[
+                "`url` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+               that variable where the hub is started",
+            ],
+        ),
+        (
+            json!({ "url": "https://a.example/mcp?api_key=${env:TOKEN}", "headers": { "Authorization": "Bearer ${env:TOKEN}" } }),
+            &[],
+        ),
+        (
+            json!({ "command": "npx", "env": { "SSH_KEY": "~/.ssh/id", "A_TOKEN": "", "B_SECRET": "${env:TOKEN}", "USE_KEY": "true" } }),
+            &[],
+        ),
+    ] {
+        let server = server("my server.json", &text.to_string());
+        let expected: Vec<String> = warnings.iter().map(|told| format!("my server.json: {told}")).collect();
+        assert_eq!(server.warnings, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_shown_document_has_its_references_and_no_credential() {
+    let [(_, github), (_, openai), (_, jwt), (_, slack)] = literals();
+    let written = json!({
+        "command": "npx",
+        "args": ["--key", openai, "plain"],
+        "env": { "GH_TOKEN": github, "MY_PASSWORD": "hunter2", "OTHER": slack, "REF_TOKEN": "${env:TOKEN}", "LOG": "x" },
+        "headers": { "Authorization": format!("Bearer {jwt}"), "X-Team": "blue" },
+        "instructions": format!("use {jwt}"),
+        "tools": { "allow": ["a"] },
+    });
+    let (_dir, folder) = folder(&[("a.json", &written.to_string())]);
+    let shown = folder.document("a").unwrap();
+    assert_eq!(
+        shown,
+        json!({
+            "command": "npx",
+            "args": ["--key", "[redacted]", "plain"],
+            "env": {
+                "GH_TOKEN": "[redacted]",
+                "MY_PASSWORD": "[redacted]",
+                "OTHER": "[redacted]",
+                "REF_TOKEN": "${env:TOKEN}",
+                "LOG": "x",
+            },
+            "headers": { "Authorization": "[redacted]", "X-Team": "blue" },
+            "instructions": "[redacted]",
+            "tools": { "allow": ["a"] },
+        })
+    );
+}
+
+/// Puts a secret into every place that a value can have, as it is and by reference, in files that are right and wrong:
+/// it is in no error, no warning and no `Debug`.
+#[test]
+fn no_text_has_a_value_in_it() {
+    const SECRET: &str = "hunter2-the-value";
+    let templates = [
+        json!({ "command": "S", "args": ["S", "xS"], "env": { "A": "S", "A_TOKEN": "S" }, "cwd": "S", "instructions": "S" }),
+        json!({ "url": "https://a.example/S?token=S", "headers": { "Authorization": "S", "X-A": "S" } }),
+        json!({ "url": "https://u:S@a.example/", "headers": { "X-A": "S\n" } }),
+        json!({ "url": "S" }),
+        json!({ "transport": "S", "naming": "S", "timeout": "S", "node": "S", "inject": { "a": "S" } }),
+        json!({ "command": ["S"], "args": "S", "env": "S", "headers": ["S"], "cwd": { "a": "S" }, "url": 1 }),
+        json!({ "unknown": "S", "tools": { "zebra": "S", "allow": "S", "rename": { "a": "S", "b": "S" } } }),
+        json!({ "command": "npx", "groups": { "a": ["S"], "b": "S" }, "tools": { "deny": ["S"] }, "enabled": "S" }),
+        json!({ "command": "npx S", "args": ["S\u{0}"], "env": { "B": "S\u{0}" }, "timeout": "S" }),
+        json!({ "command": "npx", "env": { "A": "${env:MISSING}S", "B": "S${", "C": "${S" , "D": "${file:missing}S" } }),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("secret"), format!("{SECRET}\n")).unwrap();
+    let environment: Environment =
+        [("SECRET", SECRET), ("HOME", "/h")].map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+    let folder = Folder::new(dir.path().to_owned(), environment);
+    for template in &templates {
+        for instead in [SECRET, "${env:SECRET}", "${file:secret}", "${env:MISSING:-hunter2-the-value}"] {
+            let document: Value = serde_json::from_str(
+                &template.to_string().replace('S', "@").replace("MI@@ING", "MISSING").replace("@", instead),
+            )
+            .unwrap_or_else(|error| panic!("{template}: {error}"));
+            std::fs::write(dir.path().join("a.json"), document.to_string()).unwrap();
+            let entries = folder.read();
+            let mut said = format!("{entries:?}{:?}", folder.check("a", &document));
+            match &entries[0].server {
+                Ok(server) => {
+                    said.push_str(&format!("{:?}{:?}{}", server, server.transport, server.warnings.join("")));
+                }
+                Err(problems) => problems.iter().for_each(|problem| said.push_str(&problem.to_string())),
+            }
+            if let Err(error) = folder.add("b", &document) {
+                said.push_str(&format!("{error}{error:?}"));
+            } else {
+                folder.remove("b").unwrap();
+            }
+            let plan =
+                folder.import("x.json", &json!({ "mcpServers": { "c": document } }).to_string()).unwrap();
+            said.push_str(&format!("{plan:?}"));
+            for server in &plan.servers {
+                said.push_str(&server.warnings.join(""));
+            }
+            assert!(!said.contains(SECRET), "{document}\n{said}");
+        }
+    }
+    // And in what is not even a document.
+    for (ending, text) in [
+        ("json", format!("{{\"a\": \"{SECRET}\" \"{SECRET}\"}}")),
+        ("json", format!("{{\"a\": {SECRET}}}")),
+        ("json", SECRET.to_owned()),
+        ("toml", format!("a = {SECRET}")),
+        ("toml", format!("a = \"{SECRET}\" {SECRET}")),
+        ("toml", format!("a = \"{SECRET}")),
+        ("toml", format!("{SECRET} {SECRET}")),
+    ] {
+        std::fs::remove_file(dir.path().join("a.json")).ok();
+        let path = dir.path().join(format!("a.{ending}"));
+        std::fs::write(&path, &text).unwrap();
+        let entries = folder.read();
+        let said = format!("{:?}", entries[0].server.as_ref().unwrap_err());
+        assert!(!said.contains(SECRET), "{text}\n{said}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,205 @@
+//! The part of a document that says how a server is reached.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use http::{HeaderName, HeaderValue, Uri};
+use plexus_kit::Secret;
+
+use super::check::Given;
+use super::document::{Document, TransportName};
+use super::problem::Findings;
+use super::{HttpConfig, StdioConfig, Transport};
+
+/// Keys that only a process has a use for.
+const OF_STDIO: [&str; 4] = ["command", "args", "env", "cwd"];
+/// And those that only an address has.
+const OF_HTTP: [&str; 3] = ["url", "headers", "allow_private"];
+
+/// Headers that belong to the transport.
+const OWN_HEADERS: [&str; 13] = [
+    "accept",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+    "upgrade",
+];
+
+pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<Transport> {
+    let kind = kind(document, given, findings)?;
+    let (foreign, kind_name): (&[&str], _) = match kind {
+        TransportName::Stdio => (&OF_HTTP, "stdio"),
+        TransportName::Sse => (&OF_STDIO, "sse"),
+        TransportName::StreamableHttp => (&OF_STDIO, "streamable_http"),
+    };
+    for key in foreign.iter().filter(|key| given.has(key)) {
+        findings.problem(*key, format!("does not go with the transport {kind_name}"), "remove it");
+    }
+    match kind {
+        TransportName::Stdio => stdio(document, given, findings).map(Transport::Stdio),
+        TransportName::Sse => http(document, given, findings).map(Transport::Sse),
+        TransportName::StreamableHttp => http(document, given, findings).map(Transport::StreamableHttp),
+    }
+}
+
+/// The transport that is said, or that is clear.
+fn kind(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<TransportName> {
+    if let Some(kind) = document.transport {
+        return Some(kind);
+    }
+    if given.has("transport") {
+        // What is wrong with it has been said.
+        return None;
+    }
+    match (given.has("command"), given.has("url")) {
+        (true, false) => Some(TransportName::Stdio),
+        (false, true) => {
+            let url = document.url.as_deref().unwrap_or_default();
+            let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+            Some(match path.ends_with("/sse") {
+                true => TransportName::Sse,
+                false => TransportName::StreamableHttp,
+            })
+        }
+        (true, true) => {
+            findings.problem(
+                "url",
+                "is there beside `command`, so that the transport is not clear",
+                "remove one of the two",
+            );
+            None
+        }
+        (false, false) => {
+            findings.problem(
+                "command",
+                "is missing, and so is `url`",
+                "write the program to start as `command`, or the address of the server as `url`",
+            );
+            None
+        }
+    }
+}
+
+fn stdio(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<StdioConfig> {
+    let cwd = document.cwd.as_deref().map(|cwd| absolute(cwd, given.folder, given));
+    if document.cwd.as_deref() == Some("") && !findings.is_broken("cwd") {
+        findings.problem("cwd", "is empty", "write the path of a folder, or leave it out");
+    } else if cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) && !findings.is_broken("cwd") {
+        findings.warn("cwd", "names a folder that is not there; the program cannot be started without it");
+    }
+    let command = match document.command.as_deref() {
+        Some(command) => command.trim(),
+        None => {
+            if !given.has("command") {
+                findings.problem("command", "is missing", r#"write the program to start, such as "npx""#);
+            }
+            return None;
+        }
+    };
+    if !findings.is_broken("command") {
+        if command.is_empty() {
+            findings.problem("command", "is empty", r#"write the program to start, such as "npx""#);
+        } else if command.contains('\0') {
+            findings.problem("command", "has the character U+0000 in it", "remove it");
+        } else if !command.contains('/') && command.contains(char::is_whitespace) {
+            findings.problem(
+                "command",
+                "is more than the name of a program",
+                r#"write the program alone, and each of its arguments as a text in `args`"#,
+            );
+        }
+    }
+    for (place, _) in document.args.iter().enumerate().filter(|(_, arg)| arg.contains('\0')) {
+        findings.problem(format!("args[{place}]"), "has the character U+0000 in it", "remove it");
+    }
+    for (name, value) in &document.env {
+        let field = format!("env.{name}");
+        if name.is_empty() || name.contains(['=', '\0']) {
+            findings.problem(&field, "is no name for a variable", "a name is not empty and has no `=` in it");
+        } else if value.contains('\0') {
+            findings.problem(&field, "has the character U+0000 in it", "remove it");
+        }
+    }
+    let command = match command.contains('/') {
+        true => absolute(command, cwd.as_deref().unwrap_or(given.folder), given).display().to_string(),
+        false => command.to_owned(),
+    };
+    let env = document.env.iter().map(|(name, value)| (name.clone(), Secret::from(value.as_str())));
+    Some(StdioConfig { command, args: document.args.clone(), env: env.collect(), cwd })
+}
+
+/// A path that begins in `base`, or in the home folder where it begins with `~`.
+fn absolute(path: &str, base: &Path, given: &Given<'_>) -> PathBuf {
+    let path = given.environment.home_path(Path::new(path));
+    // Without `./` in the middle.
+    base.join(path.strip_prefix(".").unwrap_or(&path))
+}
+
+fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<HttpConfig> {
+    let Some(url) = document.url.as_deref() else {
+        if !given.has("url") {
+            let fix = r#"write the address of the server, such as "https://mcp.example.net/mcp""#;
+            findings.problem("url", "is missing", fix);
+        }
+        return None;
+    };
+    if !findings.is_broken("url")
+        && let Err((what, fix)) = check_url(url)
+    {
+        findings.problem("url", what, fix);
+    }
+    let mut headers: BTreeMap<String, Secret> = BTreeMap::new();
+    for (name, value) in &document.headers {
+        let field = format!("headers.{name}");
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Err(_) => {
+                let fix = "a name has letters, digits and `-`";
+                findings.problem(&field, "is no name for a header", fix);
+            }
+            Ok(known) if OWN_HEADERS.contains(&known.as_str()) => {
+                findings.problem(&field, "is a header that the hub sets itself", "remove it");
+            }
+            Ok(known) => {
+                if headers.insert(known.as_str().to_owned(), Secret::from(value.trim())).is_some() {
+                    findings.problem(
+                        &field,
+                        "is there twice, with capital letters and without",
+                        "remove one of the two",
+                    );
+                }
+            }
+        }
+        if HeaderValue::from_str(value.trim()).is_err() {
+            findings.problem(&field, "has characters in it that no header can have", "write plain ASCII");
+        }
+    }
+    let guessed = document.transport.is_none();
+    Some(HttpConfig { url: Secret::from(url), headers, allow_private: document.allow_private, guessed })
+}
+
+fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {
+    let wanted = "write an address such as \"https://mcp.example.net/mcp\"";
+    let uri: Uri = url.parse().map_err(|_| ("is not an address", wanted))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(("does not begin with http:// or https://", wanted));
+    }
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    if authority.contains('@') {
+        return Err((
+            "has a user or a password in it",
+            "remove them, and write `headers.Authorization` if the server wants them",
+        ));
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err(("names no host", wanted));
+    }
+    Ok(())
+}

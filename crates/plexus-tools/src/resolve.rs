@@ -1,0 +1,262 @@
+//! From what a caller wrote to the one tool that it can mean.
+//!
+//! Models write names that they half remember: without the server, with other separators, with what their
+//! client puts in front. Each [step](STEPS) knows one such way; the first step that any tool fits decides. When
+//! several fit it, the answer names them: nothing is guessed, and no later step is asked to break the tie.
+//!
+//! What always holds: the tools looked at are those the caller sees, so what is found may be called by its
+//! canonical name as well, and a tool that is not seen changes neither what is found nor a word of an error.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plexus_proto::{ErrorCode, tool_name};
+use serde_json::json;
+
+use crate::visible::nearest;
+use crate::{CallError, Tool, UpstreamTool};
+
+/// Longest name that is repeated back to a caller.
+const NAME_SHOWN: usize = 100;
+/// Longest name that is compared with others than the listed ones.
+const LONGEST: usize = 256;
+/// Candidates that are named when a name fits several tools.
+const CANDIDATES: usize = 10;
+
+/// Tools by the names they are listed by.
+type Tools = BTreeMap<String, Arc<Tool>>;
+
+/// The tool that `name` stands for among these.
+pub(crate) fn resolve<'t>(tools: &'t Tools, name: &str) -> Result<&'t Arc<Tool>, CallError> {
+    // Nearly every call ends here.
+    if let Some(tool) = tools.get(name) {
+        return Ok(tool);
+    }
+    let found = match tool_name::is_plain(name) && (1..=LONGEST).contains(&name.len()) {
+        true => fitting(tools, name),
+        false => Vec::new(),
+    };
+    match found[..] {
+        [tool] => Ok(tool),
+        [] => Err(unknown(tools, name)),
+        _ => Err(ambiguous(name, &found)),
+    }
+}
+
+/// What the first step that fits anything fits: as written, else in letters of any case, else without what
+/// clients put in front.
+fn fitting<'t>(tools: &'t Tools, name: &str) -> Vec<&'t Arc<Tool>> {
+    let spellings = [Some(name), without_client_prefix(name)];
+    for name in spellings.into_iter().flatten() {
+        for any_case in [false, true] {
+            let written = Written::new(name, any_case);
+            for step in STEPS {
+                let found: Vec<_> = tools.values().filter(|tool| step(&written, tool)).collect();
+                if !found.is_empty() {
+                    return found;
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+type Step = fn(&Written<'_>, &Tool) -> bool;
+
+/// Ways to write a name, in the order in which they are tried.
+const STEPS: [Step; 7] = [exact, bare, dashes, separated, joined, separated_without_mcp, joined_without_mcp];
+
+/// The name that the tool is listed by, or its canonical one.
+fn exact(written: &Written<'_>, tool: &Tool) -> bool {
+    written.is(tool.name()) || written.is(&tool.spec().name)
+}
+
+/// The tool's name without its server.
+fn bare(written: &Written<'_>, tool: &Tool) -> bool {
+    own_names(tool).is_some_and(|(_, names)| names.iter().any(|name| written.is(name)))
+}
+
+/// One of these with `-` and `_` exchanged, or the canonical name with the server's name as it is.
+fn dashes(written: &Written<'_>, tool: &Tool) -> bool {
+    let canonical = &tool.spec().name;
+    let is = |name: &str| same(written.name, name, written.any_case, dash);
+    is(tool.name())
+        || is(canonical)
+        || own_names(tool).is_some_and(|(_, names)| names.into_iter().any(is))
+        || written.canonical.as_ref().is_some_and(|name| same(name, canonical, written.any_case, dash))
+}
+
+/// `mcp:<server>:<tool>`, also with `.` or `/`.
+fn separated(written: &Written<'_>, tool: &Tool) -> bool {
+    is_any_of(&written.splits_after_mcp, written, tool)
+}
+
+/// `mcp_<server>_<tool>`, with separators of any kind and number.
+fn joined(written: &Written<'_>, tool: &Tool) -> bool {
+    written.after_mcp.is_some_and(|rest| is_joined(rest, written, tool))
+}
+
+/// `<server>:<tool>`, also with `.` or `/`.
+fn separated_without_mcp(written: &Written<'_>, tool: &Tool) -> bool {
+    is_any_of(&written.splits, written, tool)
+}
+
+/// `<server>_<tool>`, with separators of any kind and number.
+fn joined_without_mcp(written: &Written<'_>, tool: &Tool) -> bool {
+    is_joined(written.name, written, tool)
+}
+
+/// Server of an upstream tool, and what it is called there: by the server itself, and in our names.
+fn own_names(tool: &Tool) -> Option<(&UpstreamTool, [&str; 2])> {
+    let upstream = tool.spec().upstream()?;
+    let ours = tool_name::split(&tool.spec().name).map_or("", |(_, tool)| tool);
+    Some((upstream, [upstream.tool.as_str(), ours]))
+}
+
+fn is_any_of(splits: &[(String, &str)], written: &Written<'_>, tool: &Tool) -> bool {
+    let Some((upstream, names)) = own_names(tool) else { return false };
+    splits.iter().any(|(server, tool)| {
+        same(server, &upstream.server, written.any_case, as_is)
+            && names.iter().any(|name| same(tool, name, written.any_case, separator))
+    })
+}
+
+fn is_joined(text: &str, written: &Written<'_>, tool: &Tool) -> bool {
+    let Some((upstream, names)) = own_names(tool) else { return false };
+    names.iter().any(|name| {
+        let whole = upstream.server.chars().chain(['_']).chain(name.chars());
+        flat(text.chars(), written.any_case).eq(flat(whole, written.any_case))
+    })
+}
+
+/// A name as a caller wrote it, taken apart once for all tools.
+struct Written<'n> {
+    name: &'n str,
+    any_case: bool,
+    /// What it would be in our names, if it has the form of one.
+    canonical: Option<String>,
+    after_mcp: Option<&'n str>,
+    /// Every way to take it for a server, here as a slug, and a tool.
+    splits: Vec<(String, &'n str)>,
+    splits_after_mcp: Vec<(String, &'n str)>,
+}
+
+impl<'n> Written<'n> {
+    fn new(name: &'n str, any_case: bool) -> Self {
+        let parts = tool_name::split(name);
+        let canonical = parts
+            .and_then(|(server, tool)| tool_name::slug(server).map(|slug| tool_name::canonical(&slug, tool)));
+        let after_mcp = strip_word(name, "mcp");
+        // The separator that follows `mcp` is the one between server and tool.
+        let separator = name.chars().nth("mcp".len()).filter(|c| SEPARATORS.contains(c));
+        let splits_after_mcp = after_mcp.zip(separator).map(|(rest, separator)| splits(rest, &[separator]));
+        let splits_after_mcp = splits_after_mcp.unwrap_or_default();
+        Self { name, any_case, canonical, after_mcp, splits: splits(name, &SEPARATORS), splits_after_mcp }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        same(self.name, name, self.any_case, as_is)
+    }
+}
+
+/// What stands in no slug, and so may separate it from the tool.
+const SEPARATORS: [char; 3] = [':', '.', '/'];
+
+/// Server and tool at each of these separators.
+fn splits<'n>(text: &'n str, separators: &[char]) -> Vec<(String, &'n str)> {
+    text.match_indices(separators)
+        .filter_map(|(at, _)| Some((tool_name::slug(&text[..at])?, &text[at + 1..])))
+        .collect()
+}
+
+/// Without what a client puts in front of our names: `mcp__plexus__`, in any of the ways to write it.
+fn without_client_prefix(name: &str) -> Option<&str> {
+    let name = strip_word(name, "mcp").unwrap_or(name);
+    strip_word(name, tool_name::RESERVED_SLUG).filter(|rest| !rest.is_empty())
+}
+
+/// What follows a word and its separator.
+fn strip_word<'n>(name: &'n str, word: &str) -> Option<&'n str> {
+    let (head, rest) = name.split_at_checked(word.len())?;
+    if !head.eq_ignore_ascii_case(word) {
+        return None;
+    }
+    rest.strip_prefix(tool_name::SEPARATOR).or_else(|| rest.strip_prefix(['_', '-', ':', '.', '/']))
+}
+
+/// Whether two texts are one but for what `fold` makes equal.
+fn same(a: &str, b: &str, any_case: bool, fold: fn(char) -> char) -> bool {
+    let folded = |c: char| letter(fold(c), any_case);
+    a.chars().map(folded).eq(b.chars().map(folded))
+}
+
+fn as_is(c: char) -> char {
+    c
+}
+
+fn dash(c: char) -> char {
+    if c == '-' { '_' } else { c }
+}
+
+fn separator(c: char) -> char {
+    if c.is_ascii_alphanumeric() { c } else { '_' }
+}
+
+fn letter(c: char, any_case: bool) -> char {
+    if any_case { c.to_ascii_lowercase() } else { c }
+}
+
+/// Letters and digits, with one `_` for every run of anything else.
+fn flat(text: impl Iterator<Item = char>, any_case: bool) -> impl Iterator<Item = char> {
+    let mut before = ' ';
+    text.map(move |c| letter(separator(c), any_case)).filter(move |c| {
+        let again = *c == '_' && before == '_';
+        before = *c;
+        !again
+    })
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN).collect()
+}
+
+fn ambiguous(name: &str, found: &[&Arc<Tool>]) -> CallError {
+    let names: Vec<&str> = found.iter().take(CANDIDATES).map(|tool| tool.name()).collect();
+    let more = match found.len() - names.len() {
+        0 => String::new(),
+        more => format!(" or one of {more} more"),
+    };
+    let message = format!("{} could be any of {} tools", shown(name), found.len());
+    CallError::new(ErrorCode::UnknownTool, message)
+        .hint(format!("Nothing was run. Call one of them by its whole name: {}{more}.", names.join(", ")))
+        .details(json!({ "candidates": names }))
+}
+
+/// Made from the name and from visible tools only, so it is the same for a tool that does not exist and for
+/// one that the caller may not see.
+fn unknown(tools: &Tools, name: &str) -> CallError {
+    let shown = shown(name);
+    let mut hint = match likely(tools, &shown) {
+        Some(near) => format!("Did you mean {near}?"),
+        None => "List the tools to see what there is.".to_owned(),
+    };
+    // It may look the same as the right one.
+    if let Some(odd) = name.chars().find(|c| !tool_name::is_plain(c.encode_utf8(&mut [0; 4]))) {
+        hint.push_str(&format!(
+            " The name has the character U+{:04X} in it; those of tools have letters from a to z, digits, _ and -.",
+            u32::from(odd)
+        ));
+    }
+    CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}")).hint(hint)
+}
+
+/// The listed name of the tool that was most likely meant, by its whole name or by that without the server.
+fn likely<'t>(tools: &'t Tools, name: &str) -> Option<&'t str> {
+    let name: String = name.chars().filter(char::is_ascii_graphic).collect();
+    let without_server = |tool: &'t Arc<Tool>| tool_name::split(tool.name()).map(|(_, tool)| tool);
+    // Of two that are as near the last one is taken: rather a whole name than a part of one.
+    let names = tools.values().filter_map(without_server).chain(tools.keys().map(String::as_str));
+    let near = nearest(&name, names)?;
+    let found = tools.get(near).or_else(|| tools.values().find(|tool| without_server(tool) == Some(near)));
+    found.map(|tool| tool.name())
+}
