@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use aws_lc_rs::digest;
 use jsonwebtoken::{Algorithm, Validation};
 use moka::sync::Cache;
@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use crate::profiles::LiveProfiles;
 use crate::usage::{LastUse, Usage};
 use crate::{AuthError, KeyRing, Principal, ScopeSet};
 
@@ -66,6 +67,8 @@ pub struct Authenticator {
     /// Epoch that `revoked` was read at. Also moves when a key was given an end.
     epoch: watch::Sender<i64>,
     usage: Usage,
+    /// Those a token may be given; none: those that are shipped.
+    profiles: ArcSwapOption<LiveProfiles>,
     /// File of the admin token for commands on this machine.
     admin_token: PathBuf,
     /// Held while keys or that file change: one change at a time.
@@ -99,11 +102,17 @@ impl Authenticator {
             revoked: ArcSwap::default(),
             epoch: watch::Sender::new(-1),
             usage: Usage::default(),
+            profiles: ArcSwapOption::empty(),
             admin_token,
             changing: Semaphore::new(1),
         };
         authenticator.refresh_revocations().await?;
         Ok(authenticator)
+    }
+
+    /// Lets tokens be made for these profiles, in the place of those that are shipped.
+    pub fn follow_profiles(&self, profiles: LiveProfiles) {
+        self.profiles.store(Some(Arc::new(profiles)));
     }
 
     /// The principal of a token. No database read; the signature is checked once per token.

@@ -3,6 +3,7 @@
 //! - A [`Principal`] can only be made here, from a token that was verified.
 //! - A token mints a subset of itself: scopes, kind, lifetime and name.
 //! - Checking a token that was seen before touches neither the database nor the signature.
+//! - A [profile](profiles) narrows what a token sees, and never widens it.
 //! - A token ends with its expiry, its revocation or the end of the key that signed it, whichever
 //!   comes first, and each is looked at on every use.
 
@@ -14,6 +15,7 @@ mod key_ring;
 mod keys;
 mod policy;
 mod principal;
+pub mod profiles;
 mod scope;
 mod usage;
 mod welcome;

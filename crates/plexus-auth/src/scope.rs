@@ -72,7 +72,7 @@ impl fmt::Display for Scope {
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "sessions", "status", "tokens"]),
+    ("read", &["audit", "config", "metrics", "profiles", "sessions", "status", "tokens", "upstreams"]),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];

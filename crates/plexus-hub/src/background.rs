@@ -23,6 +23,8 @@ const KEEP_TOKENS: Duration = Duration::from_secs(30 * 24 * 3600);
 const ADMIN_TOKEN: Duration = Duration::from_secs(1);
 /// When tokens were used last is written this often, and at the end.
 const USAGE: Duration = Duration::from_secs(10);
+/// A changed profile is noticed after at most this.
+const PROFILES: Duration = Duration::from_secs(1);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
@@ -76,6 +78,17 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         stop.cancelled().await;
         if let Err(error) = authenticator.flush_usage().await {
             tracing::warn!(%error, "cannot write when tokens were used");
+        }
+    });
+
+    let profiles = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "profiles", move || {
+        let services = profiles.clone();
+        async move {
+            loop {
+                tokio::time::sleep(PROFILES).await;
+                services.reload_profiles();
+            }
         }
     });
 

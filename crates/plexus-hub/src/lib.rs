@@ -16,10 +16,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plexus_auth::profiles::ProfilesChange;
 use plexus_kit::config::Reloaded;
 use plexus_kit::{Clock, Config, Drained, Environment, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
-use plexus_mcp::upstream::Upstreams;
+use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_tools::Registry;
 use tokio::net::TcpListener;
 
@@ -39,6 +40,8 @@ pub struct HubOptions {
     pub environment: Environment,
     pub clock: Clock,
     pub mcp: McpOptions,
+    /// How long the servers behind the hub are waited for.
+    pub timing: Timing,
     pub events: EventOptions,
 }
 
@@ -52,7 +55,8 @@ impl HubOptions {
             ..McpOptions::default()
         };
         let environment = Environment::default();
-        Self { config, environment, clock: Clock::system(), mcp, events: EventOptions::default() }
+        let (clock, timing) = (Clock::system(), Timing::default());
+        Self { config, environment, clock, mcp, timing, events: EventOptions::default() }
     }
 }
 
@@ -178,6 +182,11 @@ impl Hub {
         self.services.dispatcher.set_limits(limits.calls_per_principal, limits.output_bytes);
         self.services.mcp.set_json_depth(limits.json_depth);
         reloaded
+    }
+
+    /// Reads the files of the profiles again; lists of callers change where their profile has.
+    pub fn reload_profiles(&self) -> ProfilesChange {
+        self.services.reload_profiles()
     }
 
     /// Stops taking requests, finishes those that run, writes what is left to write.

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
 use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
+use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
@@ -24,6 +26,9 @@ use crate::{HubError, HubOptions};
 /// A single hub; several on one database will each have a name of their own.
 pub const INSTANCE: &str = "main";
 
+/// Servers that are tried out at the same time; one more is refused as retryable.
+const UPSTREAM_TRIALS: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) config: LiveConfig,
@@ -38,6 +43,8 @@ pub(crate) struct Services {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) mcp: McpServer,
     pub(crate) upstreams: Upstreams,
+    /// Held while a server is tried out, which starts a process or dials.
+    pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
@@ -53,7 +60,7 @@ impl Services {
         live: LiveConfig,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, environment, clock, mcp, events } = options;
+        let HubOptions { config, environment, clock, mcp, timing, events } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -74,6 +81,8 @@ impl Services {
         let authenticator =
             Arc::new(Authenticator::new(keys, store.clone(), clock.clone(), admin_token).await?);
         authenticator.ensure_admin_token().await?;
+        let profiles = LiveProfiles::open(config.data_dir.join(profiles::FOLDER));
+        authenticator.follow_profiles(profiles.clone());
         let dispatcher = Dispatcher::new(
             Arc::new(Registry::new(native::tools())),
             store.clone(),
@@ -85,15 +94,21 @@ impl Services {
                 output_bytes: config.limits.output_bytes,
             },
         );
+        dispatcher.registry().follow_profiles(profiles);
         migrate_servers(&config, &environment, &clock);
-        let upstreams = Upstreams::start(
-            UpstreamOptions { dir: config.upstreams.dir.clone(), environment },
-            dispatcher.registry().clone(),
-            clock.clone(),
-            supervisor,
-        );
+        let upstream_options = UpstreamOptions {
+            client: ClientSettings {
+                allow_private: config.upstreams.private_networks,
+                ..ClientSettings::default()
+            },
+            timing,
+            ..UpstreamOptions::new(config.upstreams.dir.clone(), environment)
+        };
+        let upstreams =
+            Upstreams::start(upstream_options, dispatcher.registry().clone(), clock.clone(), supervisor);
         let mcp = McpServer::new(
             dispatcher.clone(),
+            upstreams.clone(),
             authenticator.clone(),
             store.clone(),
             clock.clone(),
@@ -105,6 +120,7 @@ impl Services {
         Ok(Self {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
+            upstream_trials: Semaphore::new(UPSTREAM_TRIALS),
             failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),
             draining: CancellationToken::new(),
@@ -120,6 +136,16 @@ impl Services {
             events,
             address_file,
         })
+    }
+
+    /// Reads the files of the profiles again, where any has changed.
+    pub(crate) fn reload_profiles(&self) -> ProfilesChange {
+        let change = self.dispatcher.registry().reload_profiles();
+        if !change.is_empty() {
+            let ProfilesChange { added, removed, changed } = &change;
+            tracing::info!(?added, ?removed, ?changed, "profiles reloaded");
+        }
+        change
     }
 
     /// Does something to its end, whether or not whoever asked for it stays to hear of it.
@@ -141,6 +167,7 @@ impl Services {
         self.store.register(metrics);
         self.dispatcher.register(metrics);
         self.mcp.register(metrics);
+        self.upstreams.register(metrics);
         self.events.register(metrics);
     }
 
@@ -181,7 +208,7 @@ pub enum DataDirState {
 }
 
 /// What a person may have put into a data folder before its first start.
-const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, "profiles"];
+const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, profiles::FOLDER];
 
 /// Looks into a folder that is there.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {

@@ -2,19 +2,15 @@
 //!
 //! Records are cleaned by it, and files that hold one in plain text are warned about.
 
-mod json;
-
 use std::sync::LazyLock;
 
 use regex::Regex;
-
-pub use json::is_clean_json;
 
 /// What stands in place of a credential.
 pub const REDACTED: &str = "[redacted]";
 
 /// Names, without `-` and `_`, whose value is a secret when the field's name ends in one of them.
-const SECRET_NAMES: &[&str] = &[
+pub const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
@@ -31,7 +27,6 @@ const SECRET_NAMES: &[&str] = &[
     "cookie",
 ];
 
-/// What is changed here is changed in [`json`] too, which looks for the same in text that is escaped.
 static SECRET_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let alternatives = [
         // A JSON Web Token, ours included.

@@ -53,7 +53,7 @@ fn known() -> impl Iterator<Item = &'static str> {
 
 /// What all have in front is no likeness.
 fn meant(name: &str) -> Option<&'static str> {
-    // Two settings have a shorter name than their key says.
+    // Some settings have a shorter name than their key says.
     let derived = |key: &str| format!("{PREFIX}{}", key.to_uppercase().replace('.', "_"));
     if let Some(setting) = SETTINGS.iter().find(|setting| derived(setting.key) == name) {
         return Some(setting.variable);

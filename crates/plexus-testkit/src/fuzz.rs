@@ -11,6 +11,7 @@ mod jsonrpc;
 #[cfg(test)]
 mod tests;
 mod token;
+mod upstream;
 mod wire;
 
 pub use config::ConfigTarget;
@@ -18,6 +19,7 @@ pub use cursor::CursorTarget;
 pub use headers::HeadersTarget;
 pub use jsonrpc::JsonRpcTarget;
 pub use token::TokenTarget;
+pub use upstream::UpstreamTarget;
 
 /// Takes one input after the other.
 pub trait Target {

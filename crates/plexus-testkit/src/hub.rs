@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
-use plexus_kit::{Clock, Config, Environment, Secret};
+use plexus_kit::{Clock, Config, Environment, Secret, Stage};
 use plexus_mcp::server::McpOptions;
+use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_tools::Registry;
 use tempfile::TempDir;
@@ -32,6 +33,7 @@ pub struct TestHub {
     change: Change,
     clock: Clock,
     events: EventOptions,
+    timing: Timing,
 }
 
 type Change = Box<dyn Fn(&mut Config) + Send + Sync>;
@@ -44,15 +46,21 @@ impl TestHub {
     /// A hub whose configuration is changed before it starts.
     pub async fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
-        Self::start_all(Box::new(change), events).await
+        Self::start_all(Box::new(change), events, Timing::default()).await
     }
 
     /// A hub whose event streams have other limits.
     pub async fn start_streaming(events: EventOptions) -> Self {
-        Self::start_all(Box::new(|_| {}), events).await
+        Self::start_all(Box::new(|_| {}), events, Timing::default()).await
     }
 
-    async fn start_all(change: Change, events: EventOptions) -> Self {
+    /// A hub that takes other times with the servers behind it.
+    pub async fn start_timed(timing: Timing) -> Self {
+        let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
+        Self::start_all(Box::new(|_| {}), events, timing).await
+    }
+
+    async fn start_all(change: Change, events: EventOptions, timing: Timing) -> Self {
         // A second test in the same process finds it installed, which is as good.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -67,18 +75,18 @@ impl TestHub {
             config.database_url = database.clone().map(Secret::from);
             change(config);
         });
-        let hub = start(dir.path(), &change, &events, clock.clone()).await;
+        let hub = start(dir.path(), &change, &events, &timing, clock.clone()).await;
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        Self { hub, dir, http, change, clock, events }
+        Self { hub, dir, http, change, clock, events, timing }
     }
 
     /// Stops the hub and starts another one on the same folder; it has another address.
     pub async fn restart(self) -> Self {
-        let Self { hub, dir, http, change, clock, events } = self;
+        let Self { hub, dir, http, change, clock, events, timing } = self;
         let drained = hub.shutdown().await;
         assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
-        let hub = start(dir.path(), &change, &events, clock.clone()).await;
-        Self { hub, dir, http, change, clock, events }
+        let hub = start(dir.path(), &change, &events, &timing, clock.clone()).await;
+        Self { hub, dir, http, change, clock, events, timing }
     }
 
     /// The same, for a hub to which so much time has passed since; its clock stands still from then on.
@@ -112,9 +120,24 @@ impl TestHub {
         self.hub.registry()
     }
 
+    /// Has the files of the profiles read now, without waiting for the hub to notice.
+    pub fn reload_profiles(&self) {
+        self.hub.reload_profiles();
+    }
+
+    /// The servers behind the hub.
+    pub fn upstreams(&self) -> &Upstreams {
+        self.hub.upstreams()
+    }
+
     /// A stream of events over WebSocket; `path` with its query.
     pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
         EventRequest::new(self.address(), path).bearer(token)
+    }
+
+    /// Tasks of the hub that are alive.
+    pub fn tasks(&self) -> usize {
+        [Stage::Intake, Stage::Work, Stage::Storage].into_iter().map(|stage| self.hub.tasks(stage)).sum()
     }
 
     /// How the event streams are doing.
@@ -191,7 +214,7 @@ impl fmt::Debug for TestHub {
     }
 }
 
-async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock) -> Hub {
+async fn start(dir: &Path, change: &Change, events: &EventOptions, timing: &Timing, clock: Clock) -> Hub {
     let flags = RawConfig {
         data_dir: Some(dir.to_owned()),
         listen: Some("127.0.0.1:0".to_owned()),
@@ -203,7 +226,12 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, clock: Clock)
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
-    Hub::start(HubOptions { clock, mcp, events: events.clone(), ..HubOptions::new(config) })
+    // Little enough to be the same on every machine: a shell and its tools.
+    let environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/ann")];
+    let environment =
+        environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+    let (events, timing) = (events.clone(), timing.clone());
+    Hub::start(HubOptions { environment, clock, mcp, events, timing, ..HubOptions::new(config) })
         .await
         .unwrap_or_else(|error| panic!("the hub does not start: {error}"))
 }

@@ -23,6 +23,7 @@ pub mod postgres;
 mod process;
 mod raw;
 mod sse;
+mod upstreams;
 
 pub use agent::{Agent, AgentHome};
 pub use collector::{Collector, Exported};
@@ -38,3 +39,4 @@ pub use process::{HubProcess, Plexus, Ran, send};
 pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};
+pub use upstreams::stdio_fixture;

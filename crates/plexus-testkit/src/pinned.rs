@@ -38,6 +38,11 @@ impl Pinned {
         Some(Self { folder })
     }
 
+    /// A file of what is installed.
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
     /// One of the programs, at home in this folder.
     pub fn command(&self, program: &str, home: &Path) -> Command {
         let programs = self.folder.join("bin");

@@ -55,6 +55,12 @@ impl ToolContext {
         }
     }
 
+    /// Where progress goes, for a tool that has others report it; none when the caller did not ask.
+    #[must_use]
+    pub fn progress_sink(&self) -> Option<ProgressSink> {
+        self.progress.clone()
+    }
+
     /// The place of this call in a trace, for `_meta` or the headers of what the tool asks of others.
     #[must_use]
     pub fn trace_context(&self) -> Option<&TraceContext> {

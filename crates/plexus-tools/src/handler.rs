@@ -157,6 +157,16 @@ impl Tool {
         &self.spec
     }
 
+    /// Whether nobody could tell the two apart: same words, same name, same handler.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        let handlers = match (&self.handler, &other.handler) {
+            (Handler::Run(one), Handler::Run(other)) => Arc::ptr_eq(one, other),
+            (Handler::Indirect, Handler::Indirect) => true,
+            (Handler::Run(_), Handler::Indirect) | (Handler::Indirect, Handler::Run(_)) => false,
+        };
+        handlers && self.listed == other.listed && self.spec == other.spec
+    }
+
     pub(crate) fn is_indirect(&self) -> bool {
         matches!(self.handler, Handler::Indirect)
     }

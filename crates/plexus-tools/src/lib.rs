@@ -13,6 +13,7 @@ mod handler;
 mod listing;
 pub mod native;
 mod output;
+mod profile_view;
 mod redact;
 mod registry;
 mod resolve;

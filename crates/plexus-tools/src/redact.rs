@@ -2,8 +2,9 @@
 //! credential wherever it stands.
 //!
 //! Most of what calls carry has neither. So JSON that is going to be kept as text is looked at as text
-//! first ([`credential::is_clean_json`]), and taken apart only where something in it looks as if it had to go.
+//! first ([`raw`]), and taken apart only where something in it looks as if it had to go.
 
+mod raw;
 #[cfg(test)]
 mod tests;
 
@@ -50,7 +51,7 @@ pub fn text(text: &str) -> Option<String> {
 pub(crate) fn json(value: &impl Serialize) -> String {
     // Only a broken `Serialize` fails, and then there is nothing to keep.
     match serde_json::to_string(value) {
-        Ok(text) if credential::is_clean_json(&text) => text,
+        Ok(text) if raw::is_clean(&text) => text,
         Ok(text) => parsed(&text),
         Err(_) => "null".to_owned(),
     }
@@ -58,7 +59,7 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 
 /// JSON text as it came from elsewhere, redacted; on one line.
 pub(crate) fn json_text(text: &str) -> Cow<'_, str> {
-    if credential::is_clean_json(text) { Cow::Borrowed(text) } else { Cow::Owned(parsed(text)) }
+    if raw::is_clean(text) { Cow::Borrowed(text) } else { Cow::Owned(parsed(text)) }
 }
 
 fn parsed(json: &str) -> String {

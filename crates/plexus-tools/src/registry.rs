@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use moka::sync::Cache;
 use plexus_auth::Principal;
+use plexus_auth::profiles::{LiveProfiles, Profiles, ProfilesChange};
 use plexus_proto::TokenId;
 use tokio::sync::watch;
 
+use crate::listing::listed;
+use crate::profile_view::Told;
 use crate::{Tool, Visible};
 
 /// Views kept, one per token.
@@ -19,6 +22,7 @@ const VIEWS: u64 = 10_000;
 pub(crate) struct Catalog {
     pub(crate) version: u64,
     pub(crate) tools: BTreeMap<String, Arc<Tool>>,
+    pub(crate) profiles: Arc<Profiles>,
 }
 
 pub struct Registry {
@@ -27,6 +31,8 @@ pub struct Registry {
     changing: Mutex<()>,
     versions: watch::Sender<u64>,
     views: Cache<TokenId, Arc<Visible>>,
+    profiles: ArcSwapOption<LiveProfiles>,
+    told: Told,
 }
 
 impl Registry {
@@ -37,6 +43,8 @@ impl Registry {
             changing: Mutex::new(()),
             versions: watch::Sender::new(0),
             views: Cache::new(VIEWS),
+            profiles: ArcSwapOption::empty(),
+            told: Told::default(),
         };
         registry.change(|catalog| {
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
@@ -65,13 +73,56 @@ impl Registry {
         });
     }
 
+    /// Names by which the tools of a server are listed now, to someone who sees all tools.
+    #[must_use]
+    pub fn listed_of(&self, server: &str) -> Vec<String> {
+        let all = listed(self.catalog.load().tools.values().cloned().collect());
+        let of_server = |tool: &Tool| tool.spec().upstream().is_some_and(|tool| tool.server == server);
+        all.into_iter().filter(|(_, tool)| of_server(tool)).map(|(name, _)| name).collect()
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut tools = current.tools.clone();
         edit(&mut tools);
+        if same(&tools, &current.tools) {
+            return;
+        }
         let version = current.version + 1;
-        self.catalog.store(Arc::new(Catalog { version, tools }));
+        self.catalog.store(Arc::new(Catalog { version, tools, profiles: current.profiles.clone() }));
+        self.versions.send_replace(version);
+    }
+
+    /// Makes these the profiles that tokens are narrowed by. Without any, a token of a profile sees nothing.
+    pub fn set_profiles(&self, profiles: Arc<Profiles>) {
+        self.change_profiles(|| profiles);
+    }
+
+    /// Narrows tokens by these profiles from now on; see [`Self::reload_profiles`].
+    pub fn follow_profiles(&self, profiles: LiveProfiles) {
+        self.profiles.store(Some(Arc::new(profiles.clone())));
+        self.change_profiles(|| profiles.load());
+    }
+
+    /// Reads the files of the profiles again. Lists of callers change where their profile has.
+    pub fn reload_profiles(&self) -> ProfilesChange {
+        let Some(profiles) = self.profiles.load_full() else { return ProfilesChange::default() };
+        let change = profiles.reload();
+        if !change.is_empty() {
+            self.change_profiles(|| profiles.load());
+        }
+        change
+    }
+
+    /// What `profiles` gives is asked for in turn, so that the newest is the one that stays.
+    fn change_profiles(&self, profiles: impl FnOnce() -> Arc<Profiles>) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.catalog.load();
+        let version = current.version + 1;
+        self.told.forget();
+        let (tools, profiles) = (current.tools.clone(), profiles());
+        self.catalog.store(Arc::new(Catalog { version, tools, profiles }));
         self.versions.send_replace(version);
     }
 
@@ -90,7 +141,7 @@ impl Registry {
         {
             return view;
         }
-        let view = Arc::new(Visible::new(&catalog, principal));
+        let view = Arc::new(Visible::new(&catalog, principal, &self.told));
         self.views.insert(principal.token_id(), view.clone());
         view
     }
@@ -105,6 +156,14 @@ impl Registry {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Whether a change has changed nothing, so that nobody need look at it.
+fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
+    let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
+    tools.len() == others.len()
+        && tools.keys().eq(others.keys())
+        && tools.values().zip(others.values()).all(alike)
 }
 
 impl fmt::Debug for Registry {

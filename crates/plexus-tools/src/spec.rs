@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_auth::Scope;
 use plexus_proto::api::ToolAnnotations;
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub enum Placement {
 pub struct UpstreamTool {
     /// Slug of the server.
     pub server: String,
-    /// Name of the tool there.
+    /// Name of the tool there, or the one that its file gives it instead.
     pub tool: String,
     /// Groups of the server's configuration that it is in.
     pub groups: Vec<String>,
@@ -100,6 +101,8 @@ pub struct ToolSpec {
     pub actions: Vec<Action>,
     pub placement: Placement,
     pub deadline: Duration,
+    /// For admins only: no scope of a tool's own reaches it.
+    pub admin: bool,
 }
 
 /// What a tool of the hub itself may take; longer means that it is stuck.
@@ -128,7 +131,14 @@ impl ToolSpec {
             actions: Vec::new(),
             placement: Placement::Hub,
             deadline: HUB_DEADLINE,
+            admin: false,
         }
+    }
+
+    /// The same tool for admins only: `call:*` does not reach it, and nobody else sees it.
+    #[must_use]
+    pub fn for_admins(self) -> Self {
+        Self { admin: true, ..self }
     }
 
     /// The same tool with actions, which say what it does in its place.
@@ -140,7 +150,7 @@ impl ToolSpec {
     /// Scope that a call needs; with actions, the scope of all of them.
     #[must_use]
     pub fn scope(&self) -> String {
-        format!("call:{}", self.name)
+        if self.admin { Scope::ADMIN.to_owned() } else { format!("call:{}", self.name) }
     }
 
     #[must_use]

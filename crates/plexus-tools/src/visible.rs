@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plexus_auth::Principal;
+use plexus_auth::profiles::{Candidate, Profiles};
 
 use crate::listing::listed;
+use crate::profile_view::{self, Told};
 use crate::registry::Catalog;
 use crate::resolve::resolve;
 use crate::{CallError, Tool};
@@ -16,12 +18,28 @@ use crate::{CallError, Tool};
 pub struct Visible {
     version: u64,
     tools: BTreeMap<String, Arc<Tool>>,
+    profiles: Arc<Profiles>,
 }
 
 impl Visible {
-    pub(crate) fn new(catalog: &Catalog, principal: &Principal) -> Self {
-        let tools = catalog.tools.values().filter_map(|tool| tool.narrowed_to(principal)).collect();
-        Self { version: catalog.version, tools: listed(tools) }
+    pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
+        let shown = profile_view::shown(catalog, principal, told);
+        let shown = |tool: &&Arc<Tool>| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
+        let tools =
+            catalog.tools.values().filter(shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
+        Self { version: catalog.version, tools: listed(tools), profiles: catalog.profiles.clone() }
+    }
+
+    /// The profiles there are, as of this view.
+    #[must_use]
+    pub fn profiles(&self) -> &Arc<Profiles> {
+        &self.profiles
+    }
+
+    /// What is seen here, for a profile to choose from: so that a report on one names nothing that is not seen.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate<'_>> {
+        self.tools().map(|tool| profile_view::candidate(tool)).collect()
     }
 
     /// Version of the catalogue this was cut from.

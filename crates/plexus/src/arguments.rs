@@ -1,6 +1,7 @@
 //! Parsers of argument values: durations, `key=value` pairs, tool arguments as JSON.
 
 use std::io::Read;
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
@@ -85,6 +86,11 @@ fn object(source: &str) -> anyhow::Result<Map<String, Value>> {
         Ok(_) => Err(usage(format!("{name} is JSON but not an object")).into()),
         Err(e) => Err(usage(format!("{name} is not JSON: {e}")).into()),
     }
+}
+
+/// The text of a file that is given to a hub.
+pub(crate) fn file(path: &Path) -> anyhow::Result<String> {
+    bounded(fs_err::File::open(path)?, &path.display().to_string())
 }
 
 fn bounded(source: impl Read, name: &str) -> anyhow::Result<String> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, db, doctor, events, keys, man, sessions, token, tools, up,
+    audit, completions, config, db, doctor, events, keys, man, profile, sessions, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -69,10 +69,14 @@ pub(crate) enum Command {
     Up(up::UpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),
+    /// List and show profiles: what agents are for, and which tools they are shown
+    Profile(profile::ProfileArgs),
     /// List and replace the keys that sign tokens
     Keys(keys::KeysArgs),
     /// List, describe and call tools
     Tools(tools::ToolsArgs),
+    /// Put MCP servers behind the hub and see how they are doing
+    Upstream(upstream::UpstreamArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
     /// Show what happens in all sessions

@@ -8,11 +8,13 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod profile;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
+pub(crate) mod upstream;
 
 use std::path::Path;
 

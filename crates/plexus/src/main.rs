@@ -60,8 +60,10 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
     match cli.command {
         Command::Up(args) => commands::up::run(args, environment).await,
         Command::Token(args) => commands::token::run(args, &invocation).await,
+        Command::Profile(args) => commands::profile::run(args, &invocation).await,
         Command::Keys(args) => commands::keys::run(args, &invocation).await,
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
+        Command::Upstream(args) => commands::upstream::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,

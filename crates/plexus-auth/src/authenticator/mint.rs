@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{AUDIENCE, Authenticator, Claims, MAX_TOKEN_BYTES, log};
 use crate::policy::{check_name, check_seconds, default_renewal, default_ttl, plan_scopes};
+use crate::profiles::Profiles;
 use crate::{AuthError, Principal};
 
 /// Name of this operation in the audit.
@@ -26,25 +27,41 @@ impl Authenticator {
     /// Mints a token that can do no more than the one that asks. The record of it, also of a refusal,
     /// is part of the audit.
     pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
-        let asked = json!({ "kind": params.kind, "name": params.name, "scopes": params.scopes });
+        let asked = json!({
+            "kind": params.kind, "name": params.name, "scopes": params.scopes, "profile": params.profile,
+        });
+        let profile = params.profile.clone();
         // How long what it mints may be renewed is the one thing that the token itself does not say.
         let maker = match by.is_admin() {
             true => None,
             false => self.store.read().await?.token(by.token_id()).await?,
         };
         let renewable_until = maker.and_then(|maker| maker.renew_until);
-        let (created, row) = match self.plan(by, params, renewable_until) {
+        let planned = self.plan(by, params, renewable_until);
+        let (created, row) = match planned.and_then(|plan| self.with_profile(plan, profile.as_deref())) {
             Ok(plan) => self.sign(plan, Some(by.token_id()))?,
             Err(error) => return self.refused(by, CREATE, error, &asked).await,
         };
         let detail = json!({
             "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
+            "profile": created.profile,
         });
         if let Err(error) = self.insert(row, self.records(by, CREATE, "ok", &detail)).await {
             return self.refused(by, CREATE, error, &asked).await;
         }
         log(by, CREATE, "ok", &detail);
         Ok(created)
+    }
+
+    /// A token of a profile that is not there would see nothing, which nobody asks for. One that goes later
+    /// leaves its tokens at that.
+    fn with_profile(&self, plan: Plan, asked: Option<&str>) -> Result<Plan, AuthError> {
+        if let Some(id) = asked {
+            let followed = self.profiles.load_full();
+            let profiles = followed.map_or_else(|| Profiles::shipped().into(), |followed| followed.load());
+            profiles.find(id).map_err(AuthError::Invalid)?;
+        }
+        Ok(plan)
     }
 
     /// What a request for a token comes to, if it may be granted.

@@ -7,6 +7,7 @@ use plexus_proto::api::{CreateTokenParams, CreatedToken, KeyState, TokenKind};
 use plexus_store::{Store, StoreOptions};
 
 use super::Authenticator;
+use crate::profiles::LiveProfiles;
 use crate::{AuthError, KeyRing, Principal};
 
 const DAY: u64 = 86_400;
@@ -318,11 +319,43 @@ async fn rotations_at_the_same_moment_come_one_after_the_other() {
 }
 
 #[tokio::test]
+async fn a_token_gets_a_profile_that_is_there_and_hands_on_no_other() {
+    let f = fixture().await;
+    let of = |profile: Option<&str>, name: &str| CreateTokenParams {
+        profile: profile.map(str::to_owned),
+        ..params(TokenKind::User, name, &["call:todo", "token:create"])
+    };
+    let refused = f.authenticator.mint(&f.admin, of(Some("discus"), "ann")).await.unwrap_err();
+    assert!(matches!(refused, AuthError::Invalid(_)));
+    assert!(
+        refused.to_string().starts_with("there is no profile discus; there are developer, discuss,"),
+        "{refused}"
+    );
+
+    let parent = f.authenticator.mint(&f.admin, of(Some("discuss"), "ann")).await.unwrap();
+    let parent = f.authenticator.authenticate(&parent.token).unwrap();
+    for asked in [None, Some("discuss")] {
+        let child = f.authenticator.mint(&parent, of(asked, "ann/a")).await.unwrap();
+        assert_eq!(child.profile.as_deref(), Some("discuss"), "asked for {asked:?}");
+    }
+    let other = f.authenticator.mint(&parent, of(Some("developer"), "ann/a")).await;
+    assert!(matches!(other, Err(AuthError::Forbidden(_))), "{other:?}");
+
+    // One that goes later leaves its tokens: they are renewed and replaced as they are.
+    let empty = f.dir.path().join("profiles");
+    std::fs::create_dir_all(empty.join("discuss")).unwrap();
+    f.authenticator.follow_profiles(LiveProfiles::open(empty));
+    f.authenticator.mint(&f.admin, of(Some("discuss"), "bob")).await.unwrap_err();
+    let rotated = f.authenticator.rotate(&f.admin, parent.token_id(), Duration::ZERO).await.unwrap().unwrap();
+    assert_eq!(rotated.profile.as_deref(), Some("discuss"));
+}
+
+#[tokio::test]
 async fn a_renewed_token_is_like_the_first_and_is_revoked_with_it() {
     let f = fixture().await;
     let wanted = CreateTokenParams {
         ttl_seconds: Some(10 * DAY),
-        profile: Some("small".to_owned()),
+        profile: Some("discuss".to_owned()),
         ..params(TokenKind::Agent, "a", &["call:todo"])
     };
     let first = f.authenticator.mint(&f.admin, wanted).await.unwrap();

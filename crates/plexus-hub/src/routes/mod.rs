@@ -8,6 +8,7 @@ mod keys;
 mod mcp;
 mod metrics;
 mod openapi;
+mod profiles;
 mod query;
 mod refusals;
 mod sessions;
@@ -16,6 +17,7 @@ mod streams;
 mod tag;
 mod tokens;
 mod tools;
+mod upstreams;
 mod well_known;
 
 use std::sync::Arc;
@@ -66,9 +68,11 @@ fn api() -> OpenApiRouter<App> {
         .merge(status::router())
         .merge(config::router())
         .merge(tools::router())
+        .merge(upstreams::router())
         .merge(sessions::router())
         .merge(events::router())
         .merge(streams::described())
+        .merge(profiles::router())
         .merge(tokens::router())
         .merge(keys::router())
         .merge(audit::router())

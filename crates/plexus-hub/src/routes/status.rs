@@ -1,7 +1,7 @@
 //! `/api/v1/status`.
 
 use axum::Json;
-use plexus_proto::api::{AuditStatus, Status};
+use plexus_proto::api::{AuditStatus, Status, Upstream, UpstreamCounts, UpstreamState};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -36,6 +36,7 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
         database: services.store.database().to_owned(),
         durability: services.config.load().durability.as_str().to_owned(),
         tools: services.dispatcher.registry().len(),
+        upstreams: counts(&services.upstreams.list()),
         mcp_sessions: services.mcp.session_count(),
         calls_in_flight: services.dispatcher.in_flight(),
         audit: AuditStatus {
@@ -43,4 +44,15 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
             intact_at_start: services.audit_intact_at_start,
         },
     }))
+}
+
+fn counts(upstreams: &[Upstream]) -> UpstreamCounts {
+    let of = |state| upstreams.iter().filter(|upstream| upstream.state == state).count();
+    UpstreamCounts {
+        total: upstreams.len(),
+        ready: of(UpstreamState::Ready),
+        starting: of(UpstreamState::Starting),
+        idle: of(UpstreamState::Idle),
+        disabled: of(UpstreamState::Disabled),
+    }
 }

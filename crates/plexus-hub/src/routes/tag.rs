@@ -4,7 +4,9 @@ use utoipa::openapi::tag::{Tag, TagBuilder};
 
 pub(super) const HUB: &str = "hub";
 pub(super) const TOOLS: &str = "tools";
+pub(super) const UPSTREAMS: &str = "upstreams";
 pub(super) const SESSIONS: &str = "sessions";
+pub(super) const PROFILES: &str = "profiles";
 pub(super) const TOKENS: &str = "tokens";
 pub(super) const AUDIT: &str = "audit";
 
@@ -12,7 +14,9 @@ pub(super) fn all() -> Vec<Tag> {
     [
         (HUB, "How the hub is doing and what it runs with."),
         (TOOLS, "What can be called."),
+        (UPSTREAMS, "The MCP servers behind the hub."),
         (SESSIONS, "What agents did, as append-only logs of events."),
+        (PROFILES, "What agents are for, and which tools they are shown."),
         (TOKENS, "Who may do what."),
         (AUDIT, "The record of all calls."),
     ]

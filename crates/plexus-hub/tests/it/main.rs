@@ -16,3 +16,4 @@ mod openapi;
 mod retention;
 mod schemathesis;
 mod sessions;
+mod upstreams;

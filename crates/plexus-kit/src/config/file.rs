@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::nearest::nearest;
 use super::{Kind, Origin, Problem, SETTINGS, Setting, Value, secret_url};
 use crate::env::Environment;
+use crate::reference::{self, Resolver};
 
 /// What a file says.
 #[derive(Debug, Default)]
@@ -87,9 +88,7 @@ impl Reading<'_> {
         let origin = Origin::File { path: self.path.to_owned(), line };
         let read = Value::from_toml(setting.kind, value.get_ref());
         if let Some(secret) = read.as_ref().and_then(Value::secret)
-            && secret_url::has_password(
-                &substituted(secret.expose_secret(), |_, _| Ok(String::new())).unwrap_or_default(),
-            )
+            && secret_url::has_password(&reference::literal(secret.expose_secret()))
         {
             self.layer.warnings.push(format!(
                 "{origin}: `{}` holds a password in plain text; remove it from the file and set the variable {} \
@@ -113,17 +112,8 @@ impl Reading<'_> {
     /// why it cannot be had.
     fn resolved(&self, value: Value) -> Result<Value, String> {
         let Some(secret) = value.secret() else { return Ok(value) };
-        let resolved = substituted(secret.expose_secret(), |source, name| match source {
-            "env" => {
-                let value = self.environment.value(name);
-                value.map(str::to_owned).ok_or_else(|| format!("the variable {name} is not set"))
-            }
-            "file" => match std::fs::read_to_string(name) {
-                Ok(text) => Ok(text.trim_end().to_owned()),
-                Err(error) => Err(format!("cannot read {name}: {error}")),
-            },
-            _ => Err(NO_REFERENCE.to_owned()),
-        })?;
+        let resolver = Resolver::new(self.environment, "");
+        let resolved = resolver.resolve(secret.expose_secret()).map_err(|error| error.to_string())?;
         Ok(Value::Secret(resolved.trim().into()))
     }
 
@@ -131,22 +121,6 @@ impl Reading<'_> {
         let before = self.text.get(..offset).unwrap_or_default();
         1 + before.bytes().filter(|byte| *byte == b'\n').count()
     }
-}
-
-const NO_REFERENCE: &str = "a `${…}` in it is neither `${env:NAME}` nor `${file:PATH}`";
-
-/// The text with every `${source:name}` replaced by what it stands for.
-fn substituted(text: &str, resolve: impl Fn(&str, &str) -> Result<String, String>) -> Result<String, String> {
-    let (mut whole, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once("${") {
-        let (reference, after) = after.split_once('}').ok_or(NO_REFERENCE)?;
-        let (source, name) = reference.split_once(':').ok_or(NO_REFERENCE)?;
-        whole.push_str(before);
-        whole.push_str(&resolve(source, name)?);
-        rest = after;
-    }
-    whole.push_str(rest);
-    Ok(whole)
 }
 
 /// What to say of a line that would be right with quotes. The value is not repeated: it may be secret.

@@ -60,6 +60,8 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         "telemetry.log" => "debug",
         "telemetry.log_format" => "json",
         "telemetry.metrics" => "false",
+        "upstreams.dir" => "/elsewhere/servers",
+        "upstreams.private_networks" => "true",
         _ => "7",
     };
     for setting in SETTINGS {
@@ -92,8 +94,8 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
 fn variables_are_named_after_their_key() {
     for setting in SETTINGS {
         let derived = format!("PLEXUS_{}", setting.key.to_uppercase().replace('.', "_"));
-        // These two were there before they had a key.
-        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT"].contains(&setting.variable);
+        // Two were there before they had a key, and one is called as its flag is.
+        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT", "PLEXUS_MCP_DIR"].contains(&setting.variable);
         assert!(short || setting.variable == derived, "{}", setting.key);
         assert!(Value::parse(setting.kind, setting.default).is_some(), "{}", setting.key);
         assert!(!setting.about.is_empty() && !setting.expected.is_empty(), "{}", setting.key);
@@ -225,10 +227,10 @@ fn a_secret_may_name_a_variable_or_a_file() {
     assert!(config.warnings().is_empty(), "{:?}", config.warnings());
     assert_eq!(config.database_url.unwrap().expose_secret(), "postgres://ann:hunter3@db/plexus");
     for (missing, words) in [
-        (text, "`database_url`: the variable DB_PASSWORD is not set"),
-        ("database_url = \"${file:/no/such/file}\"", "cannot read /no/such/file: "),
+        (text, "`database_url`: needs the variable DB_PASSWORD, which is not set"),
+        ("database_url = \"${file:/no/such/file}\"", "needs the file /no/such/file, which is not there"),
         ("database_url = \"${vault:x}\"", "neither `${env:NAME}` nor `${file:PATH}`"),
-        ("database_url = \"${env:X\"", "neither `${env:NAME}` nor `${file:PATH}`"),
+        ("database_url = \"${env:X\"", "has a `${` without a `}`"),
     ] {
         let error = load(missing, &[]).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -337,4 +339,25 @@ fn colours_are_for_terminals_of_people_who_want_them() {
     assert!(!environment(&[("TERM", "xterm-256color")]).wants_colours(false));
     assert!(!environment(&[("NO_COLOR", "1")]).wants_colours(true));
     assert!(!environment(&[("TERM", "dumb")]).wants_colours(true));
+}
+
+#[test]
+fn the_folder_of_servers_is_in_the_data_folder_unless_another_is_named() {
+    let dir = |text: &str, variables: &[(&str, &str)]| load(text, variables).unwrap().upstreams.dir;
+    let config = load("data_dir = \"/data\"", &[]).unwrap();
+    assert_eq!(config.upstreams.dir, Path::new("/data/mcp_servers.d"));
+    assert_eq!(config.settings.get("upstreams.dir").unwrap().value.to_string(), "/data/mcp_servers.d");
+    assert_eq!(dir("upstreams.dir = \"/etc/mcp\"", &[]), Path::new("/etc/mcp"));
+    assert_eq!(dir("", &[("PLEXUS_MCP_DIR", "~/mcp")]), Path::new("/h/mcp"));
+}
+
+#[test]
+fn a_command_is_allowed_by_its_name_or_its_full_path_alone() {
+    let upstreams = load("upstreams.commands = [\"npx\", \"/opt/server\"]", &[]).unwrap().upstreams;
+    assert!(upstreams.allows("npx") && upstreams.allows("/opt/server"));
+    assert!(!upstreams.allows("/tmp/npx") && !upstreams.allows("server") && !upstreams.allows("./npx"));
+    assert!(load("", &[]).unwrap().upstreams.allows("uvx"));
+    for wrong in ["bin/server", "npx -y", ""] {
+        assert!(load(&format!("upstreams.commands = [\"{wrong}\"]"), &[]).is_err(), "{wrong}");
+    }
 }

@@ -31,6 +31,7 @@ use plexus_store::Store;
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
+use crate::upstream::Upstreams;
 use list::ListCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
@@ -63,6 +64,7 @@ pub struct McpServer(Arc<State>);
 #[derive(Debug)]
 struct State {
     dispatcher: Dispatcher,
+    upstreams: Upstreams,
     authenticator: Arc<Authenticator>,
     supervisor: Supervisor,
     /// Streams end when this is cancelled.
@@ -74,10 +76,18 @@ struct State {
     json_depth: AtomicUsize,
 }
 
+impl State {
+    /// Said to a model when its client connects; of the servers that it sees, and no others.
+    fn instructions(&self, principal: &Principal) -> String {
+        self.upstreams.instructions(&self.dispatcher.registry().visible_to(principal))
+    }
+}
+
 impl McpServer {
     #[must_use]
     pub fn new(
         dispatcher: Dispatcher,
+        upstreams: Upstreams,
         authenticator: Arc<Authenticator>,
         store: Store,
         clock: Clock,
@@ -90,6 +100,7 @@ impl McpServer {
             lists: ListCache::default(),
             streams: Streams::default(),
             dispatcher,
+            upstreams,
             authenticator,
             supervisor,
             json_depth: AtomicUsize::new(options.json_depth),

@@ -97,7 +97,7 @@ async fn answer(
     }
     check_optional_meta(&meta)?;
     match &*request.method {
-        "server/discover" => Ok(complete(request.id, &discover())),
+        "server/discover" => Ok(complete(request.id, &discover(state, &principal))),
         "tools/list" => {
             let registry = state.dispatcher.registry();
             let tools =
@@ -162,12 +162,12 @@ fn complete(id: &RawValue, members: &str) -> Response {
     rpc::json_response(StatusCode::OK, complete_json(id, members, ""))
 }
 
-fn discover() -> String {
+fn discover(state: &State, principal: &Principal) -> String {
     format!(
         "\"supportedVersions\":{},\"capabilities\":{{\"tools\":{{\"listChanged\":true}}}},\"instructions\":{},\
          \"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"",
         json!(SUPPORTED),
-        json!(super::session::INSTRUCTIONS),
+        json!(state.instructions(principal)),
     )
 }
 

@@ -8,4 +8,4 @@ pub mod client;
 pub mod config;
 mod supervision;
 
-pub use supervision::{UpstreamOptions, Upstreams};
+pub use supervision::{Jitter, Timing, UpstreamOptions, Upstreams};

@@ -3,6 +3,8 @@
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
+use crate::scripts::TOOLS;
+
 async fn in_session(hub: &TestHub) -> McpClient {
     hub.mcp(&hub.token("batcher", &["call:*"]).await.token).initialize("2025-03-26").await.0
 }
@@ -35,7 +37,7 @@ async fn a_mixed_batch_gets_one_answer_per_request_and_none_for_the_rest() {
     assert_eq!(answers[1]["result"]["content"][0]["text"], "[ ] 1. milk");
     assert_eq!(answers[2]["error"]["code"], -32602);
     assert_eq!(answers[3]["error"]["code"], -32601);
-    assert_eq!(answers[4]["result"]["tools"].as_array().unwrap().len(), 6);
+    assert_eq!(answers[4]["result"]["tools"].as_array().unwrap().len(), TOOLS.len());
 }
 
 #[tokio::test]

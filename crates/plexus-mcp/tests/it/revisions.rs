@@ -3,6 +3,7 @@
 use plexus_testkit::{Answer, TestHub};
 use serde_json::{Value, json};
 
+use crate::scripts::TOOLS;
 use crate::tools::puppet;
 
 struct Revision {
@@ -36,8 +37,7 @@ async fn tools_and_results_have_exactly_the_fields_of_the_revision() {
         let list = list.result();
         let tools = list["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        let all = ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"];
-        assert_eq!(names, all, "{}", revision.version);
+        assert_eq!(names, TOOLS, "{}", revision.version);
         for tool in tools {
             let what = format!("{} in {}: {tool}", tool["name"], revision.version);
             assert_eq!(tool["inputSchema"]["type"], "object", "{what}");

@@ -8,8 +8,16 @@ use serde_json::{Value, json};
 use crate::tools::idle;
 
 /// What a fresh hub lists.
-pub(crate) const TOOLS: [&str; 6] =
-    ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"];
+pub(crate) const TOOLS: [&str; 8] = [
+    "list_profiles",
+    "list_tools",
+    "mcp_status",
+    "scratchpad",
+    "session_info",
+    "todo",
+    "tool_call",
+    "tool_search",
+];
 
 /// A script of `tests/`.
 pub(crate) fn path(script: &str) -> PathBuf {

@@ -39,6 +39,7 @@ fn spec(name: &str) -> ToolSpec {
         actions: vec![],
         placement: Placement::Hub,
         deadline: Duration::from_secs(60),
+        admin: false,
     }
 }
 

@@ -3,11 +3,13 @@
 mod audit;
 mod config;
 mod key;
+mod profile;
 mod session;
 mod status;
 mod token;
 mod tool;
 mod upstream;
+mod upstream_change;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,6 +17,7 @@ use utoipa::ToSchema;
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
+pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };
@@ -25,6 +28,10 @@ pub use token::{
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
 pub use upstream::{
     ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
+};
+pub use upstream_change::{
+    AddUpstreamParams, ImportUpstreamsParams, ImportedUpstream, RemovedUpstream, SkippedUpstream,
+    TestUpstreamParams, UpstreamCounts, UpstreamDetail, UpstreamImport, UpstreamLogs, UpstreamTest,
 };
 
 /// Every list: the items and, when there are more, the cursor of the next page.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::AuditHead;
+use super::{AuditHead, UpstreamCounts};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
@@ -18,6 +18,8 @@ pub struct Status {
     #[schema(pattern = "^(process|power)$")]
     pub durability: String,
     pub tools: usize,
+    /// The MCP servers behind the hub.
+    pub upstreams: UpstreamCounts,
     pub mcp_sessions: usize,
     pub calls_in_flight: usize,
     pub audit: AuditStatus,

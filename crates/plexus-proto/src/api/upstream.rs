@@ -53,7 +53,8 @@ pub enum UpstreamState {
     Ready,
     /// Not there; another attempt follows. Its tools stay listed for a while.
     Down,
-    /// Failed so often in a row that nothing more is tried until it is restarted or its file changes.
+    /// Crashed so often in a row that it is left alone: until it is restarted, its file changes, or a long while has
+    /// passed.
     Failed,
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser};
-use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::fixture::{Eras, Fixture, Unruly};
 
 /// An MCP server that has everything the official conformance suite asks for
 #[derive(Debug, Parser)]
@@ -17,6 +17,13 @@ struct Arguments {
     /// Listen on this address, port 0 for a free one, and print the URL
     #[arg(long, value_name = "ADDRESS", group = "transport")]
     listen: Option<SocketAddr>,
+    /// The same with the HTTP+SSE transport of 2024-11-05
+    #[arg(long, value_name = "ADDRESS", group = "transport")]
+    sse: Option<SocketAddr>,
+    /// Do one thing wrong: crash-at-start, crash-after=CALLS, hang-at-start, hang-on-calls, garbage,
+    /// flood=PER_SECOND (of list_changed), huge=BYTES, slow-start=MS
+    #[arg(long, value_name = "HOW", requires = "stdio")]
+    misbehave: Option<Unruly>,
     /// Revisions to speak: both, those with sessions (to 2025-11-25), or the stateless ones (from 2026-07-28)
     #[arg(long, default_value = "both")]
     eras: Eras,
@@ -26,9 +33,13 @@ struct Arguments {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let fixture = Fixture::new().only(arguments.eras).that_may_crash();
-    let served = match arguments.listen {
-        Some(address) => listen(&fixture, address).await,
-        None => fixture.serve_stdio().await.map_err(|e| e.to_string()),
+    let served = match (arguments.listen, arguments.sse, arguments.misbehave) {
+        (Some(address), ..) => listen(&fixture, address).await,
+        (_, Some(address), _) => listen_sse(&fixture, address).await,
+        (.., Some(unruly)) => unruly
+            .serve(std::io::stdin().lock(), std::io::stdout())
+            .map_err(|e| format!("standard input or output: {e}")),
+        _ => fixture.serve_stdio().await.map_err(|e| e.to_string()),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +52,13 @@ async fn main() -> ExitCode {
 
 async fn listen(fixture: &Fixture, address: SocketAddr) -> Result<(), String> {
     let server = fixture.listen(address).await.map_err(|e| format!("cannot listen on {address}: {e}"))?;
+    writeln!(std::io::stdout(), "{}", server.url()).map_err(|e| format!("standard output: {e}"))?;
+    server.wait().await;
+    Ok(())
+}
+
+async fn listen_sse(fixture: &Fixture, address: SocketAddr) -> Result<(), String> {
+    let server = fixture.listen_sse(address).await.map_err(|e| format!("cannot listen on {address}: {e}"))?;
     writeln!(std::io::stdout(), "{}", server.url()).map_err(|e| format!("standard output: {e}"))?;
     server.wait().await;
     Ok(())

@@ -1,7 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::{ConfigTarget, CursorTarget, HeadersTarget, JsonRpcTarget, Target, TokenTarget};
+use super::{ConfigTarget, CursorTarget, HeadersTarget, JsonRpcTarget, Target, TokenTarget, UpstreamTarget};
 
 /// Gives a target every input that is committed for it, in order of their names.
 fn replay<T: Target>() {
@@ -41,4 +41,9 @@ fn the_corpus_of_config_holds() {
 #[test]
 fn the_corpus_of_cursor_holds() {
     replay::<CursorTarget>();
+}
+
+#[test]
+fn the_corpus_of_upstream_holds() {
+    replay::<UpstreamTarget>();
 }

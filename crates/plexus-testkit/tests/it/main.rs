@@ -15,4 +15,5 @@ mod eras;
 mod gateway;
 mod isolation;
 mod model;
+mod sse;
 mod stdio;

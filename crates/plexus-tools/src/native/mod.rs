@@ -1,5 +1,6 @@
 //! Tools of the hub itself, by domain.
 
+mod list_profiles;
 mod list_tools;
 mod scratchpad;
 mod session_info;
@@ -13,6 +14,7 @@ use crate::Tool;
 #[must_use]
 pub fn tools() -> Vec<Tool> {
     vec![
+        Tool::typed(list_profiles::ListProfiles),
         Tool::typed(list_tools::ListTools),
         Tool::typed(scratchpad::Scratchpad),
         Tool::typed(session_info::SessionInfo),

@@ -1,9 +1,8 @@
 //! What is redacted, and that text and value agree on it.
 
-use plexus_kit::credential::is_clean_json;
 use serde_json::{Value, json};
 
-use super::{bounded, is_secret_name, json as redacted, json_text, value};
+use super::{bounded, is_secret_name, json as redacted, json_text, raw, value};
 
 #[test]
 fn secrets_go_and_the_rest_stays() {
@@ -255,7 +254,7 @@ fn what_is_kept_unread_is_what_reading_it_would_have_kept() {
         let original = expected.clone();
         value(&mut expected);
         redacted_ones += usize::from(expected != original);
-        clean += usize::from(is_clean_json(&text));
+        clean += usize::from(raw::is_clean(&text));
         let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
         assert_eq!(kept, expected, "round {round}: {text}");
         let kept: Value = serde_json::from_str(&redacted(&original)).unwrap();
@@ -272,7 +271,7 @@ fn what_everyday_results_look_like_is_not_taken_apart() {
         r#"{"text":"{\"items\":[{\"id\":1,\"url\":\"https://example.net/a?b=1\"}]}\nmax_tokens: 5, by ann@example.net"}"#,
         r#"{"max_tokens":5,"tasks":["task_a_name_that_is_rather_long"],"n":-1.5,"note":"a token of appreciation"}"#,
     ] {
-        assert!(is_clean_json(text), "{text}");
+        assert!(raw::is_clean(text), "{text}");
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use plexus_auth::{Authenticator, KeyRing, Principal};
+use plexus_auth::profiles::LiveProfiles;
+use plexus_auth::{AuthError, Authenticator, KeyRing, Principal};
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
@@ -102,27 +103,52 @@ impl Hub {
         Dispatcher::new(registry, self.store.clone(), clock, self.supervisor.clone(), options)
     }
 
+    /// Reads the profiles of a folder from now on.
+    pub(crate) fn follow_profiles(&self, profiles: &LiveProfiles) {
+        self.authenticator.follow_profiles(profiles.clone());
+        self.dispatcher.registry().follow_profiles(profiles.clone());
+    }
+
     pub(crate) fn admin(&self) -> Arc<Principal> {
         self.admin.clone()
     }
 
     /// The holder of a fresh token: `agent:<name>` with these scopes.
     pub(crate) async fn agent(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
-        self.try_agent(name, scopes).await.unwrap()
+        self.agent_of(name, scopes, None).await
+    }
+
+    /// The same, with a profile.
+    pub(crate) async fn agent_of(
+        &self,
+        name: &str,
+        scopes: &[&str],
+        profile: Option<&str>,
+    ) -> Arc<Principal> {
+        self.mint(name, scopes, profile).await.unwrap()
     }
 
     /// The same, unless one of the scopes is refused.
     pub(crate) async fn try_agent(&self, name: &str, scopes: &[&str]) -> Option<Arc<Principal>> {
+        self.mint(name, scopes, None).await.ok()
+    }
+
+    async fn mint(
+        &self,
+        name: &str,
+        scopes: &[&str],
+        profile: Option<&str>,
+    ) -> Result<Arc<Principal>, AuthError> {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
             name: name.to_owned(),
-            profile: None,
+            profile: profile.map(str::to_owned),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
             renew_seconds: None,
         };
-        let created = self.authenticator.mint(&self.admin, params).await.ok()?;
-        Some(self.authenticator.authenticate(&created.token).unwrap())
+        let created = self.authenticator.mint(&self.admin, params).await?;
+        Ok(self.authenticator.authenticate(&created.token).unwrap())
     }
 
     pub(crate) async fn call(&self, principal: &Arc<Principal>, tool: &str, arguments: Value) -> CallReply {
@@ -238,6 +264,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         actions: vec![],
         placement: Placement::Hub,
         deadline,
+        admin: false,
     }
 }
 

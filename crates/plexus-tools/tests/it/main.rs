@@ -8,6 +8,7 @@ mod hub;
 mod idempotency;
 mod names;
 mod outputs;
+mod profiles;
 mod recording;
 mod running;
 mod scopes;

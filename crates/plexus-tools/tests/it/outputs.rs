@@ -13,6 +13,7 @@ async fn every_native_tool_sends_what_its_output_schema_says() {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let calls = [
+            ("list_profiles", json!({})),
             ("list_tools", json!({})),
             ("list_tools", json!({ "schemas": true })),
             ("list_tools", json!({ "prefix": "zzz" })),

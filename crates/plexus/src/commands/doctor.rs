@@ -15,6 +15,7 @@ mod environment;
 mod hub;
 mod open_files;
 mod port;
+mod profiles;
 mod signing_key;
 mod upstreams;
 
@@ -139,6 +140,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
             seen
         }
     };
+    if folder == Folder::Ours {
+        findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
+    }
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(invocation.out.now(), seen.as_ref()));
     findings.push(disk::check(subject));

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use plexus_proto::api::Status;
+use plexus_proto::api::{Status, UpstreamCounts};
 
 use super::Invocation;
 use crate::failure::Exit;
@@ -35,6 +35,7 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         ("database", status.database),
         ("durability", status.durability),
         ("tools", status.tools.to_string()),
+        ("servers", servers(&status.upstreams)),
         ("mcp sessions", status.mcp_sessions.to_string()),
         ("calls in flight", status.calls_in_flight.to_string()),
         ("audit chain", chain.to_owned()),
@@ -44,4 +45,22 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         out.note("The audit chain did not match its signed head: see `plexus audit verify`.");
     }
     Ok(Exit::Ok.into())
+}
+
+/// The MCP servers behind the hub, in words.
+fn servers(counts: &UpstreamCounts) -> String {
+    let UpstreamCounts { total, ready, starting, idle, disabled } = *counts;
+    if total == 0 {
+        return "none; `plexus upstream add` puts one behind the hub".to_owned();
+    }
+    let unwell = total.saturating_sub(ready + starting + idle + disabled);
+    let others = [(starting, "starting"), (idle, "idle"), (disabled, "disabled"), (unwell, "not well")];
+    let others: Vec<String> = others
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, state)| format!("{count} {state}"))
+        .collect();
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+    let look = if unwell > 0 { ": see `plexus upstream list`" } else { "" };
+    format!("{ready} ready of {total}{others}{look}")
 }

@@ -84,7 +84,8 @@ struct CreateArgs {
     /// Name of the holder, such as codex
     #[arg(long)]
     name: String,
-    /// Name that is carried in the token and shown by `session_info`; it does not narrow anything yet
+    /// Profile that narrows what the token sees; `plexus profile list` shows them, and each is a folder in profiles/ of
+    /// the data folder or comes with Plexus [default: none, which narrows nothing]
     #[arg(long)]
     profile: Option<String>,
     /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]

@@ -76,7 +76,7 @@ async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<Ex
         let about = tool.description.lines().next().unwrap_or_default();
         vec![
             tool.name.clone(),
-            tool.placement.clone(),
+            place(&tool.placement),
             effect(tool.annotations).to_owned(),
             shorten(about, ABOUT),
         ]
@@ -97,7 +97,7 @@ async fn show(name: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
     out.fields(&[
         ("name", tool.name),
         ("title", tool.title),
-        ("placement", tool.placement),
+        ("placement", place(&tool.placement)),
         ("scope", tool.scope),
         ("effect", effect(tool.annotations).to_owned()),
         ("deadline", format!("{} s", tool.deadline_seconds)),
@@ -170,6 +170,14 @@ fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
         }
         Ok(failure) => failure.into(),
         Err(error) => error,
+    }
+}
+
+/// Where a tool runs: in the hub, or in a server behind it.
+fn place(placement: &str) -> String {
+    match placement.strip_prefix("upstream:") {
+        Some(server) => format!("server {server}"),
+        None => placement.to_owned(),
     }
 }
 

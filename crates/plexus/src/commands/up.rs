@@ -12,6 +12,7 @@ use plexus_hub::{Hub, HubOptions};
 use plexus_kit::config::{Change, RawConfig, default_data_dir};
 use plexus_kit::telemetry::{self, Options, Telemetry};
 use plexus_kit::{Config, ConfigError, Environment, Secret, env};
+use plexus_proto::api::{Upstream, UpstreamState};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
@@ -22,7 +23,7 @@ use crate::shell;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Flags win over the environment, which wins over the configuration file: see `plexus config`.\n\
-SIGHUP reads the configuration again; SIGTERM and SIGINT finish what runs and stop.\n\n\
+SIGHUP reads the configuration and the profiles again; SIGTERM and SIGINT finish what runs and stop.\n\n\
 Example:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420"
 )]
 pub(crate) struct UpArgs {
@@ -119,6 +120,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
 
 /// Gives a running hub what was read anew; what is wrong changes nothing.
 fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
+    hub.reload_profiles();
     let read = match read {
         Ok(read) => read,
         Err(error) => {
@@ -154,6 +156,10 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
         address if address.ip().is_unspecified() => format!("\n  Listens on    {address}, all interfaces"),
         _ => String::new(),
     };
+    let servers = match servers(&hub.upstreams().list()) {
+        Some(servers) => format!("\n  Servers       {servers}"),
+        None => String::new(),
+    };
     // Commands find the default folder by themselves; another one has to be named.
     let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
@@ -172,11 +178,29 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
     format!(
         "Plexus is ready.\n\
          \x20 MCP endpoint  {url}/mcp{everywhere}\n\
-         \x20 Data folder   {}\n\
+         \x20 Data folder   {}{servers}\n\
          \n\
          Next, in another terminal:\n{}\n\
          Stop with Ctrl-C.\n",
         data_dir.display(),
         next.concat(),
     )
+}
+
+/// Longest list of servers in the welcome.
+const SERVERS_NAMED: usize = 6;
+
+/// The MCP servers behind the hub; they are only being started now.
+fn servers(upstreams: &[Upstream]) -> Option<String> {
+    let on: Vec<&str> = upstreams
+        .iter()
+        .filter(|upstream| upstream.state != UpstreamState::Disabled)
+        .map(|upstream| upstream.name.as_str())
+        .collect();
+    let more = match on.len().saturating_sub(SERVERS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = on.iter().take(SERVERS_NAMED).copied().collect::<Vec<_>>().join(", ");
+    (!on.is_empty()).then(|| format!("{}: {}{more}", on.len(), output::one_line(&named)))
 }

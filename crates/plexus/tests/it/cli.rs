@@ -31,13 +31,14 @@ async fn a_token_is_made_alone_on_standard_output() {
     hub.api_as(&token, "/api/v1/tools").await;
 
     let args = ["token", "create", "--kind", "agent", "--name", "claude", "--scope", "call:todo"];
-    let program = plexus.run(&[&args[..], &["--ttl", "12h", "--profile", "small", "--json"]].concat()).await;
+    let program =
+        plexus.run(&[&args[..], &["--ttl", "12h", "--profile", "developer", "--json"]].concat()).await;
     assert_eq!(program.stderr, "", "{program:?}");
     let made = program.json(0);
     for key in ["token", "jti", "expires_at"] {
         assert!(made[key].as_str().is_some_and(|text| !text.is_empty()), "{key} of {made}");
     }
-    assert_eq!((&made["scopes"], &made["profile"]), (&json!(["call:todo"]), &json!("small")), "{made}");
+    assert_eq!((&made["scopes"], &made["profile"]), (&json!(["call:todo"]), &json!("developer")), "{made}");
     let tools = hub.api_as(made["token"].as_str().expect("a token"), "/api/v1/tools").await;
     assert_eq!(items(&tools).len(), 1, "{tools}");
 
@@ -302,4 +303,36 @@ async fn a_hub_without_events_says_so() {
     let ran = plexus.run(&["events"]).await;
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", "No events.\n"));
     assert_eq!(plexus.run(&["events", "--json"]).await.ok(), "");
+}
+
+#[tokio::test]
+async fn profiles_are_listed_and_shown() {
+    let plexus = crate::plexus();
+    // Who writes profiles before the hub is first started finds them there.
+    let own = plexus.data_dir().join("profiles/own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    std::fs::write(own.join("config.json"), r#"{"enabled_tools": ["todo"]}"#).expect("a file");
+    let _hub = plexus.up().await;
+    let list = plexus.run(&["profile", "list", "--json"]).await.json(0);
+    let ids: Vec<_> = items(&list).iter().map(|profile| profile["id"].as_str().expect("an id")).collect();
+    assert_eq!(
+        ids,
+        ["developer", "discuss", "modeler_3d", "own", "secretary", "server_admin", "tool_developer"]
+    );
+    let lines = plexus.run(&["profile", "list"]).await;
+    assert!(lines.ok().lines().any(|line| line.starts_with("discuss\tok\t2\t2\tshipped\t")), "{lines:?}");
+    assert!(lines.ok().lines().any(|line| line.starts_with("own\tok\t1\t1\tfile")), "{lines:?}");
+    let shown = plexus.run(&["profile", "show", "discuss"]).await;
+    for words in
+        ["comes with Plexus", "\nTools\n  scratchpad\n  session_info\n", "System prompt of sub-agents"]
+    {
+        assert!(shown.ok().contains(words), "{words:?} not in {shown:?}");
+    }
+    assert!(plexus.run(&["profile", "show", "zebra"]).await.failed(1).contains("no such profile"));
+    let refused =
+        plexus.run(&["token", "create", "--kind", "agent", "--name", "x", "--profile", "zebra"]).await;
+    assert!(
+        refused.failed(1).contains("there is no profile zebra; there are developer, discuss"),
+        "{refused:?}"
+    );
 }

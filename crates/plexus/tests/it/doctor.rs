@@ -60,6 +60,8 @@ async fn a_healthy_home_is_found_healthy() {
         "database",
         "signing key",
         "admin token",
+        "upstreams",
+        "profiles",
         "hub",
         "version",
         "port",
@@ -266,4 +268,43 @@ async fn a_folder_of_somebody_else_is_one_problem() {
         assert_eq!(problems, [("data folder".to_owned(), "problem".to_owned())], "{report:#}");
         assert!(!report.to_string().contains("chmod"), "{report:#}");
     }
+}
+
+#[tokio::test]
+async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let folder = plexus.data_dir().join("profiles");
+    let write = |id: &str, config: &str| {
+        std::fs::create_dir_all(folder.join(id)).expect("a folder");
+        std::fs::write(folder.join(id).join("config.json"), config).expect("a file");
+    };
+    write("small", r#"{"enabled_tools": ["todo", "zebra"]}"#);
+    // The hub has it when a token can be made for it.
+    let create = ["token", "create", "--kind", "agent", "--name", "a", "--profile", "small"];
+    let made = async {
+        while plexus.run(&create).await.code != Some(0) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), made).await.expect("the profile is read");
+    let report = doctor(&plexus, 0, &[]).await;
+    assert_eq!(complaints(&report), [("profiles".to_owned(), "warning".to_owned())], "{report:#}");
+    assert!(report.to_string().contains("small: enabled_tools: there is no tool zebra (yet)"), "{report:#}");
+
+    write("small", r#"{"enabled_tool": ["todo"], "budgets": {}}"#);
+    let (message, fix) = problem(&plexus, "profiles", &[]).await;
+    assert!(message.contains("small/config.json") && fix.contains("see no tools"), "{message}: {fix}");
+    let report = doctor(&plexus, 1, &[]).await;
+    let problems = complaints(&report).into_iter().filter(|(_, level)| level == "problem").count();
+    assert_eq!(problems, 2, "each mistake of a file is told: {report:#}");
+
+    std::fs::remove_dir_all(folder.join("small")).expect("it can be removed");
+    let gone = async {
+        while !doctor(&plexus, 0, &[]).await.to_string().contains("has the profile small, which is not there")
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("its token is warned about");
 }

@@ -29,6 +29,11 @@ async fn help_of_token() {
 }
 
 #[tokio::test]
+async fn help_of_profile() {
+    insta::assert_snapshot!(help(&["profile"], &["list", "show"]).await);
+}
+
+#[tokio::test]
 async fn help_of_keys() {
     insta::assert_snapshot!(help(&["keys"], &["list", "rotate", "retire"]).await);
 }
@@ -36,6 +41,13 @@ async fn help_of_keys() {
 #[tokio::test]
 async fn help_of_tools() {
     insta::assert_snapshot!(help(&["tools"], &["list", "show", "call"]).await);
+}
+
+#[tokio::test]
+async fn help_of_upstream() {
+    let subcommands =
+        ["list", "show", "add", "remove", "enable", "disable", "test", "restart", "logs", "import", "reload"];
+    insta::assert_snapshot!(help(&["upstream"], &subcommands).await);
 }
 
 #[tokio::test]

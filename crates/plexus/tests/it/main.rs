@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod chaos;
 mod cli;
 mod config;
 mod crash;
@@ -23,6 +24,7 @@ mod logs;
 mod manual;
 mod metrics;
 mod onslaught;
+mod others;
 mod quiet;
 mod reload;
 mod rotation;
@@ -33,6 +35,8 @@ mod tampering;
 mod terminal;
 mod tokens;
 mod traces;
+mod upstream;
+mod upstream_files;
 
 use plexus_testkit::{Plexus, postgres};
 

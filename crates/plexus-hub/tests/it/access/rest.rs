@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::tokens::{Tokens, mint};
 use super::{Needs, Row};
 
+/// An MCP server behind the hub.
+const SERVER: &str = "other";
+
 /// Things of somebody else that a request can name.
 struct Others {
     session: String,
@@ -25,6 +28,12 @@ impl Others {
         let call = call.json(&json!({ "arguments": { "action": "list" } })).send().await.unwrap();
         let call: Value = call.json().await.unwrap();
         let keys = hub.api("/api/v1/keys").await;
+        // One row removes it, so it may or may not be there already.
+        let server =
+            json!({ "name": SERVER, "server": { "url": "http://127.0.0.1:9/mcp", "enabled": false } });
+        let server =
+            hub.http().post(hub.url("/api/v1/upstreams")).bearer_auth(hub.admin_token()).json(&server);
+        assert!([201, 409].contains(&server.send().await.unwrap().status().as_u16()), "no server");
         let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("not text: {value}")).to_owned();
         Self {
             session: text(&call["session_id"]),
@@ -44,6 +53,8 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::GET, "/api/v1/openapi.json", none(), Nothing(200)),
         (Method::GET, "/api/v1/status", none(), Scope("read:status", 403, 200)),
         (Method::GET, "/api/v1/config", none(), Scope("read:config", 403, 200)),
+        (Method::GET, "/api/v1/profiles", none(), Scope("read:profiles", 403, 200)),
+        (Method::GET, "/api/v1/profiles/{id}", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/audit", none(), Scope("read:audit", 403, 200)),
         (Method::GET, "/api/v1/audit/verify", none(), Scope("read:audit", 403, 200)),
         (Method::GET, "/api/v1/audit/{call_id}", none(), Scope("read:audit", 403, 200)),
@@ -68,6 +79,27 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             some(json!({ "arguments": { "action": "list" } })),
             Scope("call:todo", 404, 200),
         ),
+        (Method::GET, "/api/v1/upstreams", none(), Scope("read:upstreams", 403, 200)),
+        (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 200)),
+        (Method::GET, "/api/v1/upstreams/{server}/logs", none(), Scope("read:upstreams", 403, 200)),
+        (
+            Method::POST,
+            "/api/v1/upstreams",
+            some(json!({ "name": "new", "server": { "url": "http://127.0.0.1:9/mcp", "enabled": false } })),
+            Scope("admin", 403, 201),
+        ),
+        (
+            Method::POST,
+            "/api/v1/upstreams/-/import",
+            some(json!({ "file_name": "x.json", "content": "{\"mcpServers\":{}}", "dry_run": true })),
+            Scope("admin", 403, 200),
+        ),
+        (Method::POST, "/api/v1/upstreams/-/reload", none(), Scope("admin", 403, 200)),
+        (Method::POST, "/api/v1/upstreams/{server}/test", some(json!({})), Scope("admin", 403, 200)),
+        (Method::POST, "/api/v1/upstreams/{server}/restart", none(), Scope("admin", 403, 200)),
+        (Method::POST, "/api/v1/upstreams/{server}/disable", none(), Scope("admin", 403, 200)),
+        (Method::POST, "/api/v1/upstreams/{server}/enable", none(), Scope("admin", 403, 200)),
+        (Method::DELETE, "/api/v1/upstreams/{server}", none(), Scope("admin", 403, 200)),
         (Method::GET, "/api/v1/tokens", none(), Scope("read:tokens", 403, 200)),
         (Method::GET, "/api/v1/tokens/self", none(), Token(200)),
         (Method::GET, "/api/v1/tokens/{jti}", none(), Scope("read:tokens", 404, 200)),
@@ -108,10 +140,12 @@ async fn every_described_route_answers_each_token_as_stated() {
         // Fresh ones for each row: some rows end what they are about.
         let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
         let path = path
+            .replace("/profiles/{id}", "/profiles/discuss")
             .replace("{id}", &others.session)
             .replace("{call_id}", &others.call)
             .replace("{jti}", &others.token)
             .replace("{kid}", &others.key)
+            .replace("{server}", SERVER)
             .replace("{name}", "todo");
         Row { method, path, body, headers: vec![], needs }.check(&hub, &tokens).await;
     }

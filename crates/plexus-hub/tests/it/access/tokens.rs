@@ -5,16 +5,18 @@ use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
 /// Every scope there is, so that a token can have all but one.
-const SCOPES: [&str; 12] = [
+const SCOPES: [&str; 14] = [
     "call:scratchpad",
     "call:todo",
     "node:*",
     "read:audit",
     "read:config",
     "read:metrics",
+    "read:profiles",
     "read:sessions",
     "read:status",
     "read:tokens",
+    "read:upstreams",
     "token:create",
     "token:revoke",
     "write:sessions",

@@ -30,10 +30,6 @@ use super::{State, call, headers, identity};
 pub(super) use directory::{McpSession, Sessions};
 pub(super) use get::get;
 
-/// Said to a model when its client connects.
-pub(super) const INSTRUCTIONS: &str = "Plexus is one hub for all agents of its user. What its tools keep for \
-     you belongs to this session and outlives your context and a restart.";
-
 /// Messages in one batch.
 const MAX_BATCH: usize = 50;
 /// Their answers together, which are held in memory until the client has read them.
@@ -172,7 +168,7 @@ async fn initialize(
         "{{\"protocolVersion\":\"{version}\",\"capabilities\":{{\"tools\":{{\"listChanged\":true}}}},\
          \"serverInfo\":{},\"instructions\":{}}}",
         server_info(),
-        json!(INSTRUCTIONS),
+        json!(state.instructions(&principal)),
     );
     let mut response = rpc::json_response(StatusCode::OK, rpc::result_json(request.id, &result));
     if let Ok(id) = HeaderValue::from_str(session.id()) {

@@ -232,3 +232,6 @@ fn parsed<'a, T: Deserialize<'a>>(result: &'a Bytes, method: &str) -> Result<T, 
 fn malformed(method: &str, why: &dyn std::fmt::Display) -> ClientError {
     ClientError::Protocol(format!("the server's result of {method} cannot be used: {why}"))
 }
+
+#[cfg(test)]
+mod tests;

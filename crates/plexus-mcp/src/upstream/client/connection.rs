@@ -16,7 +16,7 @@ use super::process::Process;
 use super::{Called, ClientError, Connect, Definitions, Outgoing, Peer, SharedListener};
 
 /// How long a server may think about `server/discover`. One of the session era may never answer it, and everyone who
-/// waits for that server waits with it; one that only starts slowly is not misjudged, see [`discover_first`].
+/// waits for that server waits with it; one that only starts slowly is not misjudged, see [`discover`].
 const PROBE: Duration = Duration::from_secs(3);
 /// A subscription that ends sooner is not asked for again.
 const SHORT_SUBSCRIPTION: Duration = Duration::from_secs(60);
@@ -25,12 +25,10 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// How a server is first spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// Nothing is known of it, or that it is of the stateless era.
-    DiscoverFirst,
-    /// It was of the session era; should it not be any more, it is asked.
-    InitializeFirst,
-    /// It cannot be of any other era, or ends when it hears of it.
-    InitializeOnly,
+    /// Asked for its era, and taken for one of the session era if it does not know that question.
+    Discover,
+    /// As one of the session era.
+    Initialize,
 }
 
 /// A server that has said who it is.
@@ -51,9 +49,8 @@ impl Connection {
         connect: &Connect,
     ) -> Result<Self, ClientError> {
         let peer = match opening {
-            Opening::DiscoverFirst => discover_first(&pipe).await?,
-            Opening::InitializeFirst => initialize_first(&pipe).await?,
-            Opening::InitializeOnly => initialize(&pipe).await?,
+            Opening::Discover => discover(&pipe).await?,
+            Opening::Initialize => initialize(&pipe).await?,
         };
         let announces = peer.capabilities.get("tools").and_then(|tools| tools.get("listChanged"));
         if peer.era == UpstreamEra::Stateless && announces == Some(&Value::Bool(true)) {
@@ -134,39 +131,29 @@ impl Connection {
 /// A server that is silent may be of the session era, or not have started to read. So `initialize` follows the
 /// question without taking it back, and what the server says to the later one counts: it is in a session if it
 /// agreed to one, and only otherwise what it had to say to the first.
-async fn discover_first(pipe: &Pipe) -> Result<Peer, ClientError> {
-    let mut discover = pin!(pipe.request(message::discover, quietly()));
-    let error = match tokio::time::timeout(PROBE, &mut discover).await {
+async fn discover(pipe: &Pipe) -> Result<Peer, ClientError> {
+    let mut asked = pin!(pipe.request(message::discover, quietly()));
+    match tokio::time::timeout(PROBE, &mut asked).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
-            Ok(peer) => return Ok(peer),
-            Err(error) => error,
+            Ok(peer) => Ok(peer),
+            // What it says of itself is of no use; it may still be older than that.
+            Err(why) => initialize(pipe).await.map_err(|_| why),
         },
-        Ok(Err(error @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => return Err(error),
-        Ok(Err(error)) => error,
+        Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => Err(lost),
+        Ok(Err(error)) => match answer::undiscovered(error) {
+            Undiscovered::TryInitialize => initialize(pipe).await,
+            Undiscovered::Refused(error) => Err(error),
+        },
         Err(_) => {
             let refused = match initialize(pipe).await {
                 Ok(peer) => return Ok(peer),
                 Err(refused) => refused,
             };
-            return match tokio::time::timeout(PROBE, discover).await {
+            match tokio::time::timeout(PROBE, asked).await {
                 Ok(Ok(result)) => answer::discovered(&result),
                 _ => Err(refused),
-            };
+            }
         }
-    };
-    match answer::undiscovered(error) {
-        Undiscovered::TryInitialize => initialize(pipe).await,
-        Undiscovered::Refused(error) => Err(error),
-    }
-}
-
-async fn initialize_first(pipe: &Pipe) -> Result<Peer, ClientError> {
-    match initialize(pipe).await {
-        Err(refused @ ClientError::Rpc { .. }) => match pipe.request(message::discover, quietly()).await {
-            Ok(result) => answer::discovered(&result),
-            Err(_) => Err(refused),
-        },
-        other => other,
     }
 }
 

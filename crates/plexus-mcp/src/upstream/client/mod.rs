@@ -6,13 +6,15 @@
 //! | `answer` | what the results of a server say |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
-//! | `stdio` | a pipe to a process; `process` starts and ends it, `stderr` keeps what it complains about |
+//! | `stdio` | a pipe to a process |
+//! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
 //! | `net` | the way to a server on the network, and which addresses are refused |
 //! | `http` | Streamable HTTP |
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
 mod connection;
+mod guardian;
 mod http;
 mod message;
 mod net;
@@ -91,12 +93,12 @@ enum Wire {
 impl Client {
     /// Starts or dials the server, finds out its era and agrees on a revision.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
-        let patience = connect.settings.connect_timeout;
+        let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
         match tokio::time::timeout(patience, Self::dial(&connect)).await {
             Ok(connected) => connected,
             Err(_) => {
                 let waited = format!("the server did not say who it is within {} s", patience.as_secs());
-                Err(ClientError::Unreachable(connect.stderr.explain(waited)))
+                Err(ClientError::Unreachable(connect.stderr.explain(waited, begun)))
             }
         }
     }

@@ -15,6 +15,8 @@
 //! request that was not is dropped without a trace when it is cancelled, and can be sent again when the connection is
 //! lost.
 
+mod traffic;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +28,7 @@ use plexus_tools::ProgressSink;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::message::{self, Incoming, RequestId};
-use super::stderr::shown;
+use super::message::RequestId;
 use super::{ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
@@ -50,7 +51,6 @@ pub(super) trait Transmit: Send + 'static {
 #[derive(Debug)]
 pub(super) enum TransmitError {
     /// This message did not get there; its caller is told so.
-    #[allow(dead_code, reason = "only a transport that posts each message by itself can say that")]
     Message(ClientError),
     /// None will any more.
     Connection(String),
@@ -96,21 +96,20 @@ impl Pipe {
         });
         // In the last stage: calls in flight need the connection until they have ended.
         let stop = supervisor.stopping(Stage::Storage);
-        let (reading, writing) = (shared.clone(), shared.clone());
+        let (reading, writing) = (Lifeline(shared.clone()), Lifeline(shared.clone()));
         supervisor.spawn(Stage::Storage, format!("upstream {server}: reader"), async move {
-            let ended = reading.ended.clone();
+            let pipe = &reading.0;
             tokio::select! {
-                // For those who only borrow the pipe.
-                () = ended.cancelled() => reading.end("the connection was closed"),
-                () = stop.cancelled() => reading.end("the hub is shutting down"),
-                why = reading.read(receive, &listener) => reading.end(&why),
+                () = pipe.ended.cancelled() => {}
+                () = stop.cancelled() => pipe.end("the hub is shutting down"),
+                why = pipe.read(receive, &listener) => pipe.end(&why),
             }
         });
         supervisor.spawn(Stage::Storage, format!("upstream {server}: writer"), async move {
-            let ended = writing.ended.clone();
+            let pipe = &writing.0;
             tokio::select! {
-                () = ended.cancelled() => {}
-                why = writing.write(transmit, queued) => writing.end(&why),
+                () = pipe.ended.cancelled() => {}
+                why = pipe.write(transmit, queued) => pipe.end(&why),
             }
         });
         let last = Arc::new(shared.ended.clone().drop_guard());
@@ -140,11 +139,6 @@ impl Pipe {
     /// The same pipe for a task that must not keep it open.
     pub(super) fn borrowed(&self) -> BorrowedPipe {
         BorrowedPipe(self.shared.clone())
-    }
-
-    /// Cancelled when the pipe has ended or its last clone was dropped.
-    pub(super) fn ended(&self) -> CancellationToken {
-        self.shared.ended.clone()
     }
 
     /// Why it has ended, once it has.
@@ -179,6 +173,15 @@ impl BorrowedPipe {
 
     pub(super) fn has_ended(&self) -> bool {
         self.0.ended.is_cancelled()
+    }
+}
+
+/// Ends the pipe when one of its tasks does, however that came: nobody waits for a task that is gone.
+struct Lifeline(Arc<Shared>);
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.0.end("the connection was closed");
     }
 }
 
@@ -219,11 +222,14 @@ struct InFlight<'a> {
     shared: &'a Shared,
     id: RequestId,
     quiet: bool,
+    answered: bool,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.shared.forget(self.id, self.quiet);
+        if !self.answered {
+            self.shared.forget(self.id, self.quiet);
+        }
     }
 }
 
@@ -241,7 +247,7 @@ impl Shared {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, mut answered) = oneshot::channel();
         self.expect(id, Waiting { answer, progress: manner.progress, sent: false })?;
-        let in_flight = InFlight { shared: self, id, quiet: manner.quiet };
+        let mut in_flight = InFlight { shared: self, id, quiet: manner.quiet, answered: false };
         let message = build(id);
         let cancelled = async {
             match manner.cancel {
@@ -265,7 +271,7 @@ impl Shared {
             answer = exchange => answer,
             () = cancelled => return Err(ClientError::Cancelled),
         };
-        drop(in_flight);
+        in_flight.answered = true;
         answer.unwrap_or_else(|_| Err(ClientError::Lost(self.why_ended())))
     }
 
@@ -309,13 +315,16 @@ impl Shared {
         match waiting {
             // A caller that is gone by now does not want it any more.
             Some(waiting) => drop(waiting.answer.send(answer)),
-            None => self.stray("an answer to no request, or to one that was cancelled"),
+            None => self.stray(|| "an answer to no request, or to one that was cancelled".to_owned()),
         }
     }
 
-    fn stray(&self, what: &str) {
+    /// Some servers send nothing but what nobody asked for, so words are made only for those who read them.
+    fn stray(&self, what: impl FnOnce() -> String) {
         let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
-        tracing::debug!(server = %self.server, strays, "dropped: {what}");
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(server = %self.server, strays, "dropped: {}", what());
+        }
     }
 
     fn end(&self, why: &str) {
@@ -332,104 +341,6 @@ impl Shared {
         for waiting in waiting.into_values() {
             let error = if waiting.sent { ClientError::Lost } else { ClientError::Unreachable };
             let _ = waiting.answer.send(Err(error(why.to_owned())));
-        }
-    }
-
-    /// Until nothing more comes; returns why.
-    async fn read(&self, mut from: impl Receive, listener: &SharedListener) -> String {
-        let mut garbage = 0;
-        loop {
-            let message = match from.receive().await {
-                Ok(message) if message.trim_ascii().is_empty() => continue,
-                Ok(message) => message,
-                Err(why) => return why,
-            };
-            if let Some(messages) = Incoming::all(&message) {
-                garbage = 0;
-                messages.for_each(|incoming| self.take(&message, incoming, listener));
-                continue;
-            }
-            garbage += 1;
-            let line = shown(&message);
-            if garbage == 1 {
-                tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
-            }
-            if garbage == MAX_GARBAGE {
-                return format!(
-                    "the server sent {MAX_GARBAGE} lines in a row that are no messages of MCP, the last: {line}"
-                );
-            }
-        }
-    }
-
-    /// Never waits: a server that asks and does not read must not stop its own answers.
-    fn take(&self, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
-        match incoming {
-            Incoming::Response { id: Some(id), outcome } => {
-                self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
-            }
-            Incoming::Response { id: None, outcome } => {
-                self.stray(&format!("an answer without an id of ours ({:?})", outcome.err()));
-            }
-            Incoming::Request { id, method } => {
-                let queued = Queued { id: None, message: message::answer(id, &method) };
-                if self.queue.try_send(queued).is_err() {
-                    self.stray("the answer to a request of a server that does not read");
-                }
-            }
-            Incoming::Notification { method, params } => match &*method {
-                "notifications/progress" => self.report(message::progress(params)),
-                "notifications/tools/list_changed" => listener.tools_changed(),
-                "notifications/cancelled" => {
-                    if let Some(id) = message::cancelled_request(params) {
-                        self.answer(
-                            id,
-                            Err(ClientError::Protocol("the server ended the request".to_owned())),
-                        );
-                    }
-                }
-                other => self.stray(&format!("the notification `{}`", shown(other.as_bytes()))),
-            },
-        }
-    }
-
-    fn report(&self, progress: Option<(RequestId, plexus_tools::Progress)>) {
-        let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
-        match (sink, progress) {
-            (Some(sink), Some((_, progress))) => sink(progress),
-            _ => self.stray("progress of no call, or of one that did not ask for it"),
-        }
-    }
-
-    /// Until nothing more gets there; returns why.
-    async fn write(&self, mut to: impl Transmit, mut queued: mpsc::Receiver<Queued>) -> String {
-        loop {
-            let cancelled = std::mem::take(&mut self.state().cancelled);
-            for id in cancelled {
-                let message = message::cancelled(id, "the caller no longer wants the result");
-                if let Err(TransmitError::Connection(why)) = to.transmit(message).await {
-                    return why;
-                }
-            }
-            let Queued { id, message } = tokio::select! {
-                biased;
-                () = self.cancels.notified() => continue,
-                queued = queued.recv() => match queued {
-                    Some(queued) => queued,
-                    None => return "the connection was closed".to_owned(),
-                },
-            };
-            if id.is_some_and(|id| !self.sending(id)) {
-                continue;
-            }
-            match (to.transmit(message).await, id) {
-                (Ok(()), _) => {}
-                (Err(TransmitError::Connection(why)), _) => return why,
-                (Err(TransmitError::Message(error)), Some(id)) => self.answer(id, Err(error)),
-                (Err(TransmitError::Message(error)), None) => {
-                    tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
-                }
-            }
         }
     }
 }

@@ -5,9 +5,7 @@
 //! [`GRACE`] gets SIGTERM, and SIGKILL after as long again, group and all. Should the task be aborted, the group is
 //! killed as the task goes.
 //!
-//! A hub that is itself killed cannot do any of this. Then the kernel closes the standard input of its servers, and a
-//! server that does as the specification asks ends. There is no death signal beside it: setting one takes unsafe code
-//! between fork and exec, and it would follow the thread that started the server, not the hub.
+//! A hub that is itself killed cannot do any of this: its [`Guardian`]s do.
 
 use std::fmt::Display;
 use std::io;
@@ -21,7 +19,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{ClientError, Connect, StderrRing};
+use super::guardian::Guardian;
+use super::stderr::{Mark, StderrRing};
+use super::{ClientError, Connect};
 use crate::upstream::config::StdioConfig;
 
 /// To end by itself, and then to end when asked to.
@@ -47,9 +47,12 @@ pub(super) struct Process {
     exit: watch::Receiver<Option<String>>,
     /// Nothing more will be read of it that counts.
     silent: CancellationToken,
-    /// Its standard error has been read to the end.
+    /// Its standard streams have been read to the end, or nobody wants to any more.
+    stdout_read: CancellationToken,
     stderr_read: CancellationToken,
     stderr: Arc<StderrRing>,
+    /// Where what it writes there begins.
+    begun: Mark,
 }
 
 pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, ClientError> {
@@ -85,11 +88,14 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         stop: CancellationToken::new(),
         exit,
         silent: CancellationToken::new(),
+        stdout_read: CancellationToken::new(),
         stderr_read: CancellationToken::new(),
         stderr: connect.stderr.clone(),
+        begun: connect.stderr.mark(),
     };
     let name = &connect.config.name;
-    let keeper = Keeper { group: Group(pid), child, ended, process: process.clone() };
+    let keeper =
+        Keeper { group: Group(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), keeper.keep());
     let listening = process.clone();
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: standard error"), async move {
@@ -134,6 +140,11 @@ impl Process {
         self.stop.clone().drop_guard()
     }
 
+    /// When this is dropped nothing more is read of its standard output.
+    pub(super) fn read_when_dropped(&self) -> DropGuard {
+        self.stdout_read.clone().drop_guard()
+    }
+
     /// When it is gone, and its group with it.
     pub(super) async fn ended(&self) {
         // An error is a keeper that is gone, and its process with it.
@@ -154,7 +165,7 @@ impl Process {
         // It may close its streams and live on.
         let _ = tokio::time::timeout(LAST_WORDS, gone).await;
         let exit = self.exit.borrow().clone();
-        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()))
+        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.begun)
     }
 }
 
@@ -183,6 +194,8 @@ struct Keeper {
     /// In front of `child`: the group is killed while its leader still holds the number.
     group: Group,
     child: Child,
+    /// After `group`, so that it is called off when there is nothing left to do.
+    guardian: Option<Guardian>,
     ended: watch::Sender<Option<String>>,
     process: Process,
 }
@@ -194,11 +207,18 @@ impl Keeper {
             status = self.child.wait() => status,
             () = stop.cancelled() => self.stop().await,
         };
-        self.group.signal(Signal::KILL);
-        self.ended.send_replace(Some(described(ended)));
-        let rest = self.process.stderr_read.cancelled();
-        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
-        self.process.silent.cancel();
+        let Self { group, guardian, ended: exit, process, .. } = self;
+        drop(group);
+        if let Some(guardian) = guardian {
+            guardian.call_off().await;
+        }
+        exit.send_replace(Some(described(ended)));
+        let read = async {
+            process.stdout_read.cancelled().await;
+            process.stderr_read.cancelled().await;
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, read).await;
+        process.silent.cancel();
     }
 
     /// Its standard input is closed by now.

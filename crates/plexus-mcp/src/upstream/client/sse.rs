@@ -32,7 +32,7 @@ pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connect
     let posting = Posting { line, address: Arc::new(address) };
     let pipe = Pipe::open(dial.server, stream, posting, connect.listener.clone(), dial.supervisor);
     // This transport is older than any other era.
-    Connection::open(pipe, Opening::InitializeOnly, None, connect).await
+    Connection::open(pipe, Opening::Initialize, None, connect).await
 }
 
 /// The stream that the server answers on.

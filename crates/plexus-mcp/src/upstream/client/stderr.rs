@@ -25,7 +25,13 @@ pub struct StderrRing(Mutex<Ring>);
 struct Ring {
     lines: VecDeque<String>,
     bytes: usize,
+    /// Lines that there ever were.
+    pushed: usize,
 }
+
+/// A place between two lines: what one process wrote begins there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Mark(usize);
 
 impl StderrRing {
     #[must_use]
@@ -36,18 +42,27 @@ impl StderrRing {
     /// Oldest first, without what looks like a credential.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
+        self.lines_since(Mark::default())
+    }
+
+    fn lines_since(&self, Mark(mark): Mark) -> Vec<String> {
         let text = {
             let ring = self.ring();
-            ring.lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+            let older = mark.saturating_sub(ring.pushed - ring.lines.len());
+            ring.lines.iter().skip(older).map(String::as_str).collect::<Vec<_>>().join("\n")
         };
         let text = plexus_tools::redacted(&text).unwrap_or(text);
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Where the next line will be.
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.ring().pushed)
+    }
+
     /// What happened, and the last thing that the process had to say about it.
-    #[must_use]
-    pub fn explain(&self, what: String) -> String {
-        match self.lines().iter().rev().find(|line| !line.trim().is_empty()) {
+    pub(super) fn explain(&self, what: String, since: Mark) -> String {
+        match self.lines_since(since).iter().rev().find(|line| !line.trim().is_empty()) {
             Some(line) => format!("{what}; the last line of its standard error: {}", cut(line, SHOWN)),
             None => what,
         }
@@ -60,6 +75,7 @@ impl StderrRing {
     fn push(&self, line: &[u8]) {
         let line = clean(line);
         let mut ring = self.ring();
+        ring.pushed += 1;
         ring.bytes += line.len();
         ring.lines.push_back(line);
         while ring.lines.len() > MAX_LINES || ring.bytes > MAX_BYTES {

@@ -1,6 +1,7 @@
 //! A server that is a process of the hub, over its standard input and output: one message per line.
 
 use bytes::{Bytes, BytesMut};
+use plexus_proto::api::UpstreamEra;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::sync::DropGuard;
@@ -10,26 +11,36 @@ use super::pipe::{Pipe, Receive, Transmit, TransmitError};
 use super::process::{self, Process, Spawned};
 use super::{ClientError, Connect};
 use crate::upstream::config::StdioConfig;
-use plexus_proto::api::UpstreamEra;
 
 /// Read at once; small messages share a block of this size.
 const BLOCK: usize = 16 << 10;
 /// Less room than this is not worth a read.
 const MIN_ROOM: usize = 2 << 10;
 
+/// A server that is not of the era it is taken for may end instead of saying so, in either direction. So a process that
+/// did not get through the handshake is followed by one other, which is spoken to differently.
 pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<Connection, ClientError> {
-    let opening = match connect.known_era {
-        Some(UpstreamEra::Session) => Opening::InitializeFirst,
-        Some(UpstreamEra::Stateless) | None => Opening::DiscoverFirst,
+    let known_session = connect.known_era == Some(UpstreamEra::Session);
+    let (first, second) = if known_session {
+        (Opening::Initialize, Opening::Discover)
+    } else {
+        (Opening::Discover, Opening::Initialize)
     };
-    match attempt(connect, command, opening).await {
-        // Some servers of the session era end when the first thing they hear is not `initialize`.
-        Err(ClientError::Lost(why)) if opening == Opening::DiscoverFirst => {
-            tracing::debug!(server = %connect.config.name, %why, "the server ended when asked for its era");
-            attempt(connect, command, Opening::InitializeOnly).await
-        }
-        attempted => attempted,
+    let failed = match attempt(connect, command, first).await {
+        Ok(connection) => return Ok(connection),
+        Err(failed) => failed,
+    };
+    let second_helps = match &failed {
+        ClientError::Lost(_) => true,
+        // What was not tried is to be asked for the era.
+        ClientError::Rpc { .. } | ClientError::Protocol(_) => known_session,
+        ClientError::Unreachable(_) | ClientError::Cancelled => false,
+    };
+    if !second_helps {
+        return Err(failed);
     }
+    tracing::debug!(server = %connect.config.name, %failed, ?second, "another process is tried");
+    attempt(connect, command, second).await
 }
 
 async fn attempt(
@@ -38,15 +49,14 @@ async fn attempt(
     opening: Opening,
 ) -> Result<Connection, ClientError> {
     let Spawned { process, stdin, stdout } = process::spawn(command, connect)?;
-    let input = Output { lines: Lines::new(stdout, connect.settings.max_message), process: process.clone() };
-    let output = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
+    let lines = Lines::new(stdout, connect.settings.max_message);
+    let output = Output { lines, process: process.clone(), _read: process.read_when_dropped() };
+    let input = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
     let name = &connect.config.name;
-    let pipe = Pipe::open(name, input, output, connect.listener.clone(), &connect.supervisor);
-    let ended = pipe.ended();
+    let pipe = Pipe::open(name, output, input, connect.listener.clone(), &connect.supervisor);
     let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
     if opened.is_err() {
-        // Two of them at once could get in each other's way.
-        ended.cancel();
+        // The pipe is gone, and ends the process. Two of them at once could get in each other's way.
         process.ended().await;
     }
     opened
@@ -56,6 +66,7 @@ async fn attempt(
 struct Output {
     lines: Lines<ChildStdout>,
     process: Process,
+    _read: DropGuard,
 }
 
 impl Receive for Output {

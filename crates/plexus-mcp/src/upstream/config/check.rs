@@ -43,8 +43,9 @@ pub(super) fn check(
             String::new()
         }
     };
-    let keys: Vec<String> = written.keys().cloned().collect();
-    schema::check(&mut written, &mut findings);
+    let mut keys: Vec<String> = written.keys().cloned().collect();
+    // A key that is misspelt is not missing as well.
+    keys.extend(schema::check(&mut written, &mut findings));
     literals::warn(&slug, &written, &mut findings);
     let folder = findings.file.parent().map(Path::to_owned).unwrap_or_default();
     let resolver = Resolver::new(environment, &folder);
@@ -64,7 +65,7 @@ pub(super) fn check(
             Document::default()
         }
     };
-    if missing == Missing::ExcusedWhileOff && !document.enabled {
+    if missing == Missing::ExcusedWhileOff && document.enabled == Some(false) {
         findings.excuse_missing();
     }
     let given = Given { keys: &keys, folder: &folder, environment };
@@ -81,7 +82,7 @@ pub(super) fn check(
 
 /// What a document was given with.
 pub(super) struct Given<'a> {
-    /// Keys that are in the file, also those whose value is wrong.
+    /// Keys that are in the file, also those that are misspelt or whose value is wrong.
     keys: &'a [String],
     /// The folder of the file.
     pub(super) folder: &'a Path,
@@ -176,7 +177,7 @@ fn server(
         name: name.to_owned(),
         slug,
         file: findings.file.clone(),
-        enabled: document.enabled,
+        enabled: document.enabled.unwrap_or(true),
         lazy: document.lazy,
         per_session: document.per_session,
         transport: transport?,
@@ -288,6 +289,5 @@ fn presentation(server: &ServerConfig) -> u64 {
     (allow, deny, rename, idempotent).hash(&mut hasher);
     (&server.groups, &server.instructions, &server.inject).hash(&mut hasher);
     (server.timeout, server.max_concurrency, server.bare_names, server.lazy).hash(&mut hasher);
-    server.warnings.hash(&mut hasher);
     hasher.finish()
 }

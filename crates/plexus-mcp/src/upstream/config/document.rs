@@ -39,8 +39,8 @@ pub(super) struct Document {
     /// sse, streamable_http: the server may be on a private network.
     pub(super) allow_private: bool,
     /// Off: the server is known and not started.
-    #[serde(default = "on")]
-    pub(super) enabled: bool,
+    #[schemars(extend("default" = true))]
+    pub(super) enabled: Option<bool>,
     /// Start with the first call instead of with the hub.
     pub(super) lazy: bool,
     /// A connection (and process) for each session instead of one for all.
@@ -63,10 +63,6 @@ pub(super) struct Document {
     pub(super) inject: BTreeMap<String, InjectName>,
     /// The machine to run on. There are no nodes yet: leave it out.
     pub(super) node: Option<String>,
-}
-
-fn on() -> bool {
-    true
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -273,7 +273,11 @@ fn parse(file: &Path, format: Format) -> Result<Map<String, Value>, Vec<Problem>
     let text = read_text(file)?;
     format.parse(&text).map_err(|what| {
         let mut findings = Findings::new(file.to_owned());
-        findings.unusable(what, "correct it; until then this server is out, and no other");
+        let fix = match what.starts_with("is not an object") || what == "is empty" {
+            true => r#"write an object, such as {"command": "npx"}"#,
+            false => "correct it there",
+        };
+        findings.unusable(what, fix);
         findings.problems
     })
 }

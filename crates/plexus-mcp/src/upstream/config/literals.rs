@@ -28,42 +28,46 @@ pub(super) fn warn(slug: &str, document: &Map<String, Value>, findings: &mut Fin
     });
 }
 
-/// The document as it may be shown.
+/// The document as it may be shown. It need not be one that is in order: a key may be misspelt.
 pub(super) fn masked(document: &Map<String, Value>) -> Map<String, Value> {
     let mut masked = document.clone();
     for (key, value) in &mut masked {
-        mask(key, value);
+        // Names of tools, some of which are about tokens.
+        if !matches!(key.as_str(), "tools" | "groups" | "inject") {
+            mask(&Field::Key(key), value);
+        }
     }
     masked
 }
 
-fn mask(key: &str, value: &mut Value) {
+fn mask(field: &Field<'_>, value: &mut Value) {
     match value {
-        Value::String(text) if is_credential(&Field::Key(key), text) => *text = REDACTED.to_owned(),
+        Value::String(text) if is_credential(field, text) => *text = without_credential(field, text),
         Value::Array(items) => {
             for (place, item) in items.iter_mut().enumerate() {
-                match item {
-                    Value::String(text) if is_credential(&Field::Argument(place), text) => {
-                        *text = REDACTED.to_owned();
-                    }
-                    item => mask("", item),
-                }
+                mask(&Field::Argument(place), item);
             }
         }
         Value::Object(fields) => {
-            for (name, field) in fields {
-                let known = match key {
-                    "env" => Field::Variable(name),
-                    "headers" => Field::Header(name),
-                    _ => Field::Key(name),
-                };
+            for (name, inner) in fields {
                 match field {
-                    Value::String(text) if is_credential(&known, text) => *text = REDACTED.to_owned(),
-                    field => mask(name, field),
+                    Field::Key("env") => mask(&Field::Variable(name), inner),
+                    Field::Key("headers") => mask(&Field::Header(name), inner),
+                    _ => mask(&Field::Key(name), inner),
                 }
             }
         }
         _ => {}
+    }
+}
+
+/// Of an address or a longer text the rest is worth reading.
+fn without_credential(field: &Field<'_>, text: &str) -> String {
+    match (field, credential::pattern()) {
+        (Field::Key("url" | "instructions"), Some(pattern)) => {
+            pattern.replace_all(text, REDACTED).into_owned()
+        }
+        _ => REDACTED.to_owned(),
     }
 }
 
@@ -133,9 +137,9 @@ fn is_credential(field: &Field<'_>, text: &str) -> bool {
         return false;
     }
     match field {
-        Field::Variable(name) => names_secret(name) && is_value(&literal),
+        Field::Variable(name) | Field::Key(name) => names_secret(name) && is_value(&literal),
         Field::Header(name) => names_secret(name) && !literal.trim().is_empty(),
-        Field::Argument(_) | Field::Key(_) => false,
+        Field::Argument(_) => false,
     }
 }
 

@@ -55,6 +55,10 @@ fn simplify(schema: &mut Value) {
                     }
                 }
             }
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text =
+                    text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+            }
             if object.get("default").is_some_and(is_empty) {
                 object.remove("default");
             }
@@ -76,14 +80,14 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Reports every key that there is not and every value of the wrong form, and takes them out of the document, so that
-/// the rest of it can be looked at.
-pub(super) fn check(document: &mut Map<String, Value>, findings: &mut Findings) {
+/// the rest of it can be looked at. Gives back the keys that were most likely meant by those that there are not.
+pub(super) fn check(document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
     let whole = Value::Object(std::mem::take(document));
-    let mut wrong: Vec<Vec<String>> = Vec::new();
+    let (mut wrong, mut meant) = (Vec::new(), Vec::new());
     match VALIDATOR.as_ref() {
         Some(validator) => {
             for error in validator.iter_errors(&whole) {
-                report(&error, findings, &mut wrong);
+                report(&error, findings, &mut wrong, &mut meant);
             }
         }
         // The schema is made from a type and compiles; should it not, nothing is taken.
@@ -95,17 +99,29 @@ pub(super) fn check(document: &mut Map<String, Value>, findings: &mut Findings) 
         }
         *document = fields;
     }
+    meant
 }
 
-fn report(error: &ValidationError<'_>, findings: &mut Findings, wrong: &mut Vec<Vec<String>>) {
+fn report(
+    error: &ValidationError<'_>,
+    findings: &mut Findings,
+    wrong: &mut Vec<Vec<String>>,
+    meant: &mut Vec<String>,
+) {
     let path: Vec<String> = segments(&error.instance_path().to_string());
     let field = shown(&path);
     if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
         let known = known_keys(&path);
         for key in unexpected {
-            let fix = match nearest(key, known.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the keys here are {}", listed(&known)),
+            let fix = match (elsewhere(key), nearest(key, known.iter().map(String::as_str))) {
+                (Some(fix), _) if path.is_empty() => fix.to_owned(),
+                (_, Some(near)) => {
+                    if path.is_empty() {
+                        meant.push(near.to_owned());
+                    }
+                    format!("did you mean `{near}`?")
+                }
+                (_, None) => format!("the keys here are {}", listed(&known)),
             };
             let key_path: Vec<String> = path.iter().chain([key]).cloned().collect();
             findings.problem(shown(&key_path), "is not a known key", fix);
@@ -113,8 +129,13 @@ fn report(error: &ValidationError<'_>, findings: &mut Findings, wrong: &mut Vec<
         }
         return;
     }
-    // What is not filled in yet is judged when it is, and what was not found has been told.
-    if error.instance().as_str().is_some_and(reference::is_in) || findings.is_broken(&field) {
+    // What is not filled in yet is judged when it is.
+    if error.instance().as_str().is_some_and(reference::is_in) {
+        return;
+    }
+    wrong.push(path.clone());
+    // What it names was not found, and that has been told.
+    if findings.is_broken(&field) {
         return;
     }
     let what = match error.kind() {
@@ -128,7 +149,19 @@ fn report(error: &ValidationError<'_>, findings: &mut Findings, wrong: &mut Vec<
         _ => format!("is {}", form(error.instance())),
     };
     findings.problem(field, what, wanted(&path));
-    wrong.push(path);
+}
+
+/// What to write for a key that other programs have.
+fn elsewhere(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "type" => "here it is `transport`",
+        "disabled" => "here it is `enabled`, which says the opposite",
+        "serverUrl" | "httpUrl" => "here it is `url`",
+        "mcpServers" | "servers" => {
+            "this is a file for several servers: `plexus upstream import FILE` takes it apart"
+        }
+        _ => return None,
+    })
 }
 
 /// What to write, for every field there is.

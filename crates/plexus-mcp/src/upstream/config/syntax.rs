@@ -169,13 +169,17 @@ fn syntax_error(error: &jsonc_parser::errors::ParseError) -> String {
     format!("is not JSON: {} on line {line}, column {column}", lowercase(&error.kind().to_string()))
 }
 
+/// Nothing of the text: what the parser says may repeat a credential that lost its quotes.
 fn toml_error(text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> String {
     let line = line(text, span.map_or(0, |span| span.start));
-    // Only its first line: what follows may be the text itself.
-    let message = message.lines().next().unwrap_or_default();
-    // And the name of a key that is there twice, or any other word of the file, may be a credential that lost its quotes.
-    let message = message.split('`').next().unwrap_or_default().trim_end();
-    format!("is not TOML: {message} on line {line}")
+    let written = text.lines().nth(line - 1).unwrap_or_default();
+    if let Some((_, value)) = written.split_once('=')
+        && value.trim_start().starts_with(|c: char| c.is_ascii_alphabetic() || "/~$@".contains(c))
+    {
+        return format!("is not TOML: text needs quotes on line {line}");
+    }
+    let message = message.lines().next().unwrap_or_default().split(['`', ',']).next().unwrap_or_default();
+    format!("is not TOML: {} on line {line}", message.trim_end())
 }
 
 fn lowercase(text: &str) -> String {

@@ -1,11 +1,54 @@
 //! Keeps every server running on its own, and its tools in the registry.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `unit` | one server, as everybody else knows it |
+//! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
+//! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
+//! | `catalog`, `inject` | from what a server lists to tools of the hub |
+//! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
+//! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
+//!
+//! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
+//! server does, it does to its own callers only.
 
+mod attend;
+mod backoff;
+mod call;
+mod catalog;
+mod gate;
+mod inject;
+mod instructions;
+mod life;
+mod metrics;
+mod opened;
+mod pulse;
+mod reload;
+mod sessions;
+mod status;
+mod target;
+mod timing;
+mod tools;
+mod trial;
+mod unit;
+mod watching;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plexus_kit::{Clock, Environment, Supervisor};
-use plexus_proto::api::{ReloadReport, Upstream};
-use plexus_tools::Registry;
+use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
+use plexus_proto::api::Upstream;
+use plexus_tools::{Registry, Visible};
+
+use tokio::sync::watch;
+
+use super::client::ClientSettings;
+use super::config::Folder;
+use metrics::UpstreamMetrics;
+use unit::{Shared, Unit};
+
+pub use timing::{Jitter, Timing};
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
@@ -13,6 +56,16 @@ pub struct UpstreamOptions {
     pub dir: PathBuf,
     /// What `${env:…}` is looked up in, and what a process gets a little of.
     pub environment: Environment,
+    /// What every connection is allowed; how long it may take to come about is in `timing`.
+    pub client: ClientSettings,
+    pub timing: Timing,
+}
+
+impl UpstreamOptions {
+    #[must_use]
+    pub fn new(dir: PathBuf, environment: Environment) -> Self {
+        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default() }
+    }
 }
 
 /// Cheap to clone; all clones are one.
@@ -21,7 +74,12 @@ pub struct Upstreams(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    options: UpstreamOptions,
+    folder: Folder,
+    shared: Arc<Shared>,
+    /// By name. Held for a look or a change, never while anything is waited for.
+    units: Mutex<BTreeMap<String, Arc<Unit>>>,
+    /// One reload at a time, so that each report is about its own changes.
+    reloading: tokio::sync::Mutex<()>,
 }
 
 impl Upstreams {
@@ -30,39 +88,93 @@ impl Upstreams {
     #[must_use]
     pub fn start(
         options: UpstreamOptions,
-        _registry: Arc<Registry>,
-        _clock: Clock,
-        _supervisor: &Supervisor,
+        registry: Arc<Registry>,
+        clock: Clock,
+        supervisor: &Supervisor,
     ) -> Self {
-        tracing::debug!(dir = %options.dir.display(), "servers behind the hub");
-        Self(Arc::new(Inner { options }))
+        let UpstreamOptions { dir, environment, client, timing } = options;
+        let shared = Arc::new(Shared {
+            registry,
+            clock: clock.clone(),
+            supervisor: supervisor.clone(),
+            environment: environment.clone(),
+            client: ClientSettings { connect_timeout: timing.connect, ..client },
+            timing,
+            metrics: UpstreamMetrics::default(),
+            changes: watch::Sender::new(0),
+        });
+        let upstreams = Self(Arc::new(Inner {
+            folder: Folder::new(dir, environment).with_clock(clock),
+            shared,
+            units: Mutex::default(),
+            reloading: tokio::sync::Mutex::new(()),
+        }));
+        // Before the first read: what changes after it is seen.
+        let seen = watching::Snapshot::of(upstreams.folder().dir());
+        upstreams.apply(upstreams.folder().read());
+        upstreams.0.shared.registry.add(tools::tools(&upstreams));
+        let watched = upstreams.clone();
+        supervisor.spawn(Stage::Work, "upstream files", async move { watched.watch(seen).await });
+        upstreams
+    }
+
+    /// The folder with the files.
+    #[must_use]
+    pub fn folder(&self) -> &Folder {
+        &self.0.folder
     }
 
     /// Every server there is a file for, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Upstream> {
-        Vec::new()
+        self.units().iter().map(|unit| unit.describe()).collect()
     }
 
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Upstream> {
-        tracing::trace!(dir = ?self.0.options.dir);
-        self.list().into_iter().find(|upstream| upstream.name == name)
+        self.unit(name).map(|unit| unit.describe())
     }
 
-    /// Reads the files again; only what has changed is restarted.
-    pub async fn reload(&self) -> ReloadReport {
-        ReloadReport::default()
+    /// Follows the servers; a new number means that something about one of them may have changed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.shared.changes.subscribe()
     }
 
-    /// Starts a server anew, also one that was given up. None: there is no such server.
-    pub async fn restart(&self, _name: &str) -> Option<Upstream> {
-        None
+    /// Starts a server anew, also one that was given up, and tells how it came up, if that does not take too long.
+    /// None: there is no such server.
+    pub async fn restart(&self, name: &str) -> Option<Upstream> {
+        let unit = self.unit(name)?;
+        unit.settled(unit.want_restart()).await;
+        Some(unit.describe())
     }
 
     /// The newest lines that a server's process wrote to its standard error, oldest first.
     #[must_use]
-    pub fn logs(&self, _name: &str) -> Option<Vec<String>> {
-        None
+    pub fn logs(&self, name: &str) -> Option<Vec<String>> {
+        self.unit(name).map(|unit| unit.stderr.lines())
+    }
+
+    /// What to say to a model that sees these tools: our own words, and those of the servers that they are of.
+    #[must_use]
+    pub fn instructions(&self, visible: &Visible) -> String {
+        instructions::of(&self.units(), visible)
+    }
+
+    /// Lets others read what is measured here.
+    pub fn register(&self, metrics: &Metrics) {
+        self.0.shared.metrics.register(metrics);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Unit>>> {
+        self.0.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn units(&self) -> Vec<Arc<Unit>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn unit(&self, name: &str) -> Option<Arc<Unit>> {
+        self.lock().get(name).cloned()
     }
 }

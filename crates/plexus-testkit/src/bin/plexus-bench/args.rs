@@ -25,8 +25,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Measure only these contenders: direct, floor, plexus, upstream, plexus-list, mcp-proxy-rs, fastmcp,
-    /// mcp-proxy-py, mcp-proxy-js
+    /// Measure only these contenders: direct, floor, plexus, upstream, upstream-old, upstream-stdio,
+    /// upstream-sse, plexus-list, mcp-proxy-rs, fastmcp, mcp-proxy-py, mcp-proxy-js
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 

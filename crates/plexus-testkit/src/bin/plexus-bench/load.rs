@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
+use crate::contenders;
 use crate::measure::ask;
 use crate::wire::{Endpoint, Era};
 use crate::workload::{Lane, Workload};
@@ -27,6 +28,8 @@ pub(crate) struct Load {
 enum Call {
     TodoList,
     TodoUpdate,
+    /// Of an echo server behind the hub, by the name `echo`.
+    Upstream,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -37,6 +40,7 @@ pub(crate) async fn run(load: Load) -> Result<()> {
     let workload = match load.call {
         Call::TodoList => Workload::TodoList,
         Call::TodoUpdate => Workload::TodoUpdate,
+        Call::Upstream => Workload::Echo(contenders::UPSTREAM_ECHO),
     };
     let mut lanes = Vec::with_capacity(load.concurrency);
     for _ in 0..load.concurrency {

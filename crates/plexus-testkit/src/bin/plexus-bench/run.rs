@@ -121,7 +121,7 @@ fn rows(contender: &Contender, workloads: &[Workload]) -> Vec<Row> {
                 era,
                 concurrency: *concurrency,
                 samples: vec![],
-                missing: contender.missing().map(ToOwned::to_owned),
+                missing: None,
             }));
         }
     }

@@ -31,6 +31,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
         output_schema: None,
         access: Access::READ,
         actions: vec![],
+        admin: false,
         placement: Placement::Upstream(Arc::new(UpstreamTool {
             server: slug,
             tool: tool.to_owned(),

@@ -95,7 +95,7 @@ impl Shared {
             return Ok(reply);
         }
         let read = refusal::read(reply, method, session.has_id);
-        Err(self.timely(method, async { Ok(read.await) }).await.unwrap_or_else(|late| late))
+        Err(Box::pin(self.timely(method, async { Ok(read.await) })).await.unwrap_or_else(|late| late))
     }
 
     /// The text of the result that an answer brings.
@@ -116,7 +116,7 @@ impl Shared {
                     )))
                 })
             }
-            Media::Events => self.follow(session, reply, waiting).await,
+            Media::Events => Box::pin(self.follow(session, reply, waiting)).await,
             Media::Other if matches!(reply.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
                 Err(ClientError::Protocol(format!("{place} took {method} and did not answer it")))
             }

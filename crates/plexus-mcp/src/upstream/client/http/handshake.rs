@@ -109,12 +109,12 @@ impl Shared {
 
 /// Whether what a server said to the question of one era leaves open that it is of another.
 fn may_be_of_another_era(refusal: &Refusal) -> bool {
-    match refusal {
-        Refusal::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => false,
-        Refusal::Failed(ClientError::Unreachable(_)) => false,
-        Refusal::Status(_, ClientError::Unreachable(_)) => false,
-        _ => true,
-    }
+    !matches!(
+        refusal,
+        Refusal::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)
+            | Refusal::Status(_, ClientError::Unreachable(_))
+            | Refusal::Failed(ClientError::Unreachable(_))
+    )
 }
 
 /// The id that a server gives the session, if it keeps one.

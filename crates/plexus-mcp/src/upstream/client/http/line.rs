@@ -4,8 +4,7 @@
 //! was written, or the server answered that it wants it elsewhere.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,19 +15,15 @@ use http::response::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use url::Origin;
 
 use super::super::net::{Network, shown};
+use super::idle::Idle;
 use super::place::{self, Place};
 use super::wire::{Outbound, Unsent, Wire};
 use crate::upstream::client::ClientError;
 use crate::upstream::config::HttpConfig;
 
-/// Connections that are kept while nobody uses them. More are closed when their answer is read.
-const MAX_IDLE: usize = 32;
 const MAX_REDIRECTS: usize = 3;
-/// Given to a stream whose last message was read to end, before its connection is closed instead of used again.
-const LINGER: Duration = Duration::from_millis(5);
 const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) struct Line {
@@ -36,17 +31,8 @@ pub(crate) struct Line {
     /// Headers of the file. They are all that is ever sent of credentials: what a caller of the hub presents is its own.
     headers: HeaderMap,
     home: Arc<Place>,
-    idle: Mutex<Vec<Idle>>,
-    /// A stream was not ended in time after its last message, so the next one is not waited for.
-    lingers: AtomicBool,
+    idle: Idle,
     limit: usize,
-}
-
-struct Idle {
-    origin: Origin,
-    wire: Wire,
-    /// What is still to be read of an answer before the next request.
-    rest: Option<Incoming>,
 }
 
 impl fmt::Debug for Line {
@@ -67,8 +53,7 @@ impl Line {
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
         let network = Network::of(&home.url, inner || config.allow_private, patience);
         let home = Arc::new(home);
-        let (idle, lingers) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { network, headers, home, idle, lingers, limit })
+        Ok(Self { network, headers, home, idle: Idle::default(), limit })
     }
 
     /// The address that the file names.
@@ -112,9 +97,10 @@ impl Line {
     ) -> Result<Reply, ClientError> {
         let mut request = self.request(place, method, headers, body);
         loop {
-            let (mut wire, used) = match self.take(&place.origin).await {
+            let (mut wire, used) = match self.idle.take(&place.origin).await {
                 Some(wire) => (wire, true),
-                None => (self.dial(place).await?, false),
+                // Set apart, as all that is rare: it would make every request larger.
+                None => (Box::pin(self.dial(place)).await?, false),
             };
             match wire.send(request).await {
                 Ok(response) => {
@@ -154,54 +140,14 @@ impl Line {
         })
     }
 
-    /// A kept connection that is still good, the one used last first.
-    async fn take(&self, origin: &Origin) -> Option<Wire> {
-        loop {
-            let Idle { mut wire, rest, .. } = {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = idle.iter().rposition(|kept| kept.origin == *origin)?;
-                idle.remove(found)
-            };
-            if wire.is_stale() {
-                continue;
-            }
-            if let Some(mut rest) = rest {
-                let patience = if self.lingers.load(Ordering::Relaxed) { Duration::ZERO } else { LINGER };
-                let ended = tokio::time::timeout(patience, wire.piece(&mut rest)).await;
-                match ended {
-                    Ok(None) => {}
-                    // It goes on after its last message, or has broken.
-                    Ok(Some(_)) => continue,
-                    Err(_) => {
-                        self.lingers.store(true, Ordering::Relaxed);
-                        continue;
-                    }
-                }
-            }
-            if wire.is_ready().await {
-                return Some(wire);
-            }
-        }
-    }
-
-    fn keep(&self, origin: Origin, mut wire: Wire, rest: Option<Incoming>) {
-        wire.rest();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|kept| !kept.wire.is_stale());
-        if idle.len() < MAX_IDLE {
-            idle.push(Idle { origin, wire, rest });
-        }
-    }
-
     /// Closes kept connections that nobody has used for a while.
     pub(crate) fn sweep(&self) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|kept| !kept.wire.is_stale());
+        self.idle.sweep();
     }
 
     /// Closes every kept connection.
     pub(crate) fn close(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.clear();
     }
 }
 
@@ -285,7 +231,7 @@ impl Reply {
                 if let Some(mut wire) = self.wire.take()
                     && wire.is_ready().await
                 {
-                    self.line.keep(self.place.origin.clone(), wire, None);
+                    self.line.idle.keep(self.place.origin.clone(), wire, None);
                 }
                 Ok(None)
             }
@@ -323,7 +269,7 @@ impl Reply {
     /// Nothing more of the body is wanted, although it may go on: a stream whose last message was read.
     pub(crate) fn leave(mut self) {
         if let Some(wire) = self.wire.take() {
-            self.line.keep(self.place.origin.clone(), wire, Some(self.body));
+            self.line.idle.keep(self.place.origin.clone(), wire, Some(self.body));
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
         era: peer.era,
         events: Events::new(shared.line.limit()),
         opened: Some(opened),
+        was_open: false,
     };
     let (end, stopping) = (shared.end.clone(), shared.supervisor.stopping(Stage::Intake));
     let name = format!("upstream {}: listening", shared.server);
@@ -61,13 +62,15 @@ struct Listening {
     events: Events,
     /// Whoever waits for the first stream to open.
     opened: Option<oneshot::Sender<()>>,
+    /// There was a stream once: a server that refuses one now may only have to find itself again.
+    was_open: bool,
 }
 
 /// How a stream ended.
 enum Ended {
     /// It may be opened again.
     Broken,
-    /// There is none to be had.
+    /// There is none to be had, says the server.
     Refused(String),
 }
 
@@ -81,8 +84,9 @@ impl Listening {
                 UpstreamEra::Session => self.get().await,
                 UpstreamEra::Stateless => self.subscribe().await,
             };
-            if let Ended::Refused(why) = ended {
-                return why;
+            match ended {
+                Ended::Refused(why) if !self.was_open => return why,
+                Ended::Refused(_) | Ended::Broken => {}
             }
             if begun.elapsed() >= LASTING {
                 pause = PAUSE;
@@ -145,6 +149,7 @@ impl Listening {
 
     /// The stream is there. The first time somebody waits for it, or has stopped doing so; later it was gone for a while.
     fn open(&mut self, nothing_missed: bool) {
+        self.was_open = true;
         let first_in_time = self.opened.take().map(|opened| opened.send(()).is_ok());
         if !nothing_missed && first_in_time != Some(true) {
             self.shared.listener.tools_changed();

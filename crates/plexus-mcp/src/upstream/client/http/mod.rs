@@ -1,6 +1,6 @@
 //! Streamable HTTP, in every revision that has it.
 //!
-//! - [`line`]: requests and answers of HTTP; `wire` is one connection, `place` an address;
+//! - [`line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
 //! - [`listening`]: what the server says without being asked.
@@ -10,6 +10,7 @@
 pub(crate) mod events;
 mod exchange;
 mod handshake;
+mod idle;
 pub(crate) mod line;
 mod listening;
 mod parameters;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use http::Method;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -37,6 +39,7 @@ use self::session::Session;
 use super::answer::{self, Listing};
 use super::message::{self, RequestId};
 use super::{Called, ClientError, ClientSettings, Connect, Definitions, Outgoing, Peer, SharedListener};
+use crate::server::MODERN;
 use crate::upstream::config::HttpConfig;
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -183,6 +186,9 @@ impl HttpClient {
 
     pub(crate) async fn call(&self, call: Outgoing) -> Called {
         let shared = &self.shared;
+        if shared.end.is_cancelled() {
+            return Err(ClientError::Unreachable(format!("the connection to {} was closed", shared.server)));
+        }
         let id = shared.next_id();
         let mut unanswered = Unanswered { shared, id, sent: false };
         let answered = tokio::select! {
@@ -244,7 +250,8 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if self.sent {
+        // Where tasks end because all of them do, nobody is left to say it.
+        if self.sent && Handle::try_current().is_ok() {
             self.shared.forget(self.id);
         }
     }
@@ -284,7 +291,7 @@ impl Shared {
         // Never closed.
         let _turn = self.calls.acquire().await;
         *sent = true;
-        let mut session = self.session();
+        let session = self.session();
         let body = Bytes::from(message::call(id, session.era, call));
         let waiting = Waiting { id, progress: call.progress.as_ref() };
         let mut headers = session.post("tools/call", Some(&call.tool));
@@ -293,12 +300,16 @@ impl Shared {
         }
         match self.exchange(&session, "tools/call", &headers, &body, &waiting).await {
             Err(Refusal::NoSession(_)) => {}
-            other => return other.map_err(Refusal::into_error),
+            Err(refusal) => return Err(self.give_up(&session, refusal)),
+            Ok(result) => return Ok(result),
         }
-        session = self.renew(&session).await?;
-        headers = session.post("tools/call", Some(&call.tool));
-        let again = self.exchange(&session, "tools/call", &headers, &body, &waiting).await;
-        again.map_err(Refusal::into_error)
+        Box::pin(async {
+            let session = self.renew(&session).await?;
+            let headers = session.post("tools/call", Some(&call.tool));
+            let again = self.exchange(&session, "tools/call", &headers, &body, &waiting).await;
+            again.map_err(Refusal::into_error)
+        })
+        .await
     }
 
     /// The text of the result of any other request, within the time that such a request may take.
@@ -314,8 +325,21 @@ impl Shared {
             Err(Refusal::NoSession(_)) => {}
             other => return other.map_err(Refusal::into_error),
         }
-        let session = self.renew(&session).await?;
-        self.ask(&session, method, id, &body).await.map_err(Refusal::into_error)
+        Box::pin(async {
+            let session = self.renew(&session).await?;
+            self.ask(&session, method, id, &body).await.map_err(Refusal::into_error)
+        })
+        .await
+    }
+
+    /// Why a call has no result. A place that redirects led to and that is gone is no longer gone to.
+    fn give_up(&self, session: &Arc<Session>, refusal: Refusal) -> ClientError {
+        let error = refusal.into_error();
+        let moved = !Arc::ptr_eq(&session.place, self.line.home());
+        if moved && session.era == UpstreamEra::Stateless && matches!(error, ClientError::Unreachable(_)) {
+            self.adopt(Session::stateless(self.line.home().clone(), MODERN));
+        }
+        error
     }
 
     /// Tells the server that the answer to a request is no longer wanted. The stateless era says so by closing the

@@ -26,7 +26,7 @@ const OURS: [&str; 12] = [
 ];
 
 /// An address that requests are sent to.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) url: Url,
     pub(super) origin: Origin,
@@ -34,6 +34,13 @@ pub(crate) struct Place {
     pub(super) host: HeaderValue,
     /// Of the origin that the file names: the file's headers are for it and for nobody else.
     pub(super) own: bool,
+}
+
+/// Without its path and query, which may be as good as a password.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Place").field(&shown(&self.url)).finish()
+    }
 }
 
 /// The address and the headers that a server's file gives.

@@ -28,7 +28,7 @@ pub(super) type Outbound = Request<Full<Bytes>>;
 pub(super) struct Wire {
     sender: SendRequest<Full<Bytes>>,
     /// None once the connection has ended.
-    driver: Option<Connection<TokioIo<Io>, Full<Bytes>>>,
+    driver: Option<Box<Connection<TokioIo<Io>, Full<Bytes>>>>,
     keep: Duration,
     idle_since: Instant,
 }
@@ -44,12 +44,12 @@ pub(super) struct Unsent {
 impl Wire {
     pub(super) async fn open(io: Io) -> Result<Self, hyper::Error> {
         let (sender, driver) = Builder::new().handshake(TokioIo::new(io)).await?;
-        Ok(Self { sender, driver: Some(driver), keep: KEEP, idle_since: Instant::now() })
+        Ok(Self { sender, driver: Some(Box::new(driver)), keep: KEEP, idle_since: Instant::now() })
     }
 
     fn drive(&mut self, context: &mut Context<'_>) {
         if let Some(driver) = &mut self.driver
-            && Pin::new(driver).poll(context).is_ready()
+            && Pin::new(&mut **driver).poll(context).is_ready()
         {
             // Whoever waits on it is told by its end.
             self.driver = None;
@@ -73,7 +73,7 @@ impl Wire {
         let driver = &mut self.driver;
         let answered = poll_fn(|context| {
             if let Some(connection) = driver
-                && Pin::new(connection).poll(context).is_ready()
+                && Pin::new(&mut **connection).poll(context).is_ready()
             {
                 *driver = None;
             }

@@ -1,1 +1,148 @@
+use std::sync::Arc;
 
+use bytes::Bytes;
+use plexus_kit::TraceContext;
+use plexus_proto::api::UpstreamEra;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Incoming, Messages, RequestId};
+use crate::upstream::client::{Outgoing, message};
+
+fn sent(bytes: &[u8]) -> Value {
+    assert!(!bytes.contains(&b'\n'), "a message is one line");
+    serde_json::from_slice(bytes).unwrap()
+}
+
+fn received(json: &[u8]) -> Incoming<'_> {
+    match Incoming::all(json) {
+        Some(Messages::One(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn call(with_extras: bool) -> Outgoing {
+    let headers = |name: &str| match name {
+        "traceparent" => Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        "tracestate" => Some("a=1"),
+        _ => None,
+    };
+    Outgoing {
+        tool: "echo".to_owned(),
+        arguments: json!({ "text": "two\nlines" }),
+        progress: with_extras.then(|| -> plexus_tools::ProgressSink { Arc::new(|_| ()) }),
+        cancel: CancellationToken::new(),
+        trace: with_extras.then(|| TraceContext::extract(headers).unwrap()),
+    }
+}
+
+fn meta(version: &str) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "plexus", "version": env!("CARGO_PKG_VERSION") },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+#[test]
+fn a_session_is_begun_in_its_newest_revision_and_without_capabilities() {
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "plexus", "version": env!("CARGO_PKG_VERSION") },
+    });
+    let expected = json!({ "jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params });
+    assert_eq!(sent(&message::initialize(7)), expected);
+    let expected = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(sent(&message::initialized()), expected);
+}
+
+#[test]
+fn a_stateless_request_says_each_time_who_asks() {
+    assert_eq!(sent(&message::discover(1))["params"], json!({ "_meta": meta("2026-07-28") }));
+    let listed = sent(&message::list_tools(2, UpstreamEra::Stateless, Some("next")));
+    assert_eq!(listed["params"], json!({ "cursor": "next", "_meta": meta("2026-07-28") }));
+    let listen = sent(&message::listen(3));
+    let wanted = json!({ "toolsListChanged": true });
+    assert_eq!(listen["params"], json!({ "notifications": wanted, "_meta": meta("2026-07-28") }));
+}
+
+#[test]
+fn a_request_in_a_session_says_nothing_that_is_known() {
+    let listed = sent(&message::list_tools(2, UpstreamEra::Session, None));
+    assert_eq!(listed["params"], json!({}));
+    let called = sent(&message::call(3, UpstreamEra::Session, &call(false)));
+    assert_eq!(called["params"], json!({ "name": "echo", "arguments": { "text": "two\nlines" } }));
+}
+
+#[test]
+fn a_call_carries_its_own_id_as_progress_token_and_the_trace() {
+    for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
+        let called = sent(&message::call(9, era, &call(true)));
+        let meta = &called["params"]["_meta"];
+        assert_eq!(meta["progressToken"], 9, "{called}");
+        assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        assert_eq!(meta["tracestate"], "a=1");
+    }
+}
+
+#[test]
+fn a_server_that_asks_is_answered() {
+    let ping = br#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#;
+    let Incoming::Request { id, method } = received(ping) else { panic!("a request") };
+    assert_eq!(sent(&message::answer(id, &method)), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
+    let sampling = br#"{"jsonrpc":"2.0","id":0,"method":"sampling/createMessage","params":{}}"#;
+    let Incoming::Request { id, method } = received(sampling) else { panic!("a request") };
+    let refused = sent(&message::answer(id, &method));
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(0), &json!(-32601)));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("sampling/createMessage"));
+}
+
+#[test]
+fn what_comes_in_is_told_apart() {
+    assert!(matches!(
+        received(br#"{"id":3,"result":{}}"#),
+        Incoming::Response { id: Some(3), outcome: Ok(_) }
+    ));
+    let failed = received(br#"{"id":3,"error":{"code":-32601,"message":"no"}}"#);
+    assert!(matches!(failed, Incoming::Response { id: Some(3), outcome: Err(_) }));
+    for foreign in [r#""3""#, "null", "-3", "3.5", "99999999999999999999", "{}"] {
+        let json = format!(r#"{{"id":{foreign},"result":{{}}}}"#);
+        assert!(matches!(received(json.as_bytes()), Incoming::Response { id: None, .. }), "{foreign}");
+    }
+    for garbage in ["", "hello", "{}", "[]", "[1]", "3", r#"{"level":"info"}"#, r#"{"id":3}"#, r#"{"id":3,"#]
+    {
+        assert!(Incoming::all(garbage.as_bytes()).is_none(), "{garbage}");
+    }
+    assert!(Incoming::all(b"{\"id\":3,\"result\":\"\xff\"}").is_none(), "not UTF-8");
+}
+
+#[test]
+fn several_messages_in_one_piece_are_taken_apart() {
+    let batch = br#" [{"id":1,"result":{}}, {"method":"notifications/tools/list_changed"}]"#;
+    let mut seen = Vec::new();
+    Incoming::all(batch).unwrap().for_each(|message| {
+        seen.push(match message {
+            Incoming::Response { id, .. } => format!("{id:?}"),
+            Incoming::Request { method, .. } | Incoming::Notification { method, .. } => method.into_owned(),
+        });
+    });
+    assert_eq!(seen, ["Some(1)", "notifications/tools/list_changed"]);
+}
+
+#[test]
+fn progress_and_cancellation_name_a_request() {
+    let of = |json: &str| {
+        let raw = Bytes::from(json.to_owned());
+        let raw: &serde_json::value::RawValue = serde_json::from_slice(&raw).unwrap();
+        (message::progress(Some(raw)), message::cancelled_request(Some(raw)))
+    };
+    let (progress, _) = of(r#"{"progressToken":4,"progress":0.5,"total":2,"message":"half"}"#);
+    let (id, progress): (RequestId, _) = progress.unwrap();
+    assert_eq!(
+        (id, progress.done, progress.total, progress.message.as_deref()),
+        (4, 0.5, Some(2.0), Some("half"))
+    );
+    assert_eq!(of(r#"{"progressToken":"x","progress":1}"#).0, None);
+    assert_eq!(of(r#"{"requestId":4,"reason":"done"}"#).1, Some(4));
+}

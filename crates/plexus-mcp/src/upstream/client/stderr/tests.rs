@@ -1,1 +1,52 @@
+use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, StderrRing, shown};
 
+async fn filled(text: &[u8]) -> StderrRing {
+    let ring = StderrRing::new();
+    ring.fill(text).await;
+    ring
+}
+
+#[tokio::test]
+async fn the_newest_lines_are_kept() {
+    let text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
+    let lines = filled(text.as_bytes()).await.lines();
+    assert_eq!(lines.len(), MAX_LINES);
+    assert_eq!((lines[0].as_str(), lines[MAX_LINES - 1].as_str()), ("line 800", "line 999"));
+}
+
+#[tokio::test]
+async fn long_lines_are_cut_and_all_of_them_bounded() {
+    let long = "x".repeat(100_000);
+    let lines = filled(format!("{long}\nshort\nwithout an end").as_bytes()).await.lines();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0].len(), MAX_LINE);
+    assert_eq!(lines[2], "without an end");
+    let many = filled(format!("{long}\n").repeat(100).as_bytes()).await.lines();
+    assert!(many.iter().map(String::len).sum::<usize>() <= MAX_BYTES && !many.is_empty());
+}
+
+#[tokio::test]
+async fn colours_and_credentials_are_taken_out() {
+    let text = b"\x1b[31mred\x1b[0m and \x07bell\r\ntoken=abcdef123456\n\
+        -----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nbad \xff byte\n";
+    let lines = filled(text).await.lines();
+    assert_eq!(lines, ["red and bell", "[redacted]", "[redacted]", "bad \u{fffd} byte"]);
+}
+
+#[tokio::test]
+async fn an_explanation_ends_with_the_last_line_that_says_something() {
+    let ring = filled(b"one\nModule not found\n\n").await;
+    let explained = ring.explain("it ended".to_owned(), Mark::default());
+    assert_eq!(explained, "it ended; the last line of its standard error: Module not found");
+    // What a process before it said explains nothing.
+    let mark = ring.mark();
+    assert_eq!(ring.explain("it ended".to_owned(), mark), "it ended");
+    ring.fill("again\n".repeat(MAX_LINES + 1).as_bytes()).await;
+    assert!(ring.explain("it ended".to_owned(), mark).ends_with("again"));
+}
+
+#[test]
+fn foreign_text_is_shown_short() {
+    let text = shown("é".repeat(10_000).as_bytes());
+    assert!(text.ends_with('…') && text.len() < 400, "{text}");
+}

@@ -29,6 +29,7 @@ const WRONG: &[(&str, &str)] = &[
     ("capital.json", r#"{"command": "npx", "Args": []}"#),
     ("unknown-inside.json", r#"{"command": "npx", "tools": {"alow": ["a"], "zebra": 1}}"#),
     ("of-claude.json", r#"{"command": "npx", "type": "stdio", "disabled": true}"#),
+    ("of-many.json", r#"{"mcpServers": {"a": {"command": "npx"}}}"#),
     // Forms.
     ("command-number.json", r#"{"command": 1}"#),
     ("args-text.json", r#"{"command": "npx", "args": "-y server"}"#),

@@ -83,7 +83,10 @@ fn a_shown_document_has_its_references_and_no_credential() {
         "env": { "GH_TOKEN": github, "MY_PASSWORD": "hunter2", "OTHER": slack, "REF_TOKEN": "${env:TOKEN}", "LOG": "x" },
         "headers": { "Authorization": format!("Bearer {jwt}"), "X-Team": "blue" },
         "instructions": format!("use {jwt}"),
-        "tools": { "allow": ["a"] },
+        "tools": { "allow": ["a"], "rename": { "get_token": "token" } },
+        "url": "https://a.example/mcp?api_key=hunter2&a=b",
+        "header": { "X-Api-Key": "hunter2" },
+        "password": "hunter2",
     });
     let (_dir, folder) = folder(&[("a.json", &written.to_string())]);
     let shown = folder.document("a").unwrap();
@@ -100,8 +103,11 @@ fn a_shown_document_has_its_references_and_no_credential() {
                 "LOG": "x",
             },
             "headers": { "Authorization": "[redacted]", "X-Team": "blue" },
-            "instructions": "[redacted]",
-            "tools": { "allow": ["a"] },
+            "instructions": "use [redacted]",
+            "tools": { "allow": ["a"], "rename": { "get_token": "token" } },
+            "url": "https://a.example/mcp[redacted]&a=b",
+            "header": { "X-Api-Key": "[redacted]" },
+            "password": "[redacted]",
         })
     );
 }

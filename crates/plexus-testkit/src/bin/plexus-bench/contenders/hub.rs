@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 
-use super::own::parse;
-use super::{NOT_YET, Running};
+use super::Running;
+use super::own::{self, Behind, parse};
 use crate::process::Tree;
 use crate::wire::Endpoint;
 
 /// The folder of the hub in the folder of the contender.
 const DATA: &str = "data";
+/// What the tool of the echo server is called behind the hub.
+pub(crate) const ECHO: &str = "mcp__echo__echo";
 
 /// A hub on an empty database, and a token for agents.
 pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
@@ -44,11 +46,48 @@ impl Mint {
 }
 
 /// A hub in front of an echo server: what the other gateways are measured by.
-///
-/// This is the one place to fill when the hub can be given upstreams: start the echo server with `own::echo`, start
-/// the hub, tell it of the server, and take `Contender::missing` and the text away.
-pub(super) async fn with_upstream(_plexus: &Path, _folder: &Path, _tools: usize) -> Result<Running> {
-    bail!(NOT_YET)
+pub(super) async fn with_upstream(
+    plexus: &Path,
+    folder: &Path,
+    behind: Behind,
+    tools: usize,
+) -> Result<Running> {
+    let (behind, server) = match behind {
+        Behind::Stdio => {
+            let [command, args @ ..] = own::over_stdio(tools)?;
+            (None, json!({ "command": command, "args": args }))
+        }
+        Behind::Http => listening(folder, tools, &[], "streamable_http", "/mcp")?,
+        Behind::HttpWithSessions => listening(folder, tools, &["--sessions"], "streamable_http", "/mcp")?,
+        Behind::Sse => listening(folder, tools, &["--sse"], "sse", "/sse")?,
+    };
+    let servers = folder.join(DATA).join("mcp_servers.d");
+    std::fs::create_dir_all(&servers).with_context(|| servers.display().to_string())?;
+    std::fs::write(servers.join("echo.json"), server.to_string()).context("the file of the server")?;
+    let mut running = Running { _behind: behind, ..native(plexus, folder).await? };
+    running
+        .processes
+        .wait_for("its server was ready", || {
+            let mut show = command(plexus, folder);
+            let shown =
+                show.args(["upstream", "show", "echo", "--json", "--data-dir"]).arg(folder.join(DATA));
+            let shown: Value = serde_json::from_slice(&shown.output().ok()?.stdout).ok()?;
+            (shown["state"] == "ready").then_some(())
+        })
+        .await?;
+    Ok(running)
+}
+
+/// An echo server that listens, and what the hub is told of it.
+fn listening(
+    folder: &Path,
+    tools: usize,
+    more: &[&str],
+    transport: &str,
+    path: &str,
+) -> Result<(Option<Tree>, Value)> {
+    let (tree, address) = own::listening(folder, tools, more)?;
+    Ok((Some(tree), json!({ "transport": transport, "url": format!("http://{address}{path}") })))
 }
 
 /// The hub's own code with idle tools, without the program around it.

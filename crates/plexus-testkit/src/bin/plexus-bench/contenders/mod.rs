@@ -11,14 +11,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::hub::{Mint, start_to_ready};
+pub(crate) use self::hub::{ECHO as UPSTREAM_ECHO, Mint, start_to_ready};
+use self::own::Behind;
 use self::peers::{PEERS, Peer};
 use crate::process::Tree;
 use crate::wire::Endpoint;
 use crate::workload::Workload;
-
-/// Why a row is empty that will have figures.
-const NOT_YET: &str = "not yet: upstreams are a later feature";
 
 /// What a contender is to the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +47,7 @@ enum Kind {
     Direct,
     PassThrough,
     Hub,
-    HubWithUpstream,
+    HubWithUpstream(Behind),
     HubWithTools,
     Peer(&'static Peer),
 }
@@ -97,7 +95,22 @@ pub(crate) fn all() -> Vec<Contender> {
         own("direct", "direct", Role::Direct, "answers the call", Kind::Direct),
         own("floor", "bare axum pass-through", Role::Floor, "nothing", Kind::PassThrough),
         own("plexus", "Plexus", Role::Plexus, recorded, Kind::Hub),
-        own("upstream", "Plexus, through an upstream", Role::Plexus, recorded, Kind::HubWithUpstream),
+        own(
+            "upstream",
+            "Plexus → HTTP, 2026-07-28",
+            Role::Plexus,
+            recorded,
+            Kind::HubWithUpstream(Behind::Http),
+        ),
+        own(
+            "upstream-old",
+            "Plexus → HTTP, 2025-11-25",
+            Role::Plexus,
+            recorded,
+            Kind::HubWithUpstream(Behind::HttpWithSessions),
+        ),
+        own("upstream-stdio", "Plexus → stdio", Role::Plexus, recorded, Kind::HubWithUpstream(Behind::Stdio)),
+        own("upstream-sse", "Plexus → HTTP+SSE", Role::Plexus, recorded, Kind::HubWithUpstream(Behind::Sse)),
         own("plexus-list", "Plexus, tools of its own", Role::Plexus, recorded, Kind::HubWithTools),
     ];
     all.extend(PEERS.iter().map(|peer| Contender {
@@ -119,24 +132,24 @@ impl Contender {
         }
     }
 
-    /// Whether it has no figures today whatever happens.
-    pub(crate) fn missing(&self) -> Option<&'static str> {
-        matches!(self.kind, Kind::HubWithUpstream).then_some(NOT_YET)
-    }
-
     /// The calls it is measured by.
     pub(crate) fn calls(&self) -> Vec<Workload> {
         match self.kind {
             Kind::Hub => vec![Workload::TodoList, Workload::TodoUpdate],
             Kind::HubWithTools => vec![],
+            Kind::HubWithUpstream(_) => vec![Workload::Echo(UPSTREAM_ECHO)],
             Kind::Peer(peer) => vec![Workload::Echo(peer.echo)],
             _ => vec![Workload::Echo("echo")],
         }
     }
 
-    /// Whether it is measured by long lists of tools.
+    /// Whether it is measured by long lists of tools, which the hub has by heart whatever they came by.
     pub(crate) fn lists(&self) -> bool {
-        !matches!(self.kind, Kind::Hub)
+        match self.kind {
+            Kind::Hub => false,
+            Kind::HubWithUpstream(behind) => behind == Behind::Http,
+            _ => true,
+        }
     }
 
     /// Whether it is measured by idle sessions: the echo server has none, and hubs are all alike in that.
@@ -151,7 +164,7 @@ impl Contender {
             Kind::Direct => own::direct(&folder, tools),
             Kind::PassThrough => own::pass_through(&folder, tools),
             Kind::Hub => hub::native(&site.plexus, &folder).await,
-            Kind::HubWithUpstream => hub::with_upstream(&site.plexus, &folder, tools).await,
+            Kind::HubWithUpstream(behind) => hub::with_upstream(&site.plexus, &folder, behind, tools).await,
             Kind::HubWithTools => hub::with_tools(&folder, tools),
             Kind::Peer(peer) => peer.start(&folder, tools).await,
         }

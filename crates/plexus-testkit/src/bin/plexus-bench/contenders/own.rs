@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::Running;
 use crate::process::Tree;
-use crate::serve::ECHO;
+use crate::serve::{self, ECHO};
 use crate::wire::Endpoint;
 
 pub(super) fn direct(folder: &Path, tools: usize) -> Result<Running> {
@@ -22,11 +22,35 @@ pub(super) fn pass_through(folder: &Path, tools: usize) -> Result<Running> {
     Ok(Running { endpoint: endpoint(parse(&line)?), processes, mint: None, _behind: Some(behind) })
 }
 
+/// How the echo server behind something is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    Http,
+    /// By one that knows only revisions with sessions.
+    HttpWithSessions,
+    /// The transport of 2024-11-05.
+    Sse,
+    /// Whoever stands before it starts it.
+    Stdio,
+}
+
 /// An echo server over HTTP with so many idle tools.
 pub(super) fn echo(folder: &Path, tools: usize) -> Result<(Tree, SocketAddr)> {
-    let args = [ECHO, "--tools", &tools.to_string()];
+    listening(folder, tools, &[])
+}
+
+/// An echo server that listens, and its address.
+pub(super) fn listening(folder: &Path, tools: usize, more: &[&str]) -> Result<(Tree, SocketAddr)> {
+    let tools = tools.to_string();
+    let args = [&[ECHO, "--tools", &tools], more].concat();
     let (tree, line) = Tree::start_server(&args, folder.join("echo.log"))?;
     Ok((tree, parse(&line)?))
+}
+
+/// The command of an echo server over stdio.
+pub(super) fn over_stdio(tools: usize) -> Result<[String; 5]> {
+    let me = std::env::current_exe().context("the path of this program")?.display().to_string();
+    Ok([&me, serve::COMMAND, ECHO, "--stdio", &format!("--tools={tools}")].map(ToOwned::to_owned))
 }
 
 fn endpoint(address: SocketAddr) -> Endpoint {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::own::Behind;
 use super::{Running, own};
 use crate::process::Tree;
-use crate::serve;
 use crate::wire::Endpoint;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
@@ -32,17 +32,10 @@ pub(super) struct Peer {
     path: &'static str,
     /// The script that installs it, and with which arguments.
     script: &'static [&'static str],
+    /// How it reaches the server behind it.
     behind: Behind,
     /// The command that starts it.
     command: fn(&Start<'_>) -> Result<Command>,
-}
-
-/// How it reaches the server behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Behind {
-    Http,
-    /// It starts the server itself.
-    Stdio,
 }
 
 /// What a command is made from.
@@ -129,14 +122,12 @@ impl Peer {
     pub(super) async fn start(&self, folder: &Path, tools: usize) -> Result<Running> {
         let installed = self.install().await?;
         let behind = match self.behind {
-            Behind::Http => Some(own::echo(folder, tools)?),
             Behind::Stdio => None,
+            _ => Some(own::echo(folder, tools)?),
         };
         let port = free_port()?;
-        let me = std::env::current_exe().context("the path of this program")?.display().to_string();
         let url = behind.as_ref().map(|(_, address)| format!("http://{address}/mcp")).unwrap_or_default();
-        let server = [&me, serve::COMMAND, serve::ECHO, "--stdio", &format!("--tools={tools}")];
-        let server = server.map(ToOwned::to_owned);
+        let server = own::over_stdio(tools)?;
         let start = Start { installed: &installed, folder, port, url, server };
         let mut command = (self.command)(&start)?;
         command.env_clear().env("HOME", folder).env("NO_PROXY", "127.0.0.1").stdout(Stdio::null());

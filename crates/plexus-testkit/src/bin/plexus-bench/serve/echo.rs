@@ -16,15 +16,17 @@ use serde_json::{Value, json};
 
 /// What the server has to say, as text that was made once: a long list must not be what makes it slow.
 #[derive(Debug)]
-struct Echo {
+pub(super) struct Echo {
     tools: String,
+    /// Knows only revisions with sessions.
+    sessions: bool,
 }
 
 /// What every result of 2026-07-28 carries.
 const COMPLETE: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"echo","version":"1"}}"#;
 
 impl Echo {
-    fn new(idle: usize) -> Self {
+    pub(super) fn new(idle: usize, sessions: bool) -> Self {
         let say = json!({ "type": "string", "description": "What to say" });
         let schema = json!({ "type": "object", "properties": { "text": say }, "required": ["text"] });
         let tool = |name: &str| {
@@ -37,11 +39,11 @@ impl Echo {
         };
         let idle = (0..idle).map(|number| tool(&format!("idle_{number:04}")));
         let tools: Vec<Value> = [tool("echo")].into_iter().chain(idle).collect();
-        Self { tools: json!(tools).to_string() }
+        Self { tools: json!(tools).to_string(), sessions }
     }
 
     /// The answer to a message; none to a notification.
-    fn answer(&self, message: &Value) -> Option<String> {
+    pub(super) fn answer(&self, message: &Value) -> Option<String> {
         let id = message.get("id")?;
         let params = &message["params"];
         let stateless = params["_meta"].get("io.modelcontextprotocol/protocolVersion").is_some();
@@ -65,7 +67,7 @@ impl Echo {
                 r#""protocolVersion":"{}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"echo","version":"1"}}"#,
                 agreed(&params["protocolVersion"])
             ),
-            "server/discover" => {
+            "server/discover" if !self.sessions => {
                 r#""supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public""#
                     .to_owned()
             }
@@ -91,8 +93,8 @@ fn agreed(wanted: &Value) -> &str {
     wanted.as_str().filter(|wanted| known.contains(wanted)).unwrap_or("2025-11-25")
 }
 
-pub(super) fn over_http(tools: usize) -> Router {
-    Router::new().fallback(serve).with_state(Arc::new(Echo::new(tools)))
+pub(super) fn over_http(tools: usize, sessions: bool) -> Router {
+    Router::new().fallback(serve).with_state(Arc::new(Echo::new(tools, sessions)))
 }
 
 async fn serve(State(echo): State<Arc<Echo>>, method: Method, headers: HeaderMap, body: Bytes) -> Response {
@@ -123,7 +125,7 @@ fn post(echo: &Echo, headers: &HeaderMap, body: &[u8]) -> Response {
 
 /// A message a line, until there are no more. Nothing else runs in this process, so it may wait.
 pub(super) fn over_stdio(tools: usize) -> Result<()> {
-    let echo = Echo::new(tools);
+    let echo = Echo::new(tools, false);
     let mut stdout = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let line = line.context("the next message")?;

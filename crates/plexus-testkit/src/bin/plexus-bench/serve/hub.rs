@@ -36,6 +36,7 @@ impl TypedTool for Idle {
             actions: vec![],
             placement: Placement::Hub,
             deadline: std::time::Duration::from_secs(60),
+            admin: false,
         }
     }
 

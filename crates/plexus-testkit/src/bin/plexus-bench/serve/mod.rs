@@ -5,6 +5,7 @@
 mod echo;
 mod hub;
 mod pass_through;
+mod sse;
 
 use std::io::Write as _;
 
@@ -25,6 +26,12 @@ pub(crate) enum Server {
     Echo {
         #[arg(long)]
         stdio: bool,
+        /// By the transport of 2024-11-05
+        #[arg(long, conflicts_with = "stdio")]
+        sse: bool,
+        /// Knows only revisions with sessions
+        #[arg(long)]
+        sessions: bool,
         #[arg(long, default_value_t = 0)]
         tools: usize,
     },
@@ -41,8 +48,9 @@ pub(crate) enum Server {
 #[tokio::main]
 pub(crate) async fn run(server: Server) -> Result<()> {
     match server {
-        Server::Echo { stdio: true, tools } => echo::over_stdio(tools),
-        Server::Echo { stdio: false, tools } => listen(echo::over_http(tools)).await,
+        Server::Echo { stdio: true, tools, .. } => echo::over_stdio(tools),
+        Server::Echo { sse: true, tools, .. } => listen(sse::echo(tools)).await,
+        Server::Echo { sessions, tools, .. } => listen(echo::over_http(tools, sessions)).await,
         Server::PassThrough { address } => listen(pass_through::to(address)).await,
         Server::Hub { tools } => hub::run(tools).await,
     }

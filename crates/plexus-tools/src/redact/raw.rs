@@ -4,15 +4,14 @@
 //! on one line and can be read back. It is wrong in one direction only: text that is called clean is what
 //! taking it apart would have left, and a test with many thousand values holds it to that.
 //!
-//! The pattern is that of [`super::SECRET_TEXT`] for text between quotes: a boundary before a key may be the
+//! The pattern is that of `plexus_kit::credential` for text between quotes: a boundary before a key may be the
 //! letter of an escape (`\n`), a slash may have a backslash before it, a quote or white space between a name
 //! and its value may be escaped. What is written as `\u0041` could be any letter, so that is never clean.
 
 use std::sync::LazyLock;
 
+use plexus_kit::credential::SECRET_NAMES;
 use regex::Regex;
-
-use super::SECRET_NAMES;
 
 /// Deeper JSON is not read back by everyone; what reads it here takes 128.
 const MAX_DEPTH: usize = 100;
@@ -49,8 +48,7 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Whether the JSON text is on one line, can be read back, and has nothing in it that must go.
-#[must_use]
-pub fn is_clean_json(json: &str) -> bool {
+pub(super) fn is_clean(json: &str) -> bool {
     is_plain(json) && SUSPECT.as_ref().is_some_and(|pattern| !pattern.is_match(json))
 }
 

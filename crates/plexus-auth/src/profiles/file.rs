@@ -1,0 +1,317 @@
+//! `config.json` of a profile: what may stand in it, and everything that is wrong with one at once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jsonschema::Validator;
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use plexus_kit::config::nearest;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::pattern::{Pattern, Server};
+use super::{Profile, ProfileProblem};
+
+/// Keys that are known and refused: who writes one counts on it.
+const NOT_YET: [&str; 2] = ["approve", "budgets"];
+/// Characters of a wrong value that are repeated.
+const VALUE_SHOWN: usize = 80;
+
+/// What an agent is for, in more words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FullDescription {
+    /// What it is good at.
+    pub specialization: String,
+    /// For which work another agent should choose it.
+    pub when_to_use: String,
+    /// The tools it mostly works with, for those who choose. It grants nothing.
+    pub key_tools: Vec<String>,
+}
+
+/// An agent: what it is for, what it runs on, and which tools it is shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(title = "Plexus profile")]
+#[serde(deny_unknown_fields)]
+struct ProfileFile {
+    /// For editors.
+    #[serde(rename = "$schema")]
+    #[expect(dead_code, reason = "of no meaning to us")]
+    schema: Option<String>,
+    /// The name of the folder, which is what a token names.
+    #[expect(dead_code, reason = "compared with the folder before")]
+    id: Option<String>,
+    /// Name for people; without it, the id.
+    #[schemars(length(min = 1, max = 100))]
+    name: Option<String>,
+    /// One line, for lists.
+    description: Option<String>,
+    /// What another agent reads to choose one.
+    full_description: Option<FullDescription>,
+    /// The back end that a run of this profile uses.
+    #[schemars(length(min = 1))]
+    llm_backend: Option<String>,
+    /// The model, or several: the first that answers is used.
+    model: Option<Model>,
+    /// How freely the model words things.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    temperature: Option<f64>,
+    /// Most rounds of one run.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_iterations: Option<u32>,
+    /// Tools by name or glob. Without it, all tools of the hub and none of other servers; `"*"` is the same;
+    /// `"mcp__*"` are those of all servers. An empty list is none.
+    #[schemars(length(max = 1000))]
+    enabled_tools: Option<Vec<String>>,
+    /// Tools of sub-agents, by name or glob, those of servers too. Empty: those of the profile.
+    #[schemars(length(max = 1000))]
+    subagent_tools: Option<Vec<String>>,
+    /// Servers, each with the groups whose tools are shown; `["*"]` for all of its tools.
+    #[schemars(extend("maxProperties" = 200))]
+    mcp_servers: Option<BTreeMap<String, Vec<String>>>,
+    /// The machine that runs of this profile take place on.
+    #[schemars(length(min = 1))]
+    node_id: Option<String>,
+    /// Whether it makes a plan first where that helps.
+    planning_enabled: Option<bool>,
+    /// Whether it always makes a plan first.
+    planning_mandatory: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Model {
+    One(#[schemars(length(min = 1))] String),
+    Several(#[schemars(length(min = 1, max = 20), inner(length(min = 1)))] Vec<String>),
+}
+
+/// JSON Schema of the file, for editors.
+#[must_use]
+pub fn schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<ProfileFile>().to_value();
+    without_null(&mut schema);
+    schema
+}
+
+/// What may be left out is left out, and not null: a null that a template wrote would mean "all tools".
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::Array(types)) = object.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    object.insert("type".to_owned(), only);
+                }
+            }
+            if let Some(Value::Array(options)) = object.get_mut("anyOf") {
+                options.retain(|option| option["type"] != "null");
+                if let [Value::Object(only)] = options.as_mut_slice() {
+                    let only = std::mem::take(only);
+                    object.remove("anyOf");
+                    for (key, value) in only {
+                        object.entry(key).or_insert(value);
+                    }
+                }
+            }
+            // Sizes of Rust's numbers say nothing to a person.
+            object.remove("format");
+            object.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+/// Reads files; compiles the schema once.
+pub(super) struct Reader {
+    schema: Value,
+    validator: Option<Validator>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let schema = schema();
+        let validator = jsonschema::validator_for(&schema)
+            .inspect_err(|error| tracing::error!(%error, "the schema of profiles does not compile"))
+            .ok();
+        Self { schema, validator }
+    }
+
+    /// The profile of a file, without its prompts.
+    pub(super) fn read(&self, id: &str, path: &Path, text: &str) -> Result<Profile, Vec<ProfileProblem>> {
+        let mut problems = Problems { path, found: Vec::new() };
+        let value: Value = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(error) => return Err(problems.only("", format!("is not JSON: {error}"))),
+        };
+        let Value::Object(mut object) = value else {
+            return Err(problems.only("", "is not an object: it should begin with {".to_owned()));
+        };
+        for key in NOT_YET {
+            if object.remove(key).is_some() {
+                problems.add(key, "is not enforced yet, so it is refused: take it out".to_owned());
+            }
+        }
+        self.check(&Value::Object(object.clone()), &mut problems);
+        check_names(&object, &mut problems);
+        if let Some(other) = object.get("id").and_then(Value::as_str).filter(|other| *other != id) {
+            problems.add("id", format!("is {other:?}, but the folder is {id:?}: they must be the same"));
+        }
+        if object.get("planning_mandatory") == Some(&Value::Bool(true))
+            && object.get("planning_enabled") == Some(&Value::Bool(false))
+        {
+            problems.add("planning_mandatory", "cannot be true where planning_enabled is false".to_owned());
+        }
+        if !problems.found.is_empty() {
+            return Err(problems.found);
+        }
+        // From the text, which says when a key is there twice.
+        match serde_json::from_str::<ProfileFile>(text) {
+            Ok(file) => file.into_profile(id).map_err(|why| problems.only("", why)),
+            Err(error) => Err(problems.only("", error.to_string())),
+        }
+    }
+
+    fn check(&self, value: &Value, problems: &mut Problems<'_>) {
+        let Some(validator) = &self.validator else {
+            problems.add("", "cannot be checked: the schema of profiles is broken".to_owned());
+            return;
+        };
+        for error in validator.iter_errors(value) {
+            let pointer = error.instance_path().to_string();
+            match error.kind() {
+                ValidationErrorKind::AdditionalProperties { unexpected } => {
+                    for key in unexpected {
+                        problems.add(&pointer, self.unknown_key(key, &error));
+                    }
+                }
+                _ => problems.add(&pointer, wrong(&error)),
+            }
+        }
+    }
+
+    fn unknown_key(&self, key: &str, error: &ValidationError<'_>) -> String {
+        // The object schema that refused the key is the parent of its `additionalProperties`.
+        let location = error.schema_path().to_string();
+        let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let known = self.schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
+        let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        let key: String = key.chars().take(VALUE_SHOWN).collect();
+        match nearest(&key, known.iter().copied()) {
+            Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
+            None => format!("unknown key `{key}`; there are {}", known.join(", ")),
+        }
+    }
+}
+
+/// What a value should have been.
+fn wrong(error: &ValidationError<'_>) -> String {
+    let got = shown(error.instance());
+    match error.kind() {
+        ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => format!("expected {kind}, got {got}"),
+        ValidationErrorKind::AnyOf { .. } => format!("expected text, or a list of texts, got {got}"),
+        _ => error.to_string().chars().take(2 * VALUE_SHOWN).collect(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE_SHOWN) {
+        None => text,
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+    }
+}
+
+/// What a schema cannot say of the names in the lists.
+fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
+    for list in ["enabled_tools", "subagent_tools"] {
+        let names = object.get(list).and_then(Value::as_array).into_iter().flatten();
+        for (place, name) in names.enumerate() {
+            if let Some(why) = name.as_str().and_then(|name| Pattern::parse(name).err()) {
+                problems.add(&format!("/{list}/{place}"), why);
+            }
+        }
+    }
+    let mut slugs: BTreeMap<String, &str> = BTreeMap::new();
+    for name in object.get("mcp_servers").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        match Server::parse(name, Vec::new()) {
+            Err(why) => problems.add(&format!("/mcp_servers/{name}"), why),
+            Ok(server) => {
+                if let Some(other) = slugs.insert(server.slug.clone(), name) {
+                    let why = format!("is the same server as {other:?}, {}: put them together", server.slug);
+                    problems.add(&format!("/mcp_servers/{name}"), why);
+                }
+            }
+        }
+    }
+}
+
+impl ProfileFile {
+    fn into_profile(self, id: &str) -> Result<Profile, String> {
+        let patterns = |names: Vec<String>| -> Result<Vec<Pattern>, String> {
+            names.iter().map(|name| Pattern::parse(name)).collect()
+        };
+        let servers = self.mcp_servers.unwrap_or_default().into_iter();
+        let planning_mandatory = self.planning_mandatory.unwrap_or_default();
+        Ok(Profile {
+            id: id.to_owned(),
+            name: self.name.unwrap_or_else(|| id.to_owned()),
+            description: self.description.unwrap_or_default(),
+            full_description: self.full_description.unwrap_or_default(),
+            llm_backend: self.llm_backend,
+            models: match self.model {
+                None => Vec::new(),
+                Some(Model::One(model)) => vec![model],
+                Some(Model::Several(models)) => models,
+            },
+            temperature: self.temperature,
+            max_iterations: self.max_iterations,
+            node_id: self.node_id,
+            planning_enabled: self.planning_enabled.unwrap_or(planning_mandatory),
+            planning_mandatory,
+            system_prompt: None,
+            subagent_system_prompt: None,
+            enabled_tools: self.enabled_tools.map(patterns).transpose()?,
+            subagent_tools: patterns(self.subagent_tools.unwrap_or_default())?,
+            servers: servers.map(|(name, groups)| Server::parse(&name, groups)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Collects what is wrong with one file.
+struct Problems<'p> {
+    path: &'p Path,
+    found: Vec<ProfileProblem>,
+}
+
+impl Problems<'_> {
+    fn add(&mut self, pointer: &str, message: String) {
+        self.found.push(ProfileProblem { file: self.path.to_owned(), field: field(pointer), message });
+    }
+
+    fn only(mut self, pointer: &str, message: String) -> Vec<ProfileProblem> {
+        self.add(pointer, message);
+        self.found
+    }
+}
+
+/// `/enabled_tools/2` as a person writes it: `enabled_tools[2]`.
+fn field(pointer: &str) -> String {
+    let mut field = String::new();
+    for part in pointer.split('/').filter(|part| !part.is_empty()) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            field.push_str(&format!("[{part}]"));
+        } else {
+            if !field.is_empty() {
+                field.push('.');
+            }
+            field.push_str(&part);
+        }
+    }
+    field
+}

@@ -1,0 +1,102 @@
+//! The profiles of a running hub, read again when their files have changed.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::file::Reader;
+use super::folder::{self, Fingerprint};
+use super::{ProfileEntry, Profiles, shipped};
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct LiveProfiles(Arc<Inner>);
+
+struct Inner {
+    folder: PathBuf,
+    reader: Reader,
+    shipped: Profiles,
+    current: ArcSwap<Profiles>,
+    /// The files that `current` was read from. Held while they are read: one reader at a time.
+    seen: Mutex<Fingerprint>,
+}
+
+/// What reading the files again has changed: ids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProfilesChange {
+    pub added: Vec<String>,
+    pub removed: Vec<String>,
+    pub changed: Vec<String>,
+}
+
+impl ProfilesChange {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn between(old: &Profiles, new: &Profiles) -> Self {
+        let mut change = Self::default();
+        for (id, entry) in new.iter() {
+            match old.get(id) {
+                None => change.added.push(id.to_owned()),
+                Some(before) if before != entry => change.changed.push(id.to_owned()),
+                Some(_) => {}
+            }
+        }
+        let gone = old.iter().filter(|(id, _)| new.get(id).is_none());
+        change.removed.extend(gone.map(|(id, _)| id.to_owned()));
+        change
+    }
+}
+
+impl LiveProfiles {
+    /// The shipped profiles and those of a folder, which need not exist.
+    #[must_use]
+    pub fn open(folder: PathBuf) -> Self {
+        let reader = Reader::new();
+        let shipped = shipped::profiles(&reader);
+        let current = ArcSwap::from_pointee(shipped.clone());
+        let live = Self(Arc::new(Inner { folder, reader, shipped, current, seen: Mutex::default() }));
+        live.reload();
+        live
+    }
+
+    /// What holds now.
+    #[must_use]
+    pub fn load(&self) -> Arc<Profiles> {
+        self.0.current.load_full()
+    }
+
+    /// Reads the files again if any is not what it was.
+    pub fn reload(&self) -> ProfilesChange {
+        let path = &self.0.folder;
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken before the files are read: what changes meanwhile is read again the next time.
+        let now = folder::fingerprint(path);
+        if now == *seen {
+            return ProfilesChange::default();
+        }
+        let (old, new) = (self.load(), folder::read(path, &self.0.reader, &self.0.shipped));
+        *seen = now;
+        let change = ProfilesChange::between(&old, &new);
+        for id in change.added.iter().chain(&change.changed) {
+            if let Some(ProfileEntry { profile: Err(problems), .. }) = new.get(id) {
+                for problem in problems {
+                    tracing::error!(profile = id, "{problem}; tokens of this profile see no tools");
+                }
+            }
+        }
+        self.0.current.store(Arc::new(new));
+        change
+    }
+}
+
+impl fmt::Debug for LiveProfiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<String> = self.load().iter().map(|(id, _)| id.to_owned()).collect();
+        f.debug_struct("LiveProfiles").field("folder", &self.0.folder).field("ids", &ids).finish()
+    }
+}

@@ -1,0 +1,380 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{
+    Candidate, CandidateServer, Choice, DEFAULT, LiveProfiles, ProfileSource, Profiles, ProfilesChange,
+    schema,
+};
+
+/// A folder of profiles: id, `config.json`.
+fn folder(profiles: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (id, config) in profiles {
+        write(dir.path(), id, config);
+    }
+    dir
+}
+
+fn write(dir: &Path, id: &str, config: &str) {
+    std::fs::create_dir_all(dir.join(id)).unwrap();
+    std::fs::write(dir.join(id).join("config.json"), config).unwrap();
+}
+
+fn read(dir: &Path) -> Profiles {
+    (*LiveProfiles::open(dir.to_owned()).load()).clone()
+}
+
+/// What is wrong with one profile, as a person reads it, without the folder.
+fn problems(config: &str) -> Vec<String> {
+    let dir = folder(&[("p", config)]);
+    let profiles = read(dir.path());
+    let Err(problems) = &profiles.get("p").unwrap().profile else { return Vec::new() };
+    let prefix = format!("{}/", dir.path().display());
+    problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
+}
+
+/// Tools there are: name, name in the list, groups.
+type Tools<'t> = Vec<(&'t str, Option<&'t str>, Vec<String>)>;
+
+fn tools() -> Tools<'static> {
+    let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    vec![
+        ("todo", None, groups(&[])),
+        ("scratchpad", None, groups(&[])),
+        ("mcp_status", None, groups(&[])),
+        ("spawn", None, groups(&[])),
+        ("mcp__github__create_issue", None, groups(&["issues", "write"])),
+        ("mcp__github__list_issues", None, groups(&["issues"])),
+        ("mcp__github__search", None, groups(&[])),
+        ("mcp__my_server__search", None, groups(&["read"])),
+        ("mcp__my_server__a-b", None, groups(&[])),
+        ("mcp__my_server__a_b", None, groups(&[])),
+        ("mcp__bare__todoist", Some("todoist"), groups(&[])),
+        ("mcp__x_y__z", None, groups(&[])),
+        ("mcp__x__y_z", None, groups(&[])),
+    ]
+}
+
+fn candidates<'t>(tools: &'t Tools<'_>) -> Vec<Candidate<'t>> {
+    let candidate = |(name, listed, groups): &'t (&'t str, Option<&'t str>, Vec<String>)| Candidate {
+        name,
+        listed: listed.unwrap_or(name),
+        server: plexus_proto::tool_name::split(name).map(|(slug, _)| CandidateServer { slug, groups }),
+        starts_agents: *name == "spawn",
+    };
+    tools.iter().map(candidate).collect()
+}
+
+fn choices(config: &Value) -> (Choice, Choice) {
+    let dir = folder(&[("p", &config.to_string())]);
+    let profiles = read(dir.path());
+    let profile = profiles.find("p").unwrap_or_else(|why| panic!("{config}: {why} {:?}", profiles.get("p")));
+    let tools = tools();
+    (profile.shown(&candidates(&tools)), profile.subagent_view(&candidates(&tools)))
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+const HUB: &[&str] = &["mcp_status", "scratchpad", "spawn", "todo"];
+
+#[test]
+fn what_a_list_of_tools_shows() {
+    let github = ["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"];
+    let upstream: Vec<&str> = tools().iter().map(|tool| tool.0).filter(|name| name.contains("__")).collect();
+    for (listed, shown) in [
+        (json!(["todo"]), &["todo"][..]),
+        (json!([]), &[]),
+        (json!(["*"]), HUB),
+        (json!(["t*"]), &["todo"]),
+        (json!(["*o*"]), &["todo"]),
+        // Of the hub's tools only, however well a server's fits.
+        (json!(["*search"]), &[]),
+        (json!(["mcp_*"]), &["mcp_status"]),
+        (json!(["mcp__*"]), &upstream),
+        (json!(["mcp:*"]), &upstream),
+        (json!(["mcp__github__*"]), &github),
+        (json!(["mcp:github:*"]), &github),
+        (json!(["mcp:my server:*search"]), &["mcp__my_server__search"]),
+        (json!(["mcp__*__search"]), &["mcp__github__search", "mcp__my_server__search"]),
+        // One tool does not bring its group.
+        (json!(["mcp__github__create_issue"]), &["mcp__github__create_issue"]),
+        (json!(["mcp:github:create_issue"]), &["mcp__github__create_issue"]),
+        (json!(["mcp_github_create_issue"]), &["mcp__github__create_issue"]),
+        (json!(["mcp__github__create-issue"]), &["mcp__github__create_issue"]),
+        (json!(["mcp-github-create-issue"]), &["mcp__github__create_issue"]),
+        (json!(["mcp__my-server__search"]), &["mcp__my_server__search"]),
+        // Exact before alike.
+        (json!(["mcp__my_server__a-b"]), &["mcp__my_server__a-b"]),
+        (json!(["mcp__my_server__a_b"]), &["mcp__my_server__a_b"]),
+        // The name it is listed by, but a server's tool is not found by a part of its name.
+        (json!(["todoist"]), &["mcp__bare__todoist"]),
+        (json!(["search"]), &[]),
+        (json!(["create_issue"]), &[]),
+        // What could be two is neither.
+        (json!(["mcp_x_y_z"]), &[]),
+        (json!(["mcp__x__y_z"]), &["mcp__x__y_z"]),
+        (json!(["Todo", "nonsense", "mcp__gone__x", "mcp__gone__*"]), &[]),
+    ] {
+        let (choice, subagents) = choices(&json!({ "enabled_tools": listed }));
+        assert_eq!(choice.tools, names(shown), "{listed}");
+        // Empty falls back; a tool that starts agents is never among them.
+        let without: Vec<&str> = shown.iter().copied().filter(|name| *name != "spawn").collect();
+        assert_eq!(subagents.tools, names(&without), "{listed}");
+    }
+    assert_eq!(choices(&json!({})).0.tools, names(HUB), "all of the hub's, and no other");
+}
+
+#[test]
+fn what_a_list_of_servers_shows() {
+    let shown = |servers: Value| choices(&json!({ "enabled_tools": ["todo"], "mcp_servers": servers })).0;
+    for (servers, tools) in [
+        (json!({}), &[][..]),
+        (
+            json!({ "github": ["*"] }),
+            &["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"],
+        ),
+        (json!({ "github": ["issues"] }), &["mcp__github__create_issue", "mcp__github__list_issues"]),
+        (json!({ "github": ["write", "nonsense"] }), &["mcp__github__create_issue"]),
+        (json!({ "github": [] }), &[]),
+        (json!({ "my server": ["read"], "gone": ["*"] }), &["mcp__my_server__search"]),
+        (json!({ "GitHub": ["*"] }), &[]),
+    ] {
+        let choice = shown(servers.clone());
+        let mut expected = names(tools);
+        assert_eq!(
+            choice.servers.values().flatten().cloned().collect::<BTreeSet<_>>(),
+            expected,
+            "{servers}"
+        );
+        expected.insert("todo".to_owned());
+        assert_eq!(choice.tools, expected, "{servers}");
+    }
+    let both = choices(&json!({ "mcp_servers": { "bare": ["*"] } })).0.tools;
+    assert_eq!(both, names(&["mcp__bare__todoist", "mcp_status", "scratchpad", "spawn", "todo"]));
+}
+
+#[test]
+fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
+    let base =
+        json!({ "enabled_tools": ["todo", "spawn", "scratchpad"], "mcp_servers": { "github": ["issues"] } });
+    let view = |listed: Value| {
+        let mut config = base.clone();
+        config["subagent_tools"] = listed;
+        choices(&config).1
+    };
+    for (listed, shown) in [
+        (json!([]), &["todo", "scratchpad", "mcp__github__create_issue", "mcp__github__list_issues"][..]),
+        (json!(["todo"]), &["todo"]),
+        (json!(["*"]), &["todo", "scratchpad"]),
+        (json!(["mcp__github__list_issues"]), &["mcp__github__list_issues"]),
+        (json!(["mcp__*"]), &["mcp__github__create_issue", "mcp__github__list_issues"]),
+        (json!(["nonsense"]), &[]),
+        (json!(["spawn"]), &[]),
+        // There, but not for this profile.
+        (json!(["mcp__my_server__search"]), &[]),
+    ] {
+        assert_eq!(view(listed.clone()).tools, names(shown), "{listed}");
+    }
+    let told = view(json!(["nonsense", "mcp__my_server__search"])).warnings;
+    assert_eq!(
+        told,
+        [
+            "subagent_tools: there is no tool nonsense (yet)",
+            "subagent_tools: the profile itself does not show mcp__my_server__search",
+        ]
+    );
+}
+
+#[test]
+fn what_names_nothing_is_told_with_what_was_meant() {
+    let config = json!({
+        "enabled_tools": ["todos", "search", "mcp_x_y_z", "zz*", "mcp__*", "*"],
+        "mcp_servers": { "gone": ["*"], "github": ["isues"] },
+    });
+    assert_eq!(
+        choices(&config).0.warnings,
+        [
+            "enabled_tools: there is no tool todos (yet); did you mean todo?",
+            "enabled_tools: there is no tool search (yet); did you mean mcp__github__search or mcp__my_server__search?",
+            "enabled_tools: mcp_x_y_z could be mcp__x_y__z or mcp__x__y_z: name one of them",
+            "enabled_tools: nothing fits zz* (yet)",
+            "mcp_servers: no tool of github is in a group isues (yet); did you mean issues?",
+            "mcp_servers: there are no tools of gone (yet)",
+        ]
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_file_is_told_at_once() {
+    let config = json!({
+        "id": "q",
+        "enabled_tool": [],
+        "temperature": 3,
+        "model": 5,
+        "max_iterations": "many",
+        "enabled_tools": ["todo", " x", 7],
+        "mcp_servers": { "a b": ["*"], "a-b": [], "*": ["*"], "--": [] },
+        "full_description": { "when_to_us": "" },
+        "approve": null,
+        "budgets": {},
+        "planning_enabled": false,
+        "planning_mandatory": true,
+    });
+    let mut found = problems(&config.to_string());
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "p/config.json: `approve`: is not enforced yet, so it is refused: take it out",
+            "p/config.json: `budgets`: is not enforced yet, so it is refused: take it out",
+            "p/config.json: `enabled_tools[1]`: is no name of a tool: it is empty, or has blanks around it",
+            "p/config.json: `enabled_tools[2]`: expected string, got 7",
+            "p/config.json: `full_description`: unknown key `when_to_us`; did you mean `when_to_use`?",
+            "p/config.json: `id`: is \"q\", but the folder is \"p\": they must be the same",
+            "p/config.json: `max_iterations`: expected integer, got \"many\"",
+            "p/config.json: `mcp_servers.*`: names one server; for the tools of all, put \"mcp__*\" into enabled_tools",
+            "p/config.json: `mcp_servers.--`: \"--\" is no name of a server: it has neither letters nor digits",
+            "p/config.json: `mcp_servers.a-b`: is the same server as \"a b\", a_b: put them together",
+            "p/config.json: `model`: expected text, or a list of texts, got 5",
+            "p/config.json: `planning_mandatory`: cannot be true where planning_enabled is false",
+            "p/config.json: `temperature`: 3 is greater than the maximum of 2.0",
+            "p/config.json: unknown key `enabled_tool`; did you mean `enabled_tools`?",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for (config, words) in [
+        ("", "is not JSON"),
+        ("{", "is not JSON: EOF while parsing an object at line 1"),
+        ("[]", "is not an object"),
+        (r#"{"enabled_tools": null}"#, "`enabled_tools`: expected array, got null"),
+        (r#"{"enabled_tools": "*"}"#, "`enabled_tools`: expected array"),
+        (r#"{"enabled_tools": [], "enabled_tools": ["*"]}"#, "duplicate field `enabled_tools`"),
+        (r#"{"mcp_servers": ["github"]}"#, "`mcp_servers`: expected object"),
+        (r#"{"mcp_servers": {"github": "*"}}"#, "`mcp_servers.github`: expected array"),
+        (r#"{"model": []}"#, "`model`: expected text, or a list of texts"),
+        (r#"{"max_iterations": 0}"#, "`max_iterations`: 0 is less than the minimum of 1"),
+        (r#"{"zebra": 1}"#, "unknown key `zebra`; there are "),
+    ] {
+        let found = problems(config);
+        assert!(found.len() == 1 && found[0].contains(words), "{config}: {found:?}");
+    }
+    let long = json!({ "description": "x".repeat(70_000) }).to_string();
+    assert!(problems(&long)[0].ends_with("has more than 65536 bytes"));
+}
+
+#[test]
+fn a_model_may_be_one_or_several() {
+    for (model, models) in [(json!("a"), vec!["a"]), (json!(["a", "b"]), vec!["a", "b"])] {
+        let dir = folder(&[("p", &json!({ "model": model, "$schema": "x" }).to_string())]);
+        assert_eq!(read(dir.path()).find("p").unwrap().models, models);
+    }
+}
+
+#[test]
+fn a_broken_profile_takes_out_only_itself_and_shows_nothing() {
+    let dir =
+        folder(&[("good", "{}"), ("bad", "{"), ("discuss", r#"{"enabled_tool": []}"#), ("no-config", "{}")]);
+    std::fs::remove_file(dir.path().join("no-config/config.json")).unwrap();
+    std::fs::create_dir(dir.path().join("b@d")).unwrap();
+    std::fs::create_dir(dir.path().join(".git")).unwrap();
+    std::fs::write(dir.path().join("README.md"), "notes").unwrap();
+    write(dir.path(), "prompt", "{}");
+    std::fs::write(dir.path().join("prompt/system_prompt.txt"), [0xff, 0xfe]).unwrap();
+    let profiles = read(dir.path());
+    let tools = tools();
+    let shows = |id: &str| profiles.shown(id, &candidates(&tools)).tools.len();
+    for (id, count) in [
+        ("good", HUB.len()),
+        ("bad", 0),
+        // Not the one that is shipped under the same id.
+        ("discuss", 0),
+        ("no-config", 0),
+        ("b@d", 0),
+        ("prompt", 0),
+        ("never-there", 0),
+    ] {
+        assert_eq!(shows(id), count, "{id}");
+    }
+    assert!(shows("secretary") > 0);
+    assert!(profiles.get(".git").is_none() && profiles.get("README.md").is_none());
+    let why = profiles.find("never-there").unwrap_err();
+    assert_eq!(
+        why,
+        "there is no profile never-there; there are developer, good, modeler_3d, secretary, server_admin, tool_developer"
+    );
+    assert!(profiles.find("bad").unwrap_err().contains("plexus profile show bad"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_leaves_no_profile() {
+    let dir = tempfile::tempdir().unwrap();
+    let not_a_folder = dir.path().join("profiles");
+    std::fs::write(&not_a_folder, "").unwrap();
+    assert_eq!(read(&not_a_folder).usable().count(), 0);
+    // One that is not there is one without profiles.
+    assert_eq!(read(&dir.path().join("gone")), Profiles::shipped());
+}
+
+#[test]
+fn files_are_read_again_when_they_change() {
+    let dir = folder(&[("a", "{}")]);
+    let live = LiveProfiles::open(dir.path().to_owned());
+    assert_eq!(live.reload(), ProfilesChange::default());
+    write(dir.path(), "b", "{}");
+    write(dir.path(), "a", r#"{"enabled_tools":[]}"#);
+    let change = live.reload();
+    assert_eq!((change.added, change.changed, change.removed), (vec!["b".into()], vec!["a".into()], vec![]));
+    std::fs::write(dir.path().join("b/system_prompt.txt"), "Be kind.\n").unwrap();
+    assert_eq!(live.reload().changed, ["b"]);
+    assert_eq!(live.load().find("b").unwrap().system_prompt.as_deref(), Some("Be kind.\n"));
+    std::fs::remove_dir_all(dir.path().join("a")).unwrap();
+    write(dir.path(), "discuss", "{}");
+    let change = live.reload();
+    assert_eq!((change.removed, change.changed), (vec!["a".into()], vec!["discuss".into()]));
+    // What was replaced comes back.
+    std::fs::remove_dir_all(dir.path().join("discuss")).unwrap();
+    assert_eq!(live.reload().changed, ["discuss"]);
+    assert_eq!(live.load().get("discuss").unwrap().source, ProfileSource::Shipped);
+}
+
+#[test]
+fn the_shipped_profiles_are_good() {
+    let profiles = Profiles::shipped();
+    let ids: Vec<&str> = profiles.iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["developer", "discuss", "modeler_3d", "secretary", "server_admin", "tool_developer"]);
+    assert_eq!(DEFAULT, "secretary");
+    for (id, entry) in profiles.iter() {
+        let profile = entry.profile.as_ref().unwrap_or_else(|problems| panic!("{id}: {problems:?}"));
+        let texts = [&profile.description, &profile.full_description.when_to_use];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{id}");
+        for prompt in [&profile.system_prompt, &profile.subagent_system_prompt] {
+            let length = prompt.as_ref().map_or(0, String::len);
+            assert!((200..2_000).contains(&length), "{id}: a prompt of {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn the_committed_document_of_profiles_is_that_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/profile.schema.json");
+    let current = format!("{:#}\n", schema());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &current).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == current,
+        "docs/schema/profile.schema.json is not what the code says; look at the change after\n  make generated"
+    );
+    for (key, described) in schema()["properties"].as_object().unwrap() {
+        assert!(described["description"].is_string(), "{key} has no description");
+    }
+}

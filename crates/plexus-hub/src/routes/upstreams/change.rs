@@ -1,0 +1,218 @@
+//! Adding, removing, switching and restarting servers.
+
+use axum::Json;
+use axum::extract::Request;
+use http::header::LOCATION;
+use http::{HeaderName, StatusCode};
+use plexus_mcp::upstream::config::has_references;
+use plexus_proto::api::{AddUpstreamParams, ReloadReport, RemovedUpstream, Upstream};
+use serde_json::{Value, json};
+
+use super::gate::{self, Program, Whence};
+use super::record::recorded;
+use super::{check_name, refused_by_folder, stored, unknown};
+use crate::http::{ApiError, Caller};
+use crate::routes::query::Segment;
+use crate::routes::{refusals, tag};
+use crate::services::Services;
+
+/// Names of these operations in the audit.
+const ADD: &str = "upstream_add";
+const REMOVE: &str = "upstream_remove";
+const ENABLE: &str = "upstream_enable";
+const DISABLE: &str = "upstream_disable";
+const RESTART: &str = "upstream_restart";
+const RELOAD: &str = "upstream_reload";
+
+/// Add a server
+///
+/// Writes its file, starts it, and waits for it unless that takes too long; its state tells. Needs the scope `admin`. A
+/// server that is a process is taken only over loopback, without a proxy, and with a command that `upstreams.commands` has.
+#[utoipa::path(
+    post,
+    path = "/upstreams",
+    operation_id = "addUpstream",
+    tag = tag::UPSTREAMS,
+    request_body = AddUpstreamParams,
+    responses(
+        (status = 201, description = "The server.", body = Upstream,
+            headers(("Location" = String, description = "Where it is.")),
+            links(
+                ("show" = (operation_id = "getUpstream", parameters(("server" = "$response.body#/name")))),
+                ("remove" = (operation_id = "removeUpstream", parameters(("server" = "$response.body#/name")))),
+            )),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn add(
+    caller: Caller,
+    whence: Whence,
+    request: Request,
+) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Upstream>), ApiError> {
+    let params: AddUpstreamParams = caller.read_json(request, "a server to add").await?;
+    check_name(&params.name)?;
+    let AddUpstreamParams { name, server } = params;
+    let asked = json!({ "name": name });
+    let upstream = recorded(caller, ADD, asked, async move |services| {
+        let document = Value::Object(server);
+        gate::may_refer(&whence, has_references(&document))?;
+        let folder = services.upstreams.folder();
+        let checked = folder.check(&name, &document).map_err(|problems| super::invalid(&problems))?;
+        gate::may_run(&services, &whence, Program::of(&checked))?;
+        folder.add(&name, &document).map_err(refused_by_folder)?;
+        services.upstreams.reload().await;
+        let upstream = services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        let kind = checked.transport.kind().as_str();
+        let command = Program::of(&checked).map(|program| program.command().to_owned());
+        Ok((json!({ "name": name, "transport": kind, "command": command }), upstream))
+    })
+    .await?;
+    let location = format!("/api/v1/upstreams/{}", upstream.name);
+    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(upstream)))
+}
+
+/// Remove a server
+///
+/// Ends it and takes its tools away. Its file is kept as a backup. Needs the scope `admin`.
+#[utoipa::path(
+    delete,
+    path = "/upstreams/{server}",
+    operation_id = "removeUpstream",
+    tag = tag::UPSTREAMS,
+    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "It is gone.", body = RemovedUpstream),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn remove(
+    caller: Caller,
+    Segment(name): Segment,
+) -> Result<Json<RemovedUpstream>, ApiError> {
+    let removed = recorded(caller, REMOVE, json!({ "name": name }), async move |services| {
+        services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        let backup = services.upstreams.folder().remove(&name).map_err(refused_by_folder)?;
+        services.upstreams.reload().await;
+        let backup = backup.display().to_string();
+        Ok((json!({ "name": name, "backup": backup }), RemovedUpstream { name, backup }))
+    });
+    Ok(Json(removed.await?))
+}
+
+/// Switch a server on
+///
+/// Needs the scope `admin` and, for a server that is a process, what adding it needs.
+#[utoipa::path(
+    post,
+    path = "/upstreams/{server}/enable",
+    operation_id = "enableUpstream",
+    tag = tag::UPSTREAMS,
+    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "The server.", body = Upstream),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn enable(
+    caller: Caller,
+    whence: Whence,
+    Segment(name): Segment,
+) -> Result<Json<Upstream>, ApiError> {
+    let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
+        services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        gate::may_run(&services, &whence, Program::of(&stored(&services, &name)?))?;
+        switch(&services, &name, true).await
+    });
+    Ok(Json(enabled.await?))
+}
+
+/// Switch a server off
+///
+/// Ends it and takes its tools away until it is switched on again. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/upstreams/{server}/disable",
+    operation_id = "disableUpstream",
+    tag = tag::UPSTREAMS,
+    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "The server.", body = Upstream),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn disable(
+    caller: Caller,
+    Segment(name): Segment,
+) -> Result<Json<Upstream>, ApiError> {
+    let disabled = recorded(caller, DISABLE, json!({ "name": name }), async move |services| {
+        services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        switch(&services, &name, false).await
+    });
+    Ok(Json(disabled.await?))
+}
+
+async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value, Upstream), ApiError> {
+    services.upstreams.folder().set_enabled(name, enabled).map_err(refused_by_folder)?;
+    services.upstreams.reload().await;
+    let upstream = services.upstreams.get(name).ok_or_else(|| unknown(name))?;
+    Ok((json!({ "name": name }), upstream))
+}
+
+/// Start a server anew
+///
+/// Also one that was given up. What runs is what its file says, as before. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/upstreams/{server}/restart",
+    operation_id = "restartUpstream",
+    tag = tag::UPSTREAMS,
+    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "The server.", body = Upstream),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn restart(
+    caller: Caller,
+    Segment(name): Segment,
+) -> Result<Json<Upstream>, ApiError> {
+    let restarted = recorded(caller, RESTART, json!({ "name": name }), async move |services| {
+        let upstream = services.upstreams.restart(&name).await.ok_or_else(|| unknown(&name))?;
+        Ok((json!({ "name": name, "state": upstream.state }), upstream))
+    });
+    Ok(Json(restarted.await?))
+}
+
+/// Read the files of all servers again
+///
+/// Only what has changed is restarted. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/upstreams/-/reload",
+    operation_id = "reloadUpstreams",
+    tag = tag::UPSTREAMS,
+    responses((status = 200, description = "What has changed.", body = ReloadReport), refusals::Always)
+)]
+pub(in crate::routes) async fn reload(caller: Caller) -> Result<Json<ReloadReport>, ApiError> {
+    let reloaded = recorded(caller, RELOAD, json!({}), async move |services| {
+        let report = services.upstreams.reload().await;
+        let failed: Vec<&str> = report.failed.iter().map(|one| one.name.as_str()).collect();
+        let detail = json!({
+            "added": report.added, "removed": report.removed, "changed": report.changed, "failed": failed,
+        });
+        Ok((detail, report))
+    });
+    Ok(Json(reloaded.await?))
+}

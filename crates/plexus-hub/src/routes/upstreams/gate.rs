@@ -1,0 +1,187 @@
+//! What a request must be to have the hub run a command, besides an admin's.
+//!
+//! A gateway that starts whatever it is told to "test" is a shell for everyone who reaches it. So a server
+//! that is a process is taken only from the machine itself, and only with a command that the machine lists.
+//! From elsewhere a server also may not refer to the machine's environment and files: what they hold would
+//! go to whoever the server belongs to.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use http::header::{FORWARDED, HOST, VIA};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use plexus_mcp::upstream::config::{Planned, ServerConfig, Transport};
+use plexus_proto::ErrorCode;
+use serde_json::{Map, Value, json};
+
+use crate::App;
+use crate::http::ApiError;
+use crate::services::Services;
+
+/// Names of headers with which proxies say that a request is another's.
+const PROXY_HEADERS: [&str; 2] = ["x-real-ip", "x-client-ip"];
+const PROXY_PREFIX: &str = "x-forwarded-";
+/// What variables begin with that tell the loader what else to run. `PATH` is one more: it tells which
+/// program a name is.
+const LOADER_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
+
+/// Longest command that is repeated in a refusal.
+const SHOWN: usize = 100;
+
+/// Where a request comes from, as far as that can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whence {
+    /// This machine, with nothing in between.
+    Here,
+    /// Somewhere else; in words that go on after "this request".
+    Elsewhere(String),
+}
+
+impl FromRequestParts<App> for Whence {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        Ok(Self::of(peer, &parts.headers))
+    }
+}
+
+impl Whence {
+    fn of(peer: Option<IpAddr>, headers: &HeaderMap) -> Self {
+        let Some(peer) = peer.map(|peer| peer.to_canonical()) else {
+            return Self::Elsewhere("does not say where it comes from".to_owned());
+        };
+        if !peer.is_loopback() {
+            return Self::Elsewhere(format!("comes from {peer}"));
+        }
+        let of_proxy = headers.keys().find(|name| {
+            let text = name.as_str();
+            *name == FORWARDED
+                || *name == VIA
+                || text.starts_with(PROXY_PREFIX)
+                || PROXY_HEADERS.contains(&text)
+        });
+        if let Some(name) = of_proxy {
+            return Self::Elsewhere(format!("comes through a proxy (it has the header {name})"));
+        }
+        // Most proxies hand on the name that they were asked for by.
+        match headers.get(HOST).and_then(|host| host.to_str().ok()) {
+            Some(host) if is_here(host) => Self::Here,
+            host => Self::Elsewhere(format!(
+                "is for {}, which is not a loopback address",
+                host.unwrap_or("no host")
+            )),
+        }
+    }
+}
+
+/// Whether a `Host` names loopback. One of the proper form: the guard has refused all others.
+fn is_here(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Goes on only if what a server refers to may be told to who it belongs to. To be asked before the references
+/// are filled in: that alone tells what is there.
+pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), ApiError> {
+    match whence {
+        Whence::Elsewhere(how) if has_references => Err(refusal(
+            format!(
+                "a server that refers to the environment or to files of the hub's machine is configured there, and \
+                 this request {how}"
+            ),
+            "Leave out `${…}`, or run the command on the hub's machine.",
+            &["loopback"],
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The program that a server would have the hub run.
+#[derive(Debug)]
+pub(super) struct Program<'a> {
+    server: &'a str,
+    file: &'a Path,
+    command: &'a str,
+    /// Names of the variables that are set for it.
+    variables: Vec<String>,
+}
+
+impl<'a> Program<'a> {
+    /// None for a server that is reached over HTTP.
+    pub(super) fn of(server: &'a ServerConfig) -> Option<Self> {
+        let Transport::Stdio(stdio) = &server.transport else { return None };
+        let variables = stdio.env.keys().cloned().collect();
+        Some(Self { server: &server.name, file: &server.file, command: &stdio.command, variables })
+    }
+
+    pub(super) fn command(&self) -> &str {
+        self.command
+    }
+
+    pub(super) fn planned(planned: &'a Planned) -> Option<Self> {
+        let shown = planned.shown();
+        let variables = shown.get("env").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let variables = variables.cloned().collect();
+        Some(Self { server: &planned.name, file: &planned.file, command: planned.command()?, variables })
+    }
+}
+
+/// Goes on only if the request may have the hub run this program. All that is missing is said at once.
+pub(super) fn may_run(
+    services: &Services,
+    whence: &Whence,
+    program: Option<Program<'_>>,
+) -> Result<(), ApiError> {
+    let Some(Program { server, file, command, variables }) = program else { return Ok(()) };
+    let config = services.config.load();
+    let (mut why, mut fix, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    if let Whence::Elsewhere(how) = whence {
+        why.push(format!("this request {how}, and not from the hub's own machine"));
+        fix.push("Run the command on the hub's machine.".to_owned());
+        missing.push("loopback");
+    }
+    if !config.upstreams.allows(command) {
+        let shown: String = command.chars().take(SHOWN).collect();
+        let listed = match config.upstreams.commands.as_slice() {
+            [] => "nothing".to_owned(),
+            listed => listed.join(", "),
+        };
+        why.push(format!("the command `{shown}` is not in the setting `upstreams.commands` ({listed})"));
+        fix.push(
+            "Add the command to `upstreams.commands` in plexus.toml and send the hub SIGHUP.".to_owned(),
+        );
+        missing.push("command");
+    }
+    if let Some(variable) = variables.iter().find(|name| decides_what_runs(name)) {
+        why.push(format!(
+            "{variable} in its `env` could let another program run than the one that is listed"
+        ));
+        fix.push(format!("Leave out {variable}."));
+        missing.push("env");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the hub may not run {server} for this request: {}", why.join("; "));
+    fix.push(format!("Or write its file there yourself: {}", file.display()));
+    Err(refusal(message, &fix.join(" "), &missing))
+}
+
+fn decides_what_runs(variable: &str) -> bool {
+    variable == "PATH" || LOADER_PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
+}
+
+fn refusal(message: String, hint: &str, missing: &[&str]) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
+        .hint(hint)
+        .details(json!({ "missing": missing }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{Whence, decides_what_runs, may_refer};
+
+fn whence(peer: &str, headers: &[(&'static str, &'static str)]) -> Whence {
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect();
+    Whence::of(peer.parse::<IpAddr>().ok(), &headers)
+}
+
+#[test]
+fn only_a_plain_request_over_loopback_comes_from_here() {
+    for (peer, host) in [
+        ("127.0.0.1", "127.0.0.1:7420"),
+        ("127.8.9.1", "localhost:7420"),
+        ("::1", "[::1]:7420"),
+        ("::ffff:127.0.0.1", "LOCALHOST"),
+    ] {
+        assert_eq!(whence(peer, &[("host", host)]), Whence::Here, "{peer} {host}");
+    }
+    let elsewhere = |peer: &str, headers: &[(&'static str, &'static str)]| match whence(peer, headers) {
+        Whence::Elsewhere(how) => how,
+        Whence::Here => panic!("{peer} with {headers:?} is taken for this machine"),
+    };
+    let here = ("host", "127.0.0.1:7420");
+    for peer in ["192.0.2.7", "10.0.0.1", "fe80::1", "0.0.0.0", "::ffff:192.0.2.7"] {
+        assert!(elsewhere(peer, &[here]).contains("comes from"), "{peer}");
+    }
+    assert!(elsewhere("", &[here]).contains("where it comes from"));
+    for header in ["forwarded", "via", "x-forwarded-for", "x-forwarded-anything", "x-real-ip", "x-client-ip"]
+    {
+        let how = elsewhere("127.0.0.1", &[here, (header, "")]);
+        assert!(how.contains(header), "{header}: {how}");
+    }
+    for host in ["hub.example.net", "localhost.example.net", "192.0.2.7:7420", "[fe80::1]:7420", ""] {
+        assert!(elsewhere("127.0.0.1", &[("host", host)]).contains("not a loopback address"), "{host}");
+    }
+    assert!(elsewhere("127.0.0.1", &[]).contains("no host"));
+}
+
+#[test]
+fn what_the_machine_holds_is_told_from_the_machine_only() {
+    let elsewhere = Whence::Elsewhere("comes from afar".to_owned());
+    let refused = may_refer(&elsewhere, true).unwrap_err();
+    assert!(refused.message.contains("comes from afar"), "{refused:?}");
+    assert!(may_refer(&Whence::Here, true).is_ok() && may_refer(&elsewhere, false).is_ok());
+}
+
+#[test]
+fn variables_that_change_the_program_are_known() {
+    for variable in ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"] {
+        assert!(decides_what_runs(variable), "{variable}");
+    }
+    for variable in ["PATH_TO_FILES", "API_KEY", "OLD_PATH", "HOME"] {
+        assert!(!decides_what_runs(variable), "{variable}");
+    }
+}

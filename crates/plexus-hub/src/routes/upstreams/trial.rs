@@ -1,0 +1,80 @@
+//! Trying out a server: connected to once, beside those that run.
+
+use axum::Json;
+use axum::extract::Request;
+use http::StatusCode;
+use plexus_mcp::upstream::config::has_references;
+use plexus_proto::ErrorCode;
+use plexus_proto::api::{TestUpstreamParams, UpstreamTest};
+use serde_json::{Value, json};
+
+use super::gate::{self, Program, Whence};
+use super::record::recorded;
+use super::{check_name, stored, unknown};
+use crate::http::{ApiError, Caller};
+use crate::routes::query::Segment;
+use crate::routes::{refusals, tag};
+
+/// Name of this operation in the audit.
+const TEST: &str = "upstream_test";
+
+/// Try out a server
+///
+/// Connects to it once, lists its tools and leaves; nothing is stored. With `server` in the body that is what is tried,
+/// without it the server of that name. Needs the scope `admin` and, for a server that is a process, what adding it needs.
+#[utoipa::path(
+    post,
+    path = "/upstreams/{server}/test",
+    operation_id = "testUpstream",
+    tag = tag::UPSTREAMS,
+    params(("server" = String, Path, description = "The server, which need not exist where the body has one.",
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = TestUpstreamParams,
+    responses(
+        (status = 200, description = "What came of it, also when it did not work.", body = UpstreamTest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn test(
+    caller: Caller,
+    whence: Whence,
+    Segment(name): Segment,
+    request: Request,
+) -> Result<Json<UpstreamTest>, ApiError> {
+    let params: TestUpstreamParams = caller.read_json(request, "a server to try out").await?;
+    let asked = json!({ "name": name, "stored": params.server.is_none() });
+    let tested = recorded(caller, TEST, asked, async move |services| {
+        let server = match params.server {
+            Some(document) => {
+                check_name(&name)?;
+                let document = Value::Object(document);
+                gate::may_refer(&whence, has_references(&document))?;
+                let checked = services.upstreams.folder().check(&name, &document);
+                checked.map_err(|problems| super::invalid(&problems))?
+            }
+            None => {
+                services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+                stored(&services, &name)?
+            }
+        };
+        gate::may_run(&services, &whence, Program::of(&server))?;
+        let Ok(_place) = services.upstream_trials.try_acquire() else {
+            let message = "other servers are being tried out";
+            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
+                .hint("Try again when they are done."));
+        };
+        tokio::select! {
+            report = services.upstreams.test(server) => {
+                Ok((json!({ "name": name, "success": report.success }), report))
+            }
+            () = services.draining.cancelled() => {
+                let message = "the hub is stopping";
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message))
+            }
+        }
+    });
+    Ok(Json(tested.await?))
+}

@@ -1,0 +1,272 @@
+//! The MCP servers behind the hub, over REST: added, seen, switched, removed, tried out and imported.
+
+mod gate;
+
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use plexus_testkit::fixture::{Fixture, program};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, send};
+
+/// For a server to get from one state to another: far beyond what it should take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at something that only the API tells.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A hub that may run the fixture server.
+async fn hub_for_fixtures() -> TestHub {
+    TestHub::start_with(|config| config.upstreams.commands = vec![program().display().to_string()]).await
+}
+
+/// The server when it is in this state.
+async fn in_state(admin: &Client<'_>, name: &str, state: &str) -> Value {
+    let mut last = Value::Null;
+    let reached = tokio::time::timeout(PATIENCE, async {
+        loop {
+            last = admin.get(&format!("/upstreams/{name}")).await.ok();
+            if last["state"] == state {
+                break;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    assert!(reached.await.is_ok(), "{name} does not get {state}: {last}");
+    last
+}
+
+/// What the newest operation of this name came to, as audited.
+async fn outcome(hub: &TestHub, operation: &str) -> String {
+    hub.outcome_of(operation).await
+}
+
+async fn tool_names(client: &Client<'_>) -> Vec<String> {
+    let page = client.get("/tools?limit=200").await.ok();
+    let names =
+        page["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+#[tokio::test]
+async fn a_server_is_added_used_switched_and_removed() {
+    let (hub, fixture) = (TestHub::start().await, Fixture::new().start().await);
+    let admin = Client::admin(&hub);
+    let empty = admin.get("/upstreams").await;
+    let empty_tag = empty.header("etag").to_owned();
+    assert_eq!(empty.ok(), json!({ "items": [], "next": null }));
+
+    let server = json!({ "url": fixture.url() });
+    let added = admin.post("/upstreams", &json!({ "name": "fixture", "server": server })).await;
+    assert_eq!((added.status.as_u16(), added.header("location")), (201, "/api/v1/upstreams/fixture"));
+    let shown = in_state(&admin, "fixture", "ready").await;
+    assert_eq!(shown["document"], server, "{shown}");
+    assert_eq!((&shown["transport"], &shown["slug"]), (&json!("streamable_http"), &json!("fixture")));
+    let tools = shown["tools"].as_array().unwrap();
+    assert!(tools.contains(&json!("mcp__fixture__echo")), "{shown}");
+    assert_eq!(admin.get("/status").await.ok()["upstreams"]["ready"], 1);
+
+    // Listed, with a tag that changes with the list.
+    let list = admin.get("/upstreams").await;
+    assert_ne!(list.header("etag"), empty_tag);
+    let again =
+        send(admin.request(Method::GET, "/upstreams").header("if-none-match", list.header("etag"))).await;
+    assert_eq!(again.status, 304);
+    assert_eq!(list.ok()["items"][0]["name"], "fixture");
+
+    // Called over REST and over MCP.
+    let call = json!({ "arguments": { "text": "hello" } });
+    let called = admin.post("/tools/mcp__fixture__echo/call", &call).await.ok();
+    assert_eq!((&called["success"], &called["text"]), (&json!(true), &json!("hello")), "{called}");
+    let agent = hub.token("agent", &["call:mcp__fixture__*"]).await.token;
+    let said = hub.mcp(&agent).tool("mcp__fixture__echo", json!({ "text": "again" })).await;
+    assert_eq!(said["content"][0]["text"], "again", "{said}");
+
+    // The same name, and one that makes the same names of tools.
+    for name in ["fixture", "fixture-"] {
+        let twice = admin.post("/upstreams", &json!({ "name": name, "server": server })).await;
+        assert_eq!(twice.refused(409), "conflict", "{name}");
+    }
+    assert_eq!(outcome(&hub, "upstream_add").await, "conflict");
+
+    let off = admin.post("/upstreams/fixture/disable", &json!({})).await.ok();
+    assert_eq!((&off["state"], &off["tools"]), (&json!("disabled"), &json!([])), "{off}");
+    assert!(!tool_names(&admin).await.contains(&"mcp__fixture__echo".to_owned()));
+    assert_eq!(admin.post("/tools/mcp__fixture__echo/call", &call).await.refused(404), "unknown_tool");
+    admin.post("/upstreams/fixture/enable", &json!({})).await.ok();
+    in_state(&admin, "fixture", "ready").await;
+    admin.post("/upstreams/fixture/restart", &json!({})).await.ok();
+    in_state(&admin, "fixture", "ready").await;
+    assert_eq!(admin.get("/upstreams/fixture/logs").await.ok(), json!({ "lines": [] }));
+
+    let removed = send(admin.request(Method::DELETE, "/upstreams/fixture")).await.ok();
+    let backup = Path::new(removed["backup"].as_str().unwrap());
+    assert!(backup.is_file() && !backup.ends_with("fixture.json"), "{removed}");
+    assert_eq!(admin.get("/upstreams/fixture").await.refused(404), "not_found");
+    assert!(!tool_names(&admin).await.contains(&"mcp__fixture__echo".to_owned()));
+    for operation in ["disable", "enable", "restart", "remove"] {
+        assert_eq!(outcome(&hub, &format!("upstream_{operation}")).await, "ok", "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_is_started_shown_with_its_log_and_ended() {
+    let hub = hub_for_fixtures().await;
+    let admin = Client::admin(&hub);
+    let server = json!({ "command": program(), "args": ["--stdio"] });
+    admin.post("/upstreams", &json!({ "name": "local", "server": server })).await.ok();
+    let shown = in_state(&admin, "local", "ready").await;
+    let record = &admin.get("/audit?tool=upstream_add&limit=1").await.ok()["items"][0];
+    assert_eq!((&record["outcome"], &record["actor"]), (&json!("ok"), &json!("admin:local")), "{record}");
+    assert_eq!(record["result"]["command"], json!(program()), "{record}");
+    let pid = shown["pid"].as_u64().unwrap_or_else(|| panic!("no process: {shown}"));
+    let flood = json!({ "arguments": { "bytes": 4096 } });
+    admin.post("/tools/mcp__local__flood_stderr/call", &flood).await.ok();
+    let lines = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let logs = admin.get("/upstreams/local/logs?limit=2").await.ok();
+            if logs["lines"].as_array().is_some_and(|lines| lines.len() == 2) {
+                return logs;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    let lines = lines.await.expect("its standard error in time");
+    assert!(lines["lines"][1].as_str().unwrap().contains("a line of the fixture server"), "{lines}");
+    for limit in ["0", "1001", "-1", "x"] {
+        let answer = admin.get(&format!("/upstreams/local/logs?limit={limit}")).await;
+        assert_eq!(answer.refused(400), "invalid_request", "{limit}");
+    }
+    send(admin.request(Method::DELETE, "/upstreams/local")).await.ok();
+    let gone = tokio::time::timeout(PATIENCE, async {
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    assert!(gone.await.is_ok(), "process {pid} outlives its server");
+}
+
+#[tokio::test]
+async fn a_server_is_tried_out_and_nothing_is_kept() {
+    let hub = hub_for_fixtures().await;
+    let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
+    for server in [json!({ "url": fixture.url() }), json!({ "command": program(), "args": ["--stdio"] })] {
+        let found = admin.post("/upstreams/trial/test", &json!({ "server": server })).await.ok();
+        assert_eq!((&found["success"], &found["error"]), (&json!(true), &Value::Null), "{found}");
+        assert!(found["tools"].as_array().unwrap().contains(&json!("mcp__trial__echo")), "{found}");
+        assert!(found["revision"].is_string() && found["server"].is_string(), "{found}");
+    }
+    let wrong = json!({ "server": { "command": program(), "args": ["--no-such-flag"] } });
+    let found = admin.post("/upstreams/trial/test", &wrong).await.ok();
+    assert_eq!(found["success"], false, "{found}");
+    assert!(found["error"].as_str().is_some_and(|error| !error.is_empty()), "{found}");
+    let said = found["stderr"].to_string();
+    assert!(said.contains("--no-such-flag"), "{found}");
+    assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
+    // Without a server in the body it is the one there is.
+    assert_eq!(admin.post("/upstreams/trial/test", &json!({})).await.refused(404), "not_found");
+    admin.post("/upstreams", &json!({ "name": "trial", "server": { "url": fixture.url() } })).await.ok();
+    assert_eq!(admin.post("/upstreams/trial/test", &json!({})).await.ok()["success"], true);
+    assert_eq!(outcome(&hub, "upstream_test").await, "ok");
+}
+
+#[tokio::test]
+async fn a_wrong_server_is_refused_with_what_is_wrong() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    for (server, words) in [
+        (json!({}), "url"),
+        (json!({ "command": "npx", "url": "https://mcp.example.net" }), "url"),
+        (json!({ "url": "https://mcp.example.net", "transport": "pigeon" }), "transport"),
+        (json!({ "url": "https://mcp.example.net", "colour": "red" }), "colour"),
+    ] {
+        let answer = admin.post("/upstreams", &json!({ "name": "wrong", "server": server })).await;
+        assert_eq!(answer.refused(400), "invalid_request", "{server}");
+        assert!(answer.body["message"].as_str().unwrap().contains(words), "{words}: {answer:?}");
+    }
+    let fine = json!({ "url": "https://mcp.example.net" });
+    for name in ["", ".", "..", "../x", "a/b", "-", ".hidden", "a b", "é", &"x".repeat(65)] {
+        let answer = admin.post("/upstreams", &json!({ "name": name, "server": fine })).await;
+        assert_eq!(answer.refused(400), "invalid_request", "{name}");
+    }
+    assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
+    assert_eq!(admin.get("/upstreams/..%2Fplexus").await.refused(404), "not_found");
+}
+
+#[tokio::test]
+async fn credentials_of_a_server_are_not_shown() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    // Of the form that gives a credential away, and of no use.
+    let secret = ["ghp", &"0".repeat(36)].join("_");
+    let server = json!({
+        "url": "https://mcp.example.net/mcp", "enabled": false,
+        "headers": { "Authorization": format!("Bearer {secret}") },
+    });
+    let added = admin.post("/upstreams", &json!({ "name": "secretive", "server": server })).await.ok();
+    let warned = added["warnings"].to_string();
+    assert!(warned.contains("${env:"), "{added}");
+    for path in ["/upstreams/secretive", "/upstreams", "/audit?limit=10"] {
+        let told = admin.get(path).await.ok().to_string();
+        assert!(!told.contains(&secret), "{path}: {told}");
+    }
+    let reader = Client::agent(&hub, "reader", &["read:upstreams"]).await;
+    let shown = reader.get("/upstreams/secretive").await.ok();
+    assert!(shown["document"]["headers"]["Authorization"].is_string(), "{shown}");
+}
+
+#[tokio::test]
+async fn files_of_other_programs_are_imported() {
+    let hub = hub_for_fixtures().await;
+    let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
+    let content = json!({ "mcpServers": {
+        "web": { "type": "http", "url": fixture.url() },
+        "local": { "command": program(), "args": ["--stdio"] },
+        "shell": { "command": "/bin/sh", "args": ["-c", "exit 1"] },
+    } })
+    .to_string();
+    let body = |dry_run: bool| json!({ "file_name": ".mcp.json", "content": content, "dry_run": dry_run });
+    let names = |list: &Value| -> Vec<String> {
+        let names = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    let plan = admin.post("/upstreams/-/import", &body(true)).await.ok();
+    assert_eq!(
+        (names(&plan["added"]), names(&plan["skipped"])),
+        (vec!["local".into(), "web".into()], vec!["shell".into()])
+    );
+    assert!(plan["skipped"][0]["reason"].as_str().unwrap().contains("upstreams.commands"), "{plan}");
+    assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
+    let done = admin.post("/upstreams/-/import", &body(false)).await.ok();
+    assert_eq!((&done["added"], &done["dry_run"]), (&plan["added"], &json!(false)));
+    in_state(&admin, "web", "ready").await;
+    in_state(&admin, "local", "ready").await;
+    // A second time they are there already.
+    let again = admin.post("/upstreams/-/import", &body(false)).await.ok();
+    assert_eq!((&again["added"], names(&again["skipped"]).len()), (&json!([]), 3), "{again}");
+    let nonsense = json!({ "file_name": "x.json", "content": "nonsense", "dry_run": true });
+    assert_eq!(admin.post("/upstreams/-/import", &nonsense).await.refused(400), "invalid_request");
+}
+
+#[tokio::test]
+async fn files_that_were_written_by_hand_are_read_again() {
+    let (hub, fixture) = (TestHub::start().await, Fixture::new().start().await);
+    let admin = Client::admin(&hub);
+    let folder = hub.data_dir().join("mcp_servers.d");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("by-hand.json"), json!({ "url": fixture.url() }).to_string()).unwrap();
+    std::fs::write(folder.join("wrong.json"), "{}").unwrap();
+    admin.post("/upstreams/-/reload", &json!({})).await.ok();
+    in_state(&admin, "by-hand", "ready").await;
+    let wrong = in_state(&admin, "wrong", "invalid").await;
+    assert!(wrong["last_error"]["message"].as_str().unwrap().contains("wrong.json"), "{wrong}");
+    // What is wrong is not switched on or tried out, and can be removed.
+    for operation in ["enable", "test"] {
+        let answer = admin.post(&format!("/upstreams/wrong/{operation}"), &json!({})).await;
+        assert_eq!(answer.refused(409), "conflict", "{operation}");
+    }
+    send(admin.request(Method::DELETE, "/upstreams/wrong")).await.ok();
+    assert_eq!(admin.get("/upstreams/wrong").await.refused(404), "not_found");
+}

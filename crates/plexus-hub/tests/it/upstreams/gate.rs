@@ -1,0 +1,188 @@
+//! Who may have the hub run a command: an admin, on the machine itself, with a command that the machine lists.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+
+use plexus_testkit::TestHub;
+use plexus_testkit::fixture::program;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::{hub_for_fixtures, outcome};
+use crate::client::{Answer, Client, send};
+
+/// Every way to have a command run over REST.
+fn ways(server: &Value) -> Vec<(&'static str, String, Value)> {
+    let import = json!({ "mcpServers": { "way": server } }).to_string();
+    vec![
+        ("upstream_add", "/upstreams".to_owned(), json!({ "name": "way", "server": server })),
+        ("upstream_test", "/upstreams/way/test".to_owned(), json!({ "server": server })),
+        (
+            "upstream_import",
+            "/upstreams/-/import".to_owned(),
+            json!({ "file_name": "x.json", "content": import, "dry_run": false }),
+        ),
+    ]
+}
+
+/// A command that leaves a mark when it is run.
+fn marking(hub: &TestHub) -> (PathBuf, Value) {
+    let mark = hub.data_dir().join("a-command-was-run");
+    let server = json!({ "command": "/bin/sh", "args": ["-c", format!("touch {}; exit 1", mark.display())] });
+    (mark, server)
+}
+
+/// What is missing, from a refusal or from what an import left out; nothing was added.
+fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Value) {
+    let said = if operation == "upstream_import" {
+        assert_eq!(answer.body["added"], json!([]), "{answer:?}");
+        answer.body["skipped"][0]["reason"].to_string()
+    } else {
+        assert_eq!(answer.refused(403), "forbidden", "{operation}");
+        assert_eq!(&answer.body["details"]["missing"], missing, "{answer:?}");
+        assert!(answer.body["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{answer:?}");
+        answer.body["message"].to_string()
+    };
+    for part in words {
+        assert!(said.contains(part), "{operation}: no {part} in {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_listed_is_not_run() {
+    let hub = hub_for_fixtures().await;
+    let admin = Client::admin(&hub);
+    let (mark, server) = marking(&hub);
+    for (operation, path, body) in ways(&server) {
+        let answer = admin.post(&path, &body).await;
+        assert_refused(operation, &answer, &["/bin/sh", "upstreams.commands"], &json!(["command"]));
+    }
+    // The name of a listed program in another folder, and the listed program told to load something else.
+    let elsewhere = json!({ "command": "/tmp/plexus-fixture-server" });
+    for (operation, path, body) in ways(&elsewhere) {
+        assert_refused(operation, &admin.post(&path, &body).await, &["/tmp/"], &json!(["command"]));
+    }
+    for variable in ["PATH", "LD_PRELOAD"] {
+        let server = json!({ "command": program(), "args": ["--stdio"], "env": { variable: "/tmp/evil" } });
+        for (operation, path, body) in ways(&server) {
+            assert_refused(operation, &admin.post(&path, &body).await, &[variable], &json!(["env"]));
+        }
+    }
+    assert!(!mark.exists(), "a command was run");
+    assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
+    assert_eq!(outcome(&hub, "upstream_add").await, "forbidden");
+    assert_eq!(outcome(&hub, "upstream_test").await, "forbidden");
+}
+
+#[tokio::test]
+async fn a_request_through_a_proxy_is_not_of_this_machine() {
+    let hub = hub_for_fixtures().await;
+    let admin = Client::admin(&hub);
+    let server = json!({ "command": program(), "args": ["--stdio"] });
+    let proxied = |path: &str, body: &Value, header: &str| -> RequestBuilder {
+        admin.request(Method::POST, path).json(body).header(header, "192.0.2.7")
+    };
+    for header in ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via", "X-Real-IP"] {
+        for (operation, path, body) in ways(&server) {
+            let answer = send(proxied(&path, &body, header)).await;
+            assert_refused(operation, &answer, &["proxy", &header.to_lowercase()], &json!(["loopback"]));
+        }
+    }
+    // All that is missing is said at once.
+    let (mark, unlisted) = marking(&hub);
+    for (operation, path, body) in ways(&unlisted) {
+        let answer = send(proxied(&path, &body, "Via")).await;
+        assert_refused(operation, &answer, &["proxy", "upstreams.commands"], &json!(["loopback", "command"]));
+    }
+    assert!(!mark.exists(), "a command was run");
+    // A server that was added here is not switched on or tried out from elsewhere, but ended it may be.
+    admin.post("/upstreams", &json!({ "name": "way", "server": server })).await.ok();
+    for operation in ["enable", "test"] {
+        let answer = send(proxied(&format!("/upstreams/way/{operation}"), &json!({}), "Via")).await;
+        assert_refused(operation, &answer, &["proxy"], &json!(["loopback"]));
+    }
+    for operation in ["restart", "disable"] {
+        send(proxied(&format!("/upstreams/way/{operation}"), &json!({}), "Via")).await.ok();
+    }
+    send(admin.request(Method::DELETE, "/upstreams/way").header("Via", "1.1 proxy")).await.ok();
+}
+
+#[tokio::test]
+async fn what_the_machine_holds_is_not_sent_where_another_machine_says() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    let plain = json!({ "url": "http://127.0.0.1:9/mcp", "enabled": false });
+    let mut telling = plain.clone();
+    telling["headers"] = json!({ "X-Spy": "${file:/etc/hostname}" });
+    let proxied =
+        |path: &str, body: &Value| admin.request(Method::POST, path).json(body).header("Via", "1.1 p");
+    for (operation, path, body) in ways(&telling) {
+        let answer = send(proxied(&path, &body)).await;
+        assert_refused(operation, &answer, &["refers to"], &json!(["loopback"]));
+    }
+    // A server over HTTP that refers to nothing is for every admin.
+    let added = send(proxied("/upstreams", &json!({ "name": "way", "server": plain }))).await;
+    assert_eq!(added.status, 201, "{added:?}");
+    let added = admin.post("/upstreams", &json!({ "name": "here", "server": telling })).await;
+    assert_eq!(added.status, 201, "{added:?}");
+}
+
+/// Whoever is no admin is told that and nothing else: not what there is, not what would have been wrong next.
+#[tokio::test]
+async fn who_is_no_admin_gets_one_answer_for_everything() {
+    let hub = hub_for_fixtures().await;
+    let admin = Client::admin(&hub);
+    let server = json!({ "command": program(), "args": ["--stdio"] });
+    admin.post("/upstreams", &json!({ "name": "there", "server": server })).await.ok();
+    let user = Client::agent(&hub, "user", &["call:*", "read:*", "write:*", "token:*"]).await;
+    let (mark, unlisted) = marking(&hub);
+    let mut requests = Vec::new();
+    for server in [&server, &unlisted] {
+        requests.extend(ways(server).into_iter().map(|(_, path, body)| (Method::POST, path, body)));
+    }
+    for name in ["there", "nowhere"] {
+        for operation in ["enable", "disable", "restart", "test"] {
+            requests.push((Method::POST, format!("/upstreams/{name}/{operation}"), json!({})));
+        }
+        requests.push((Method::DELETE, format!("/upstreams/{name}"), json!({})));
+    }
+    requests.push((Method::POST, "/upstreams/-/reload".to_owned(), json!({})));
+    for (method, path, body) in requests {
+        let answer = send(user.request(method, &path).json(&body)).await;
+        assert_eq!(answer.refused(403), "forbidden", "{path}");
+        assert_eq!(answer.body["message"], "your token lacks the scope admin", "{path}");
+    }
+    assert!(!mark.exists(), "a command was run");
+    assert_eq!(outcome(&hub, "upstream_reload").await, "forbidden");
+    assert_eq!(user.get("/upstreams/there").await.ok()["name"], "there");
+}
+
+/// An address of this machine that is not loopback; none where it has no network.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Nothing is sent: it only asks which address would be used.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[tokio::test]
+async fn a_request_over_the_network_is_not_of_this_machine() {
+    let Some(ip) = own_address() else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no address but loopback");
+        println!("left out, a request over the network: this machine has no address but loopback");
+        return;
+    };
+    let hub = TestHub::start_with(|config| {
+        config.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        config.upstreams.commands = vec![program().display().to_string()];
+    })
+    .await;
+    let server = json!({ "command": program(), "args": ["--stdio"] });
+    for (operation, path, body) in ways(&server) {
+        let url = format!("http://{}/api/v1{path}", SocketAddr::new(ip, hub.address().port()));
+        let request = hub.http().post(url).bearer_auth(hub.admin_token()).json(&body);
+        let answer = send(request).await;
+        assert_refused(operation, &answer, &["comes from", &ip.to_string()], &json!(["loopback"]));
+    }
+    assert_eq!(Client::admin(&hub).get("/upstreams").await.ok()["items"], json!([]));
+}

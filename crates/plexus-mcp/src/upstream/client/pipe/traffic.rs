@@ -1,0 +1,114 @@
+//! What the two tasks of a pipe do: one takes in what the server says, one writes what it is told.
+
+use bytes::Bytes;
+use plexus_tools::Progress;
+use tokio::sync::mpsc;
+
+use super::super::message::{self, Incoming, RequestId};
+use super::super::stderr::shown;
+use super::super::{ClientError, SharedListener};
+use super::{MAX_GARBAGE, Queued, Receive, Shared, Transmit, TransmitError};
+
+impl Shared {
+    /// Until nothing more comes; returns why.
+    pub(super) async fn read(&self, mut from: impl Receive, listener: &SharedListener) -> String {
+        // In a row, and in all.
+        let (mut row, mut garbage) = (0, 0_u64);
+        loop {
+            let message = match from.receive().await {
+                Ok(message) if message.trim_ascii().is_empty() => continue,
+                Ok(message) => message,
+                Err(why) => return why,
+            };
+            if let Some(messages) = Incoming::all(&message) {
+                row = 0;
+                messages.for_each(|incoming| self.take(&message, incoming, listener));
+                continue;
+            }
+            (row, garbage) = (row + 1, garbage + 1);
+            if garbage == 1 {
+                let line = shown(&message);
+                tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
+            } else {
+                tracing::debug!(server = %self.server, garbage, "the server sent something that is no message");
+            }
+            if row == MAX_GARBAGE {
+                let line = shown(&message);
+                return format!(
+                    "the server sent {MAX_GARBAGE} lines in a row that are no messages of MCP, the last: {line}"
+                );
+            }
+        }
+    }
+
+    /// Never waits: a server that asks and does not read must not stop its own answers.
+    fn take(&self, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
+        match incoming {
+            Incoming::Response { id: Some(id), outcome } => {
+                self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
+            }
+            Incoming::Response { id: None, outcome } => {
+                self.stray(|| format!("an answer without an id of ours ({:?})", outcome.err()));
+            }
+            Incoming::Request { id, method } => {
+                let queued = Queued { id: None, message: message::answer(id, &method) };
+                if self.queue.try_send(queued).is_err() {
+                    self.stray(|| "the answer to a request of a server that does not read".to_owned());
+                }
+            }
+            Incoming::Notification { method, params } => match &*method {
+                "notifications/progress" => self.report(message::progress(params)),
+                "notifications/tools/list_changed" => listener.tools_changed(),
+                "notifications/cancelled" => {
+                    if let Some(id) = message::cancelled_request(params) {
+                        self.answer(
+                            id,
+                            Err(ClientError::Protocol("the server ended the request".to_owned())),
+                        );
+                    }
+                }
+                other => self.stray(|| format!("the notification `{}`", shown(other.as_bytes()))),
+            },
+        }
+    }
+
+    fn report(&self, progress: Option<(RequestId, Progress)>) {
+        let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
+        match (sink, progress) {
+            (Some(sink), Some((_, progress))) => sink(progress),
+            _ => self.stray(|| "progress of no call, or of one that did not ask for it".to_owned()),
+        }
+    }
+
+    /// Until nothing more gets there; returns why.
+    pub(super) async fn write(&self, mut to: impl Transmit, mut queued: mpsc::Receiver<Queued>) -> String {
+        loop {
+            let cancelled = std::mem::take(&mut self.state().cancelled);
+            for id in cancelled {
+                let message = message::cancelled(id, "the caller no longer wants the result");
+                if let Err(TransmitError::Connection(why)) = to.transmit(message).await {
+                    return why;
+                }
+            }
+            let Queued { id, message } = tokio::select! {
+                biased;
+                () = self.cancels.notified() => continue,
+                queued = queued.recv() => match queued {
+                    Some(queued) => queued,
+                    None => return "the connection was closed".to_owned(),
+                },
+            };
+            if id.is_some_and(|id| !self.sending(id)) {
+                continue;
+            }
+            match (to.transmit(message).await, id) {
+                (Ok(()), _) => {}
+                (Err(TransmitError::Connection(why)), _) => return why,
+                (Err(TransmitError::Message(error)), Some(id)) => self.answer(id, Err(error)),
+                (Err(TransmitError::Message(error)), None) => {
+                    tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
+                }
+            }
+        }
+    }
+}

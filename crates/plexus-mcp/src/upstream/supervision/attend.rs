@@ -1,0 +1,178 @@
+//! With a server that is there: follows its list of tools, asks whether it is still there, lets a lazy one go.
+//!
+//! At most one question is on its way at a time. A flood of changes costs a list every [`relist`](super::Timing) and
+//! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
+//! do: a busy server may be slow to answer, and is not dead. The exception is one that let a call run out of its time
+//! without saying anything since: it is asked although others wait for it.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use plexus_proto::api::UpstreamEra;
+use tokio::time::Instant;
+
+use super::unit::Unit;
+use crate::upstream::client::{Client, ClientError, Definitions};
+
+/// Unanswered in a row; then the server is taken for dead.
+const MISSED_PINGS: u32 = 2;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is gone, or as good as gone, and why.
+    Lost(String),
+    /// It is lazy and nobody called it for a while.
+    Idle,
+}
+
+/// Something that was asked and not answered yet.
+enum Asked {
+    Listed(Result<Definitions, ClientError>),
+    Pinged(Result<(), ClientError>),
+}
+
+pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
+    let mut attendance = Attendance {
+        unit,
+        client,
+        asked: None,
+        relist: false,
+        listed_at: Instant::now(),
+        pinged_at: Instant::now(),
+        missed: 0,
+    };
+    let mut closed = std::pin::pin!(client.closed());
+    loop {
+        let due = attendance.due();
+        let ended = tokio::select! {
+            why = &mut closed => Some(Ended::Lost(why)),
+            () = unit.list_changed.notified() => {
+                attendance.relist = true;
+                None
+            }
+            answer = answered(&mut attendance.asked) => attendance.take(answer),
+            () = tokio::time::sleep_until(due) => attendance.act().await,
+        };
+        if let Some(ended) = ended {
+            return ended;
+        }
+    }
+}
+
+async fn answered(asked: &mut Option<BoxFuture<'_, Asked>>) -> Asked {
+    match asked {
+        Some(question) => {
+            let answer = question.await;
+            *asked = None;
+            answer
+        }
+        None => pending().await,
+    }
+}
+
+struct Attendance<'u> {
+    unit: &'u Arc<Unit>,
+    client: &'u Client,
+    asked: Option<BoxFuture<'u, Asked>>,
+    relist: bool,
+    listed_at: Instant,
+    /// When a ping was last sent, or last not needed.
+    pinged_at: Instant,
+    missed: u32,
+}
+
+impl<'u> Attendance<'u> {
+    /// When there is next something to do.
+    fn due(&self) -> Instant {
+        let timing = &self.unit.shared.timing;
+        let mut due = Instant::now() + timing.idle;
+        if self.asked.is_none() && self.relist {
+            due = due.min(self.listed_at + timing.relist);
+        }
+        if let Some(ping) = self.ping_due() {
+            due = due.min(ping);
+        }
+        if self.is_lazy() {
+            due = due.min(self.idle_at());
+        }
+        due
+    }
+
+    fn ping_due(&self) -> Option<Instant> {
+        let pings = self.asked.is_none() && self.client.peer().era == UpstreamEra::Session;
+        let timing = &self.unit.shared.timing;
+        // After an unanswered one the next follows at once.
+        let pause = if self.missed > 0 { timing.ping_answer.min(timing.ping) } else { timing.ping };
+        pings.then(|| self.pinged_at.max(self.unit.pulse.last_heard()) + pause)
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.unit.config().is_some_and(|config| config.lazy)
+    }
+
+    fn idle_at(&self) -> Instant {
+        self.unit.pulse.last_call().max(self.unit.pulse.last_heard()) + self.unit.shared.timing.idle
+    }
+
+    /// Does what is due.
+    async fn act(&mut self) -> Option<Ended> {
+        let (unit, client, now) = (self.unit, self.client, Instant::now());
+        let timing = &unit.shared.timing;
+        unit.sessions.close_idle(timing.idle, timing.close).await;
+        if self.is_lazy() && unit.pulse.in_flight() == 0 && self.idle_at() <= now {
+            return Some(Ended::Idle);
+        }
+        if self.asked.is_none() && self.relist && self.listed_at + timing.relist <= now {
+            self.relist = false;
+            self.asked = Some(Box::pin(async { Asked::Listed(client.list_tools().await) }));
+        }
+        if self.ping_due().is_some_and(|ping| ping <= now) {
+            self.pinged_at = now;
+            if unit.pulse.in_flight() == 0 || unit.pulse.is_suspect() {
+                let patience = timing.ping_answer;
+                let silence = move |_| {
+                    ClientError::Lost(format!("it did not answer a ping within {} s", patience.as_secs_f32()))
+                };
+                self.asked = Some(Box::pin(async move {
+                    let pong = tokio::time::timeout(patience, client.ping()).await;
+                    Asked::Pinged(pong.unwrap_or_else(|late| Err(silence(late))))
+                }));
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, answer: Asked) -> Option<Ended> {
+        let unit = self.unit;
+        match answer {
+            Asked::Listed(listed) => {
+                self.listed_at = Instant::now();
+                match listed {
+                    Ok(definitions) => {
+                        unit.pulse.hear();
+                        if let Some(config) = unit.config() {
+                            unit.publish(&config, Arc::new(definitions));
+                        }
+                    }
+                    // It goes on with the tools that are known; a connection that is gone is noticed as such.
+                    Err(error) => {
+                        tracing::warn!(server = %unit.name, %error, "its new list of tools cannot be had")
+                    }
+                }
+                None
+            }
+            // An error of the protocol is an answer.
+            Asked::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
+                self.missed = 0;
+                unit.pulse.hear();
+                None
+            }
+            Asked::Pinged(Err(error)) => {
+                // Anything that came in the meantime is a sign of life too.
+                self.missed = if unit.pulse.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };
+                (self.missed >= MISSED_PINGS).then(|| Ended::Lost(error.to_string()))
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One call of a tool of another server: from the dispatcher to the server and back.
+//!
+//! What a caller is told holds: an error that can be retried without a thought is one of a call that did not reach
+//! the server, or of a tool that may be run twice. Such a tool is run again here, once, when its server was lost.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use plexus_kit::env;
+use plexus_proto::ErrorCode;
+use plexus_proto::api::UpstreamState;
+use plexus_tools::{CallError, Outcome, ProgressSink, Run, ToolContext, ToolOutput};
+use serde_json::Value;
+
+use super::catalog::Entry;
+use super::inject;
+use super::sessions::{self, Place};
+use super::status::Status;
+use super::unit::Unit;
+use crate::upstream::client::{Client, ClientError, Outgoing};
+
+const INVALID_PARAMS: i64 = -32602;
+
+/// What runs the tool of this canonical name. It knows the unit and nothing else, so it stays right whatever
+/// becomes of the server.
+pub(super) fn handler(unit: &Arc<Unit>, name: String) -> Arc<Run> {
+    let unit = Arc::downgrade(unit);
+    let name: Arc<str> = name.into();
+    Arc::new(move |context, arguments| {
+        let (unit, name) = (unit.clone(), name.clone());
+        Box::pin(async move { run(&unit, &name, context, arguments).await })
+    })
+}
+
+async fn run(
+    unit: &Weak<Unit>,
+    name: &str,
+    context: ToolContext,
+    arguments: Value,
+) -> Result<Outcome, CallError> {
+    let withdrawn =
+        || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
+    let unit = unit.upgrade().ok_or_else(withdrawn)?;
+    let entry = unit.catalog.load().entries.get(name).cloned().ok_or_else(withdrawn)?;
+    let config = unit.config().ok_or_else(withdrawn)?;
+    let _beat = unit.pulse.begin(config.timeout);
+    let mut arguments = arguments;
+    if let (false, Value::Object(arguments)) = (entry.injected.is_empty(), &mut arguments) {
+        let home = unit.shared.environment.get(env::HOME).map(Path::new);
+        inject::fill(&entry.injected, &context, home, arguments)?;
+    }
+    let gate = unit.gate.load_full();
+    let _place = gate.enter(&unit.name).await?;
+    let call = UpstreamCall { unit: &unit, entry: &entry, context: &context, own: config.per_session };
+    call.run(arguments).await.map(Outcome::Ready)
+}
+
+struct UpstreamCall<'c> {
+    unit: &'c Arc<Unit>,
+    entry: &'c Entry,
+    context: &'c ToolContext,
+    /// The session has a connection of its own.
+    own: bool,
+}
+
+/// A connection, and the place that it has if it is that of a session.
+struct Connected {
+    client: Client,
+    place: Option<Place>,
+}
+
+impl UpstreamCall<'_> {
+    async fn run(&self, arguments: Value) -> Result<ToolOutput, CallError> {
+        let again = self.entry.repeatable.then(|| arguments.clone());
+        let error = match self.once(self.connection(Patience::Starting).await?, arguments).await {
+            Ok(output) => return Ok(output),
+            Err(error) => error,
+        };
+        if let (ClientError::Lost(_), Some(arguments)) = (&error, again) {
+            tracing::debug!(server = %self.unit.name, tool = %self.entry.tool, "runs again: its server was lost");
+            let connected = self.connection(Patience::Away).await?;
+            return Box::pin(self.once(connected, arguments)).await.map_err(|error| self.explain(error));
+        }
+        Err(self.explain(error))
+    }
+
+    async fn once(&self, connected: Connected, arguments: Value) -> Result<ToolOutput, ClientError> {
+        let Connected { client, place } = connected;
+        let outgoing = Outgoing {
+            tool: self.entry.tool.clone(),
+            arguments,
+            progress: self.context.progress_sink().map(|sink| self.listening(sink)),
+            cancel: self.context.cancel.clone(),
+            trace: self.context.trace_context().cloned(),
+        };
+        let called = client.call(outgoing).await;
+        match &called {
+            Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => {
+                if let Some(place) = &place {
+                    self.unit.sessions.forget(self.context.session_id, place);
+                }
+            }
+            Err(ClientError::Cancelled) => {}
+        }
+        called.map(ToolOutput::Foreign)
+    }
+
+    /// Progress is a sign of life.
+    fn listening(&self, sink: ProgressSink) -> ProgressSink {
+        let unit = Arc::downgrade(self.unit);
+        Arc::new(move |progress| {
+            if let Some(unit) = unit.upgrade() {
+                unit.pulse.hear();
+            }
+            sink(progress);
+        })
+    }
+
+    /// What is rare is boxed: every call carries the rest of this with it.
+    async fn connection(&self, patience: Patience) -> Result<Connected, CallError> {
+        let client = match self.unit.client.load_full() {
+            Some(client) if patience == Patience::Starting => (*client).clone(),
+            _ => Box::pin(shared(self.unit, patience)).await?,
+        };
+        if self.own {
+            return Box::pin(self.own_connection()).await;
+        }
+        Ok(Connected { client, place: None })
+    }
+
+    /// The connection of the session that calls.
+    async fn own_connection(&self) -> Result<Connected, CallError> {
+        let unit = self.unit;
+        let session = self.context.session_id;
+        let Some(place) = unit.sessions.place(session) else {
+            let message = format!(
+                "{} is used by {} sessions, each with a connection of its own",
+                unit.name,
+                sessions::MAX
+            );
+            return Err(CallError::new(ErrorCode::Overloaded, message)
+                .hint("Nothing was run. Try again when one of them has ended its calls."));
+        };
+        let connect = async {
+            let config =
+                unit.config().ok_or_else(|| ClientError::Unreachable("its file is gone".to_owned()))?;
+            Client::connect(unit.connect(config, unit.stderr.clone())).await
+        };
+        match place.client(connect).await {
+            Ok(client) => Ok(Connected { client, place: Some(place) }),
+            Err(error) => {
+                unit.sessions.forget(session, &place);
+                Err(unavailable(unit, &format!("a connection for this session cannot be made: {error}")))
+            }
+        }
+    }
+
+    /// The server's failure in words for the caller.
+    fn explain(&self, error: ClientError) -> CallError {
+        let (server, tool) = (&self.unit.name, &self.entry.tool);
+        match error {
+            ClientError::Unreachable(why) => unavailable(self.unit, &why),
+            ClientError::Lost(why) if self.entry.repeatable => CallError::new(
+                ErrorCode::Unavailable,
+                format!("{server} was lost while {tool} ran, twice: {why}"),
+            )
+            .hint("The tool may be run again without harm. Try again in a while."),
+            ClientError::Lost(why) => CallError::new(
+                ErrorCode::ToolFailed,
+                format!("{server} was lost while {tool} ran: {why}"),
+            )
+            .hint(
+                "Nobody knows whether it has done its work. Look first, and call again only if it has not.",
+            ),
+            ClientError::Rpc { code: INVALID_PARAMS, message, data } => CallError::new(
+                ErrorCode::InvalidArguments,
+                format!("{server} does not accept the arguments: {message}"),
+            )
+            .details(data.unwrap_or_default()),
+            ClientError::Rpc { code, message, data } => CallError::new(
+                ErrorCode::ToolFailed,
+                format!("{server} answered with an error: {message} ({code})"),
+            )
+            .details(data.unwrap_or_default()),
+            ClientError::Protocol(why) => {
+                CallError::new(ErrorCode::ToolFailed, format!("the answer of {server} cannot be used: {why}"))
+                    .hint("The tool may have done its work all the same.")
+            }
+            ClientError::Cancelled => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
+        }
+    }
+}
+
+/// For what a call waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// For a server that is being started.
+    Starting,
+    /// Also for one that was just lost and is tried again.
+    Away,
+}
+
+/// The connection that all share, as soon as there is one.
+async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
+    let there = || unit.client.load_full().map(|client| (*client).clone());
+    let mut status = unit.status.subscribe();
+    let wait = async {
+        loop {
+            let state = status.borrow_and_update().state;
+            match state {
+                UpstreamState::Ready => {
+                    if let Some(client) = there() {
+                        return Some(client);
+                    }
+                }
+                // A lazy server waits for this.
+                UpstreamState::Idle => unit.called.notify_one(),
+                UpstreamState::Starting => {}
+                UpstreamState::Down if patience == Patience::Away => {}
+                UpstreamState::Down
+                | UpstreamState::Failed
+                | UpstreamState::Disabled
+                | UpstreamState::Invalid => {
+                    return None;
+                }
+            }
+            status.changed().await.ok()?;
+        }
+    };
+    match tokio::time::timeout(unit.shared.timing.start, wait).await {
+        Ok(Some(client)) => Ok(client),
+        Ok(None) | Err(_) => Err(unavailable(unit, "")),
+    }
+}
+
+/// The server is not there: nothing was run, and the caller may try again.
+fn unavailable(unit: &Unit, why: &str) -> CallError {
+    let status = unit.status.borrow().clone();
+    let last = status.failure.as_ref().map(|failure| failure.message.as_str());
+    let why = Some(why).filter(|why| !why.is_empty()).or(last).unwrap_or("it has not answered yet");
+    let message = format!("{} is not available ({}): {why}", unit.name, status.state.as_str());
+    CallError::new(ErrorCode::Unavailable, message)
+        .hint(format!("Nothing was run. {}", advice(unit, &status)))
+}
+
+fn advice(unit: &Unit, status: &Status) -> String {
+    let name = &unit.name;
+    let next = status.retry_at.map(|at| format!("It is tried again at {at}"));
+    match (status.state, next) {
+        (UpstreamState::Failed, Some(next)) => format!(
+            "It failed so often that it is left alone for a while. {next}, or at once by \
+             `plexus upstream restart {name}`; `plexus upstream logs {name}` shows what it said."
+        ),
+        (_, Some(next)) => format!("{next}; call again after that."),
+        (UpstreamState::Starting, None) => "It is being started; call again in a while.".to_owned(),
+        (_, None) => "Call again in a while.".to_owned(),
+    }
+}

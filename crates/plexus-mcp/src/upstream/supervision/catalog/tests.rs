@@ -1,0 +1,169 @@
+//! Lists that servers may send, and what becomes of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::upstream::config::{Inject, StdioConfig, ToolRules, Transport};
+
+fn config() -> ServerConfig {
+    ServerConfig {
+        name: "s".to_owned(),
+        slug: "s".to_owned(),
+        file: PathBuf::new(),
+        enabled: true,
+        lazy: false,
+        per_session: false,
+        transport: Transport::Stdio(StdioConfig {
+            command: "x".to_owned(),
+            args: vec![],
+            env: BTreeMap::new(),
+            cwd: None,
+        }),
+        groups: BTreeMap::new(),
+        instructions: None,
+        tools: ToolRules::default(),
+        timeout: Duration::from_secs(7),
+        max_concurrency: None,
+        bare_names: false,
+        inject: BTreeMap::new(),
+        warnings: vec![],
+        fingerprint: 0,
+        presentation: 0,
+    }
+}
+
+fn tool(name: &str) -> Map<String, Value> {
+    let Value::Object(tool) = json!({ "name": name, "inputSchema": { "type": "object" } }) else { panic!() };
+    tool
+}
+
+fn with(name: &str, more: Value) -> Map<String, Value> {
+    let mut tool = tool(name);
+    tool.extend(more.as_object().unwrap().clone());
+    tool
+}
+
+fn names(specs: &[ToolSpec]) -> Vec<&str> {
+    specs.iter().map(|spec| &*spec.name).collect()
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn rules_choose_and_rename_by_the_servers_own_names() {
+    let rules = ToolRules {
+        allow: strings(&["issue_*", "search"]),
+        deny: strings(&["*_delete"]),
+        rename: BTreeMap::from([
+            ("search".to_owned(), "find".to_owned()),
+            ("gone".to_owned(), "x".to_owned()),
+        ]),
+        idempotent: strings(&["issue_set"]),
+    };
+    let groups = BTreeMap::from([
+        ("issues".to_owned(), strings(&["issue_*"])),
+        ("reading".to_owned(), strings(&["search", "issue_get"])),
+    ]);
+    let config = ServerConfig { tools: rules, groups, ..config() };
+    let list = ["issue_get", "issue_set", "issue_delete", "search", "other"].map(tool).to_vec();
+    let (catalog, specs) = build(&config, &list);
+    assert_eq!(names(&specs), ["mcp__s__issue_get", "mcp__s__issue_set", "mcp__s__find"]);
+    let groups: Vec<_> = specs.iter().map(|spec| spec.upstream().unwrap().groups.clone()).collect();
+    assert_eq!(groups, [strings(&["issues", "reading"]), strings(&["issues"]), strings(&["reading"])]);
+    let find = &catalog.entries["mcp__s__find"];
+    assert_eq!(
+        (find.tool.as_str(), find.repeatable),
+        ("search", false),
+        "the server knows it by its own name"
+    );
+    assert_eq!(specs[2].upstream().unwrap().tool, "find");
+    assert!(catalog.entries["mcp__s__issue_set"].repeatable);
+    assert_eq!(catalog.warnings, ["tools.rename names \"gone\", which is not among its tools"]);
+}
+
+#[test]
+fn names_that_become_one_are_kept_apart_whatever_their_order() {
+    let config = config();
+    let list = vec![tool("a.b"), tool("a/b"), tool("a_b"), tool("c")];
+    let (catalog, specs) = build(&config, &list);
+    assert_eq!(catalog.entries.len(), 4);
+    assert_eq!(specs.iter().filter(|spec| spec.name.starts_with("mcp__s__a_b_")).count(), 3, "{specs:?}");
+    let reversed: Definitions = list.iter().rev().cloned().collect();
+    assert_eq!(build(&config, &reversed).0.entries, catalog.entries);
+    // One that goes does not give its name to another.
+    let (fewer, _) = build(&config, &list[..3].to_vec());
+    for (name, entry) in &fewer.entries {
+        assert_eq!(catalog.entries.get(name), Some(entry));
+    }
+}
+
+#[test]
+fn two_that_are_renamed_to_one_go_by_their_own_names() {
+    let rename = ["a", "b"].map(|name| (name.to_owned(), "x".to_owned()));
+    let config = ServerConfig {
+        tools: ToolRules { rename: BTreeMap::from(rename), ..ToolRules::default() },
+        ..config()
+    };
+    let (catalog, _) = build(&config, &vec![tool("a"), tool("b")]);
+    let tools: Vec<_> = catalog.entries.values().map(|entry| entry.tool.as_str()).collect();
+    assert_eq!(tools, ["a", "b"], "{:?}", catalog.entries);
+}
+
+#[test]
+fn what_cannot_be_used_is_left_out_alone_and_said() {
+    let nameless = with("x", json!({ "name": 7 }));
+    let without_schema = with("no_schema", json!({ "inputSchema": [] }));
+    let huge = with("huge", json!({ "outputSchema": { "description": "x".repeat(MAX_DEFINITION) } }));
+    let long = tool(&"n".repeat(MAX_NAME + 1));
+    let list = vec![nameless, without_schema, huge, long, tool("good"), tool("good")];
+    let (catalog, specs) = build(&config(), &list);
+    assert_eq!(names(&specs), ["mcp__s__good"]);
+    assert_eq!(catalog.warnings.len(), 5, "{:?}", catalog.warnings);
+}
+
+#[test]
+fn a_list_without_end_is_cut() {
+    let list: Definitions = (0..MAX_TOOLS + 5).map(|n| tool(&format!("t{n:05}"))).collect();
+    let (catalog, specs) = build(&config(), &list);
+    assert_eq!((catalog.entries.len(), specs.len()), (MAX_TOOLS, MAX_TOOLS));
+    assert!(catalog.warnings[0].contains("1005 tools"), "{:?}", catalog.warnings);
+    let bad: Definitions = (0..100).map(|_| Map::new()).collect();
+    assert_eq!(build(&config(), &bad).0.warnings.len(), MAX_WARNINGS + 1);
+}
+
+#[test]
+fn what_a_server_does_not_say_of_a_tool_is_the_worst() {
+    let read = with("read", json!({ "annotations": { "readOnlyHint": true, "openWorldHint": false } }));
+    let odd = with("odd", json!({ "annotations": "no", "title": 3, "description": null, "execution": {} }));
+    let (catalog, specs) = build(&config(), &vec![tool("plain"), read, odd]);
+    let hints = |name: &str| {
+        let spec = specs.iter().find(|spec| spec.name.ends_with(name)).unwrap();
+        let hints = spec.access.annotations;
+        [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint]
+    };
+    assert_eq!(hints("plain"), [false, true, false, true]);
+    assert_eq!(hints("read"), [true, false, true, false]);
+    assert!(catalog.entries["mcp__s__read"].repeatable);
+    let odd = specs.iter().find(|spec| spec.name.ends_with("odd")).unwrap();
+    let members: Vec<_> = odd.upstream().unwrap().definition.keys().collect();
+    assert_eq!(members, ["name"], "what is of the wrong type is not passed on");
+    assert!(specs.iter().all(|spec| !spec.access.bufferable && spec.deadline == Duration::from_secs(7)));
+}
+
+#[test]
+fn a_long_description_is_cut_and_arguments_of_the_hub_are_hidden() {
+    let schema =
+        json!({ "type": "object", "properties": { "session": {}, "text": {} }, "required": ["session"] });
+    let long = with("long", json!({ "description": "é".repeat(MAX_DESCRIPTION), "inputSchema": schema }));
+    let inject = BTreeMap::from([("session".to_owned(), Inject::SessionId)]);
+    let (catalog, specs) = build(&ServerConfig { inject, ..config() }, &vec![long]);
+    assert!(specs[0].description.len() < MAX_DESCRIPTION + 10);
+    assert!(specs[0].upstream().unwrap().definition["description"].as_str().unwrap().ends_with("[…]"));
+    assert_eq!(specs[0].input_schema, json!({ "type": "object", "properties": { "text": {} } }));
+    assert_eq!(catalog.entries["mcp__s__long"].injected, [("session".to_owned(), Inject::SessionId)]);
+}

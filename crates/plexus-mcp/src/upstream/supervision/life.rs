@@ -1,0 +1,221 @@
+//! The life of one server: started, attended, started again, until its file or the hub is gone.
+//!
+//! One task does all of it, one thing after the other. Whatever it waits for, it also waits for the hub to stop, for
+//! a file that wants something else, and for the time when the tools of a server that is away are withdrawn.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::Stage;
+use plexus_kit::clock::from_millis;
+use plexus_proto::Timestamp;
+use plexus_proto::api::{UpstreamFailure, UpstreamState};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::attend::{self, Ended};
+use super::backoff::{Backoff, Next};
+use super::opened::{self, Opened};
+use super::target::{self, Target, Wanted};
+use super::unit::Unit;
+use crate::upstream::config::ServerConfig;
+
+pub(super) struct Life {
+    unit: Arc<Unit>,
+    wanted: watch::Receiver<Wanted>,
+    stop: CancellationToken,
+    /// The file it goes by now, and the number of restarts that were asked for before.
+    now: Option<(Arc<ServerConfig>, u64)>,
+    /// When the tools of a server that is away are withdrawn.
+    withdraw_at: Option<Instant>,
+    /// The fingerprint that a lazy server had when its tools were learnt.
+    learnt: Option<u64>,
+}
+
+impl Life {
+    pub(super) fn new(unit: Arc<Unit>) -> Self {
+        let stop = unit.shared.supervisor.stopping(Stage::Work);
+        let wanted = unit.wanted.subscribe();
+        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None }
+    }
+
+    pub(super) async fn run(mut self) {
+        while !self.stop.is_cancelled() {
+            let wanted = self.wanted.borrow_and_update().clone();
+            let unit = self.unit.clone();
+            match wanted.target {
+                Target::Run(config) => self.keep(wanted.turn, wanted.restarts, config).await,
+                Target::Off(_) => {
+                    self.rest(wanted.turn, UpstreamState::Disabled, None).await;
+                }
+                Target::Wrong { message, .. } => {
+                    self.rest(wanted.turn, UpstreamState::Invalid, Some(unit.failure(message.to_string())))
+                        .await;
+                }
+                Target::Gone => break,
+            }
+        }
+        self.unit.withdraw();
+        let last = self.unit.status.borrow().state;
+        self.unit.shared.metrics.forget(&self.unit.name, last);
+    }
+
+    /// Does nothing until something else is wanted.
+    async fn rest(&mut self, turn: u64, state: UpstreamState, failure: Option<UpstreamFailure>) {
+        self.now = None;
+        self.learnt = None;
+        self.withdraw_at = None;
+        self.unit.withdraw();
+        self.unit.become_state(state, |status| {
+            status.turn = turn;
+            status.failure = failure;
+        });
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            // An error would mean that nobody can want anything any more.
+            _ = self.wanted.changed() => {}
+        }
+    }
+
+    /// Keeps the server there until something else is wanted.
+    async fn keep(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
+        let unit = self.unit.clone();
+        let mut backoff = Backoff::new(unit.shared.timing.clone(), target::is_process(&config));
+        unit.adopt(&config);
+        self.now = Some((config, restarts));
+        let mut turn = turn;
+        loop {
+            let Some((config, _)) = self.now.clone() else { return };
+            if config.lazy && self.learnt == Some(config.fingerprint) {
+                unit.become_state(UpstreamState::Idle, |status| status.turn = status.turn.max(turn));
+                // Its tools are listed although it is not there: that is what it is lazy for.
+                self.withdraw_at = None;
+                if self.meanwhile(unit.called.notified()).await.is_none() {
+                    return;
+                }
+            }
+            unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
+            turn = 0;
+            let connect = unit.connect(config, unit.stderr.clone());
+            let (ended, uptime) = match self.meanwhile(Opened::open(connect)).await {
+                None => return,
+                Some(Err(error)) => (Ended::Lost(error.to_string()), Duration::ZERO),
+                Some(Ok(opened)) => {
+                    let began = Instant::now();
+                    let Some(ended) = self.attend(opened).await else { return };
+                    (ended, began.elapsed())
+                }
+            };
+            if let Ended::Lost(why) = ended
+                && !self.pause(&mut backoff, why, uptime).await
+            {
+                return;
+            }
+        }
+    }
+
+    /// Is with a server that is there, to its end. None when something else is wanted, or nothing.
+    async fn attend(&mut self, opened: Opened) -> Option<Ended> {
+        let unit = self.unit.clone();
+        let (config, _) = self.now.clone()?;
+        let Opened { client, definitions } = opened;
+        self.learnt = Some(config.fingerprint);
+        self.withdraw_at = None;
+        unit.client.store(Some(Arc::new(client.clone())));
+        unit.pulse.hear();
+        unit.publish(&config, definitions);
+        unit.become_state(UpstreamState::Ready, |status| {
+            status.peer = Some(client.peer().clone());
+            status.pid = client.pid();
+        });
+        let ended = self.meanwhile(attend::attend(&unit, &client)).await;
+        // No new call gets it from here on.
+        unit.client.store(None);
+        let timing = &unit.shared.timing;
+        self.withdraw_at = Some(Instant::now() + timing.grace);
+        if ended.is_none() {
+            // The hub stops or the file has changed: calls that run there may end.
+            let _ = tokio::time::timeout(timing.drain, unit.pulse.quiet()).await;
+            unit.sessions.close_all(timing.close).await;
+        }
+        opened::close(&client, timing.close).await;
+        ended
+    }
+
+    /// Waits before the next attempt; false when there is none.
+    async fn pause(&mut self, backoff: &mut Backoff, why: String, uptime: Duration) -> bool {
+        let unit = self.unit.clone();
+        let failure = Some(unit.failure(why));
+        let (state, pause) = match backoff.failed(Instant::now(), uptime) {
+            // Nobody need see a server down that is about to be started again.
+            Next::Retry(Duration::ZERO) => {
+                unit.status.send_modify(|status| status.failure = failure);
+                unit.shared.changed();
+                return !self.stop.is_cancelled();
+            }
+            Next::Retry(pause) => (UpstreamState::Down, pause),
+            Next::GiveUp(pause) => (UpstreamState::Failed, pause),
+        };
+        let retry_at = later(unit.shared.clock.now(), pause);
+        unit.become_state(state, |status| {
+            status.failure = failure;
+            status.retry_at = Some(retry_at);
+        });
+        self.meanwhile(tokio::time::sleep(pause)).await.is_some()
+    }
+
+    /// Waits for something, as long as nothing else is wanted.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                changed = self.wanted.changed() => {
+                    if changed.is_err() || !self.goes_on() {
+                        return None;
+                    }
+                }
+                () = until(self.withdraw_at) => {
+                    self.withdraw_at = None;
+                    tracing::info!(server = %self.unit.name, "its tools are withdrawn until it is back");
+                    self.unit.withdraw();
+                }
+                done = &mut work => return Some(done),
+            }
+        }
+    }
+
+    /// Whether what is wanted now can be had without a restart; it is then so.
+    fn goes_on(&mut self) -> bool {
+        let wanted = self.wanted.borrow_and_update().clone();
+        let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else {
+            return false;
+        };
+        if *restarts != wanted.restarts || !target::runs_on(now, config) {
+            return false;
+        }
+        *now = config.clone();
+        self.unit.adopt(config);
+        if !config.lazy {
+            // One that waits for a call waits for nothing any more.
+            self.unit.called.notify_one();
+        }
+        self.unit.status.send_modify(|status| status.turn = wanted.turn);
+        self.unit.shared.changed();
+        true
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    from_millis(now.as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}

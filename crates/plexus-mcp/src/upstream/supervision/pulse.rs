@@ -1,0 +1,152 @@
+//! Signs of life of one server: the calls that run there, and when it was last heard.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plexus_kit::metrics::Gauge;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Touched by every call, so without locks.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    epoch: Instant,
+    in_flight: AtomicUsize,
+    gauge: Gauge,
+    /// Milliseconds since `epoch`.
+    heard: AtomicU64,
+    called: AtomicU64,
+    /// A call ran out of time and nothing at all was heard since it began.
+    suspect: AtomicBool,
+    quiet: Notify,
+}
+
+impl Pulse {
+    pub(super) fn new(gauge: Gauge) -> Self {
+        Self {
+            epoch: Instant::now(),
+            in_flight: AtomicUsize::new(0),
+            gauge,
+            heard: AtomicU64::new(0),
+            called: AtomicU64::new(0),
+            suspect: AtomicBool::new(false),
+            quiet: Notify::new(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn at(&self, millis: &AtomicU64) -> Instant {
+        self.epoch + Duration::from_millis(millis.load(Ordering::Relaxed))
+    }
+
+    /// The server has said something.
+    pub(super) fn hear(&self) {
+        self.heard.store(self.now(), Ordering::Relaxed);
+        self.suspect.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_heard(&self) -> Instant {
+        self.at(&self.heard)
+    }
+
+    /// When a call last began or ended.
+    pub(super) fn last_call(&self) -> Instant {
+        self.at(&self.called)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Relaxed)
+    }
+
+    /// A call begins, which may take this long.
+    pub(super) fn begin(&self, timeout: Duration) -> Beat<'_> {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.gauge.inc();
+        let began = self.now();
+        self.called.store(began, Ordering::Relaxed);
+        Beat { pulse: self, began, timeout }
+    }
+
+    /// Returns when no call runs; for the one task that keeps the server.
+    pub(super) async fn quiet(&self) {
+        while self.in_flight() > 0 {
+            self.quiet.notified().await;
+        }
+    }
+}
+
+/// A call that runs, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Beat<'p> {
+    pulse: &'p Pulse,
+    began: u64,
+    timeout: Duration,
+}
+
+impl Drop for Beat<'_> {
+    fn drop(&mut self) {
+        let pulse = self.pulse;
+        let now = pulse.now();
+        pulse.called.store(now, Ordering::Relaxed);
+        if ran_out_in_silence(self.began, now, pulse.heard.load(Ordering::Relaxed), self.timeout) {
+            pulse.suspect.store(true, Ordering::Relaxed);
+        }
+        pulse.gauge.dec();
+        if pulse.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
+            pulse.quiet.notify_one();
+        }
+    }
+}
+
+/// Whether a call had all the time it may have and the server said nothing at all in it.
+fn ran_out_in_silence(began: u64, now: u64, heard: u64, timeout: Duration) -> bool {
+    // A timer may be a millisecond early by this measure.
+    heard < began && u128::from(now.saturating_sub(began)) + 1 >= timeout.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn only_a_call_that_ran_out_of_time_in_silence_makes_a_server_suspect() {
+        let timeout = Duration::from_secs(5);
+        assert!(!ran_out_in_silence(1_000, 2_000, 900, timeout), "it was given up early");
+        assert!(!ran_out_in_silence(1_000, 6_000, 5_000, timeout), "the server was heard in the meantime");
+        assert!(ran_out_in_silence(1_000, 6_000, 900, timeout));
+    }
+
+    #[test]
+    fn a_suspect_is_one_until_it_is_heard() {
+        let pulse = Pulse::new(Gauge::default());
+        pulse.heard.store(0, Ordering::Relaxed);
+        let mut silent = pulse.begin(Duration::ZERO);
+        silent.began = 1;
+        drop(silent);
+        assert!(pulse.is_suspect());
+        pulse.hear();
+        assert!(!pulse.is_suspect());
+    }
+
+    #[test]
+    fn it_is_quiet_when_the_last_call_has_ended() {
+        let pulse = Pulse::new(Gauge::default());
+        assert!(pulse.quiet().now_or_never().is_some());
+        let (one, two) = (pulse.begin(Duration::MAX), pulse.begin(Duration::MAX));
+        assert_eq!(pulse.in_flight(), 2);
+        let mut quiet = Box::pin(pulse.quiet());
+        drop(one);
+        assert!((&mut quiet).now_or_never().is_none());
+        drop(two);
+        assert!(quiet.now_or_never().is_some());
+    }
+}

@@ -1,0 +1,104 @@
+//! From the files to the units: only what has changed is touched.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use plexus_kit::Stage;
+use plexus_proto::api::{ReloadFailure, ReloadReport};
+
+use super::Upstreams;
+use super::life::Life;
+use super::status;
+use super::target::Target;
+use super::unit::Unit;
+use crate::upstream::config::Entry;
+
+/// What reading the files has come to.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    added: Vec<(Arc<Unit>, u64)>,
+    changed: Vec<(Arc<Unit>, u64)>,
+    removed: Vec<String>,
+}
+
+impl Upstreams {
+    /// Reads the files again; only what has changed is restarted. Tells how that went, of servers that come up in time.
+    ///
+    /// A folder that cannot be read changes nothing: that is no reason to stop servers that run.
+    pub async fn reload(&self) -> ReloadReport {
+        let _one_at_a_time = self.0.reloading.lock().await;
+        let this = self.clone();
+        let scanned =
+            tokio::task::spawn_blocking(move || this.folder().scan().map_err(|e| e.to_string())).await;
+        let entries = match scanned.map_err(|error| error.to_string()).flatten() {
+            Ok(entries) => entries,
+            Err(error) => {
+                let name = self.folder().dir().display().to_string();
+                let message = format!("the folder cannot be read, and nothing was changed: {error}");
+                return ReloadReport {
+                    failed: vec![ReloadFailure { name, message }],
+                    ..ReloadReport::default()
+                };
+            }
+        };
+        self.apply(entries).report().await
+    }
+
+    /// Makes each unit aim at what its file says now.
+    pub(super) fn apply(&self, entries: Vec<Entry>) -> Applied {
+        let mut applied = Applied::default();
+        let mut units = self.lock();
+        let there: BTreeSet<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        units.retain(|name, unit| {
+            let stays = there.contains(name);
+            if !stays {
+                unit.want(Target::Gone);
+                applied.removed.push(name.clone());
+            }
+            stays
+        });
+        for entry in entries {
+            let (name, slug) = (entry.name.clone(), entry.slug.clone().unwrap_or_default());
+            let target = Target::of(entry);
+            match units.get(&name) {
+                Some(unit) => {
+                    if let Some(turn) = unit.want(target) {
+                        applied.changed.push((unit.clone(), turn));
+                    }
+                }
+                None => {
+                    let unit = Unit::new(name.clone(), slug, target, self.0.shared.clone());
+                    let life = Life::new(unit.clone());
+                    let supervisor = &self.0.shared.supervisor;
+                    supervisor.spawn(Stage::Work, format!("upstream {name}"), life.run());
+                    applied.added.push((unit.clone(), 1));
+                    units.insert(name, unit);
+                }
+            }
+        }
+        self.0.shared.changed();
+        applied
+    }
+}
+
+impl Applied {
+    /// Waits for what was started, all of it at the same time.
+    async fn report(self) -> ReloadReport {
+        let names = |units: &[(Arc<Unit>, u64)]| units.iter().map(|(unit, _)| unit.name.clone()).collect();
+        let mut report = ReloadReport {
+            added: names(&self.added),
+            removed: self.removed,
+            changed: names(&self.changed),
+            failed: Vec::new(),
+        };
+        let started = self.added.iter().chain(&self.changed);
+        let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn).await) });
+        for (unit, status) in futures_util::future::join_all(settled).await {
+            if let Some(message) = status::trouble(&status) {
+                report.failed.push(ReloadFailure { name: unit.name.clone(), message });
+            }
+        }
+        report.failed.sort_by(|one, other| one.name.cmp(&other.name));
+        report
+    }
+}

@@ -1,0 +1,149 @@
+//! Connections of single sessions, for a server whose file says that each is to have its own.
+//!
+//! A connection is made by the first call of a session and closed when it has none for a while. There are at most
+//! [`MAX`] to a server: for one more, the connection that is idle longest is closed; when all are busy, the call is
+//! turned away.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plexus_proto::SessionId;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::opened;
+use crate::upstream::client::{Client, ClientError};
+
+/// Connections to one server beside the one that all share.
+pub(super) const MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct SessionClients(Mutex<HashMap<SessionId, Arc<Slot>>>);
+
+#[derive(Debug)]
+struct Slot {
+    /// Made by whoever comes first; others wait for it.
+    client: OnceCell<Client>,
+    usage: Mutex<Use>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    calls: usize,
+    /// When a call last began or ended.
+    last: Instant,
+}
+
+/// The place of a session: it is not taken away while this is held.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Slot>);
+
+impl Slot {
+    fn begin(self: &Arc<Self>) -> Place {
+        let mut used = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = Use { calls: used.calls + 1, last: Instant::now() };
+        Place(self.clone())
+    }
+
+    /// Since when nobody uses it; none while somebody does.
+    fn idle_since(&self) -> Option<Instant> {
+        let used = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        (used.calls == 0).then_some(used.last)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut used = self.0.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = Use { calls: used.calls - 1, last: Instant::now() };
+    }
+}
+
+impl Place {
+    /// The connection, made by `connect` if there is none yet.
+    pub(super) async fn client(
+        &self,
+        connect: impl Future<Output = Result<Client, ClientError>>,
+    ) -> Result<Client, ClientError> {
+        self.0.client.get_or_try_init(|| connect).await.cloned()
+    }
+}
+
+impl SessionClients {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a session; none when all are taken and busy.
+    pub(super) fn place(&self, session: SessionId) -> Option<Place> {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.get(&session) {
+            return Some(slot.begin());
+        }
+        if slots.len() >= MAX {
+            let idle = slots.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
+            let (_, oldest) = idle.min()?;
+            // Without its last holder the connection ends.
+            slots.remove(&oldest);
+        }
+        let usage = Mutex::new(Use { calls: 0, last: Instant::now() });
+        let slot = Arc::new(Slot { client: OnceCell::new(), usage });
+        slots.insert(session, slot.clone());
+        Some(slot.begin())
+    }
+
+    /// The connection of a session is of no use any more; its next call makes another. Only the one that was
+    /// found so: somebody else may have made the new one already.
+    pub(super) fn forget(&self, session: SessionId, place: &Place) {
+        let mut slots = self.lock();
+        if slots.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &place.0)) {
+            slots.remove(&session);
+        }
+    }
+
+    pub(super) async fn close_idle(&self, idle: Duration, patience: Duration) {
+        let now = Instant::now();
+        let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
+        let gone: Vec<_> = self.lock().extract_if(|_, slot| left(slot)).map(|(_, slot)| slot).collect();
+        close(gone, patience).await;
+    }
+
+    pub(super) async fn close_all(&self, patience: Duration) {
+        let gone: Vec<_> = self.lock().drain().map(|(_, slot)| slot).collect();
+        close(gone, patience).await;
+    }
+}
+
+/// All at the same time.
+async fn close(slots: Vec<Arc<Slot>>, patience: Duration) {
+    let clients = slots.iter().filter_map(|slot| slot.client.get());
+    futures_util::future::join_all(clients.map(|client| opened::close(client, patience))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_one_that_is_idle_longest_goes_and_busy_ones_stay() {
+        let clients = SessionClients::default();
+        let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
+        let mut places: Vec<Place> = Vec::new();
+        for session in &sessions[..MAX] {
+            places.push(clients.place(*session).unwrap());
+        }
+        assert!(clients.place(sessions[MAX]).is_none(), "all are busy");
+        assert!(clients.place(sessions[3]).is_some(), "one that has its place keeps it");
+        // The first to end is idle longest.
+        drop(places.remove(7));
+        drop(places.remove(0));
+        assert!(clients.place(sessions[MAX]).is_some());
+        let there = |session: usize| clients.lock().contains_key(&sessions[session]);
+        assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
+        clients.close_idle(Duration::from_secs(60), Duration::ZERO).await;
+        assert!(there(0));
+        clients.close_idle(Duration::ZERO, Duration::ZERO).await;
+        assert_eq!(clients.lock().len(), MAX - 2, "those that are in use are not closed");
+    }
+}

@@ -1,0 +1,99 @@
+//! How long is waited for what, in one place, so that a test need not wait as long.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the units go by; [`Default`] is what a hub runs with.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// Tools of a server that is away stay listed for so long.
+    pub grace: Duration,
+    /// For a server to start and say who it is, and for it to list its tools.
+    pub connect: Duration,
+    /// A call waits so long for a server that is being started.
+    pub start: Duration,
+    /// Before the second attempt; the first follows at once, and each after it doubles the pause.
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+    /// A server that was there for so long is a good one: its next failure counts as the first.
+    pub sustained: Duration,
+    /// So many failures within `crash_window` are a crash loop.
+    pub crashes: usize,
+    pub crash_window: Duration,
+    /// A server that was given up is tried again after this, in case its reason has gone away.
+    pub given_up: Duration,
+    /// Between two lists of a server that says that they change.
+    pub relist: Duration,
+    /// A server that was not heard for so long is asked whether it is there.
+    pub ping: Duration,
+    /// So long it may think about the answer.
+    pub ping_answer: Duration,
+    /// A lazy server without calls is stopped after this, and so is a connection of a session.
+    pub idle: Duration,
+    /// Between two looks at the folder.
+    pub watch: Duration,
+    /// Calls in flight may take so long when the hub stops or the file changes. With `close` it is shorter than a
+    /// stage of the shutdown.
+    pub drain: Duration,
+    /// A connection may take so long to close.
+    pub close: Duration,
+    /// A reload, a restart or a test tells how a server has come up, if it takes no longer than this.
+    pub settle: Duration,
+    /// Spreads attempts, so that servers that went away together do not come back together.
+    pub jitter: Jitter,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(60),
+            // A package runner may have to download the server first.
+            connect: Duration::from_secs(60),
+            start: Duration::from_secs(30),
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(60),
+            sustained: Duration::from_secs(60),
+            crashes: 8,
+            crash_window: Duration::from_secs(600),
+            given_up: Duration::from_secs(600),
+            relist: Duration::from_millis(500),
+            ping: Duration::from_secs(30),
+            ping_answer: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            watch: Duration::from_secs(2),
+            drain: Duration::from_secs(4),
+            close: Duration::from_secs(5),
+            settle: Duration::from_secs(15),
+            jitter: Jitter::random(),
+        }
+    }
+}
+
+/// A source of numbers from 0 up to 1.
+#[derive(Clone)]
+pub struct Jitter(Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl Jitter {
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Arc::new(rand::random::<f64>))
+    }
+
+    /// The same number each time.
+    #[must_use]
+    pub fn fixed(number: f64) -> Self {
+        Self(Arc::new(move || number))
+    }
+
+    /// Between a half and the whole of it.
+    pub(super) fn shorten(&self, pause: Duration) -> Duration {
+        pause.mul_f64(0.5 + (self.0)().clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+impl fmt::Debug for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Jitter")
+    }
+}

@@ -1,0 +1,62 @@
+//! Trying a server out: connected to once, beside those that run.
+
+use std::sync::Arc;
+
+use plexus_proto::api::UpstreamTest;
+use tokio::time::Instant;
+
+use super::opened::{self, Opened};
+use super::{Upstreams, catalog, unit};
+use crate::upstream::client::{Connect, Listener, StderrRing};
+use crate::upstream::config::ServerConfig;
+
+/// Lines of standard error that are shown.
+const STDERR_SHOWN: usize = 50;
+
+impl Upstreams {
+    /// Connects to a server, lists its tools and leaves. No unit is touched; it takes no longer than connecting may.
+    pub async fn test(&self, server: ServerConfig) -> UpstreamTest {
+        let began = Instant::now();
+        let shared = &self.0.shared;
+        let config = Arc::new(server);
+        let stderr = Arc::new(StderrRing::new());
+        let connect = Connect {
+            config: config.clone(),
+            environment: shared.environment.clone(),
+            known_era: None,
+            listener: Arc::new(Deaf),
+            supervisor: shared.supervisor.clone(),
+            stderr: stderr.clone(),
+            settings: shared.client.clone(),
+        };
+        let mut report = UpstreamTest {
+            transport: Some(config.transport.kind()),
+            warnings: config.warnings.clone(),
+            ..UpstreamTest::default()
+        };
+        match Opened::open(connect).await {
+            Ok(Opened { client, definitions }) => {
+                let (catalog, _) = catalog::build(&config, &definitions);
+                report.success = true;
+                report.revision = Some(client.peer().revision.clone());
+                report.era = Some(client.peer().era);
+                report.server = Some(unit::name_of(client.peer()));
+                report.tools = catalog.entries.into_keys().collect();
+                report.warnings.extend(catalog.warnings);
+                opened::close(&client, shared.timing.close).await;
+            }
+            Err(error) => report.error = Some(error.to_string()),
+        }
+        report.stderr = stderr.lines();
+        report.stderr.drain(..report.stderr.len().saturating_sub(STDERR_SHOWN));
+        report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        report
+    }
+}
+
+/// Nobody follows the list of a server that is only tried out.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn tools_changed(&self) {}
+}

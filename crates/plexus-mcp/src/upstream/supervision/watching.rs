@@ -1,0 +1,82 @@
+//! Notices that files have changed, by looking every few seconds.
+//!
+//! A look costs one `stat` for each file, works on every file system, and needs nothing of the kernel that could run
+//! out. A change is acted on when two looks in a row see the same, so that a file is not read while it is written;
+//! what was only touched restarts nothing, because content is compared and not times.
+//!
+//! What a `${file:…}` names is read with the file that names it, and not watched itself.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::SystemTime;
+
+use plexus_kit::Stage;
+
+use super::Upstreams;
+
+/// More files than the folder may have; those behind them are seen when something else changes.
+const MAX_FILES: usize = 1_024;
+
+/// Names, times and sizes of what is in a folder; empty when there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Snapshot(BTreeMap<OsString, (Option<SystemTime>, u64)>);
+
+impl Snapshot {
+    pub(super) fn of(dir: &Path) -> Self {
+        let Ok(entries) = std::fs::read_dir(dir) else { return Self::default() };
+        let files = entries.take(MAX_FILES).filter_map(|entry| {
+            let entry = entry.ok()?;
+            // Of what a link points to: that is what is read.
+            let about = std::fs::metadata(entry.path()).ok()?;
+            about.is_file().then(|| (entry.file_name(), (about.modified().ok(), about.len())))
+        });
+        Self(files.collect())
+    }
+}
+
+impl Upstreams {
+    /// Reloads when files have changed since `seen`, until the hub stops.
+    pub(super) async fn watch(&self, mut seen: Snapshot) {
+        let stop = self.0.shared.supervisor.stopping(Stage::Work);
+        let mut before = seen.clone();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(self.0.shared.timing.watch) => {}
+            }
+            let dir = self.folder().dir().to_owned();
+            let Ok(now) = tokio::task::spawn_blocking(move || Snapshot::of(&dir)).await else { continue };
+            if now != seen && now == before {
+                seen = now.clone();
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    report = self.reload() => tracing::info!(?report, "the files of upstream servers have changed"),
+                }
+            }
+            before = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Snapshot;
+
+    #[test]
+    fn a_file_that_comes_changes_or_goes_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.json");
+        let look = || Snapshot::of(dir.path());
+        let nothing = look();
+        assert_eq!(nothing, Snapshot::of(&dir.path().join("missing")));
+        std::fs::write(&file, "{}").unwrap();
+        let one = look();
+        assert_ne!(one, nothing);
+        assert_eq!(one, look());
+        std::fs::write(&file, "{ }").unwrap();
+        assert_ne!(one, look());
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(nothing, look());
+    }
+}

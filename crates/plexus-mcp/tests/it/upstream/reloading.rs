@@ -1,0 +1,114 @@
+//! Files that come, change and go while the hub runs.
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::{TestHub, stdio_fixture};
+use serde_json::json;
+
+use super::script::Script;
+use super::{agent, is_alive, quick, text, tools_of};
+
+#[tokio::test]
+async fn only_what_has_changed_is_restarted() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let mut one = stdio_fixture(Eras::Both);
+    let mut two = stdio_fixture(Eras::Both);
+    let pid = |name: &str| hub.upstreams().get(name).unwrap().pid.unwrap();
+    hub.add_upstream("one", &one).await;
+    hub.add_upstream("two", &two).await;
+    let before = (pid("one"), pid("two"));
+
+    one["env"] = json!({ "COLOUR": "blue" });
+    two["tools"] = json!({ "allow": ["echo"], "rename": { "echo": "repeat" } });
+    hub.write_upstream("one", &one);
+    hub.write_upstream("two", &two);
+    let report = hub.upstreams().reload().await;
+    assert_eq!((report.changed, report.failed), (vec!["one".to_owned(), "two".to_owned()], vec![]));
+    assert_ne!(pid("one"), before.0);
+    assert!(!is_alive(before.0));
+    assert_eq!(pid("two"), before.1, "what is only listed in another way goes on");
+    assert_eq!(tools_of(&client, "two").await, ["mcp__two__repeat"]);
+
+    // Written again as it was.
+    hub.write_upstream("one", &one);
+    let now = (pid("one"), pid("two"));
+    let report = hub.upstreams().reload().await;
+    assert_eq!((report.changed, report.added, report.removed), (vec![], vec![], vec![]));
+    assert_eq!((pid("one"), pid("two")), now);
+    assert_eq!(hub.upstreams().get("two").unwrap().restarts, 0);
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_takes_out_its_own_server_only_and_is_right_again_when_it_is() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let good = stdio_fixture(Eras::Both);
+    let before = hub.add_upstream("well", &good).await;
+    hub.add_upstream("ill", &good).await;
+    hub.write_upstream("ill", &json!({ "comand": "x" }));
+    let report = hub.upstreams().reload().await;
+    assert_eq!(report.changed, ["ill"]);
+    assert_eq!(report.failed.len(), 1);
+    assert!(report.failed[0].message.contains("comand"), "{report:?}");
+    let ill = hub.upstreams().get("ill").unwrap();
+    assert_eq!((ill.state, ill.pid, ill.transport), (UpstreamState::Invalid, None, None));
+    assert_eq!(tools_of(&client, "ill").await, Vec::<String>::new());
+    assert_eq!(hub.upstreams().get("well").unwrap().pid, before.pid);
+    assert_eq!(text(&client.tool("mcp__well__echo", json!({ "text": "x" })).await), "x");
+    hub.add_upstream("ill", &good).await;
+    assert_eq!(text(&client.tool("mcp__ill__echo", json!({ "text": "y" })).await), "y");
+}
+
+#[tokio::test]
+async fn files_are_followed_without_being_told() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.write_upstream("fix", &stdio_fixture(Eras::Both));
+    let there = hub.upstream_in("fix", UpstreamState::Ready).await;
+    let mut off = stdio_fixture(Eras::Both);
+    off["enabled"] = json!(false);
+    hub.write_upstream("fix", &off);
+    let disabled = hub.upstream_in("fix", UpstreamState::Disabled).await;
+    assert_eq!((disabled.pid, disabled.tools), (None, vec![]));
+    assert!(!is_alive(there.pid.unwrap()));
+    hub.write_upstream("fix", &stdio_fixture(Eras::Both));
+    let again = hub.upstream_in("fix", UpstreamState::Ready).await;
+    std::fs::remove_file(hub.upstream_file("fix")).unwrap();
+    let mut changes = hub.upstreams().changes();
+    let gone = async {
+        while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
+            // The process ends a moment after the last change that is told.
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(50), changes.changed()).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("gone in time");
+}
+
+#[tokio::test]
+async fn two_files_whose_tools_would_have_the_same_names_are_both_refused() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script = Script::answering("say done");
+    hub.add_upstream("my-server", &script.install(&hub, "one")).await;
+    hub.write_upstream("my_server", &script.install(&hub, "two"));
+    let report = hub.upstreams().reload().await;
+    let failed: Vec<_> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
+    assert_eq!(failed, ["my-server", "my_server"], "{report:?}");
+    for failure in &report.failed {
+        assert!(failure.message.contains("my-server.json") && failure.message.contains("my_server.json"));
+    }
+    std::fs::remove_file(hub.upstream_file("my_server")).unwrap();
+    hub.upstreams().reload().await;
+    hub.upstream_in("my-server", UpstreamState::Ready).await;
+    let result = agent(&hub).await.tool("mcp__my_server__work", json!({})).await;
+    assert_eq!(text(&result), "done", "the one that is left has its tools, whatever the other left behind");
+}
+
+#[tokio::test]
+async fn a_restart_of_the_hub_brings_everything_back() {
+    let hub = TestHub::start_timed(quick()).await;
+    let before = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
+    let hub = hub.restart().await;
+    let after = hub.upstream_in("fix", UpstreamState::Ready).await;
+    assert!(!is_alive(before.pid.unwrap()));
+    assert_eq!(before.tools, after.tools);
+}

@@ -1,0 +1,202 @@
+//! A stdio server and what a test wants to know of it. All of it is dead when the test ends, however that is.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::{Environment, Stage, Supervisor};
+use plexus_mcp::upstream::client::{
+    Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
+};
+use plexus_mcp::upstream::config::{ServerConfig, StdioConfig, ToolRules, Transport};
+use plexus_proto::api::UpstreamEra;
+use plexus_testkit::fixture::{Eras, program};
+use rustix::process::{Pid, test_kill_process};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Far beyond what anything here should take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What every script begins with: a session server that takes its messages from `line`.
+const PRELUDE: &str = r#"
+id() { id="${line#*\"id\":}"; id="${id%%,*}"; }
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+text() { answer "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
+next() { read -r line && id; }
+initialize() {
+    answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1"}}'
+    read -r line
+}
+"#;
+
+struct Changes(watch::Sender<usize>);
+
+impl Listener for Changes {
+    fn tools_changed(&self) {
+        self.0.send_modify(|changes| *changes += 1);
+    }
+}
+
+/// How a server is to be started.
+pub(super) struct Start {
+    pub(super) connect: Connect,
+    changes: watch::Receiver<usize>,
+}
+
+impl Start {
+    fn command(command: StdioConfig) -> Self {
+        let config = ServerConfig {
+            name: "test".to_owned(),
+            slug: "test".to_owned(),
+            file: PathBuf::new(),
+            enabled: true,
+            lazy: false,
+            per_session: false,
+            transport: Transport::Stdio(command),
+            groups: BTreeMap::new(),
+            instructions: None,
+            tools: ToolRules::default(),
+            timeout: PATIENCE,
+            max_concurrency: None,
+            bare_names: false,
+            inject: BTreeMap::new(),
+            warnings: vec![],
+            fingerprint: 0,
+            presentation: 0,
+        };
+        let (sender, changes) = watch::channel(0);
+        let variables = [("PATH", "/usr/bin:/bin"), ("LC_ALL", "C"), ("AWS_SECRET", "of the hub")];
+        let environment: Environment =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let connect = Connect {
+            config: Arc::new(config),
+            environment,
+            known_era: None,
+            listener: Arc::new(Changes(sender)),
+            supervisor: Supervisor::new(),
+            stderr: Arc::new(StderrRing::new()),
+            settings: ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() },
+        };
+        Self { connect, changes }
+    }
+
+    pub(super) fn program(command: &str, args: &[&str]) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Self::command(StdioConfig { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })
+    }
+
+    pub(super) fn fixture(eras: Eras) -> Self {
+        Self::program(program().to_str().unwrap(), &["--stdio", "--eras", eras.name()])
+    }
+
+    /// A shell script of the session era, which is known.
+    pub(super) fn script(body: &str) -> Self {
+        let mut start = Self::program("/bin/sh", &["-c", &format!("{PRELUDE}{body}")]);
+        start.connect.known_era = Some(UpstreamEra::Session);
+        start
+    }
+
+    pub(super) fn stdio(mut self, change: impl FnOnce(&mut StdioConfig)) -> Self {
+        let config = Arc::get_mut(&mut self.connect.config).unwrap();
+        let Transport::Stdio(command) = &mut config.transport else { unreachable!() };
+        change(command);
+        self
+    }
+
+    pub(super) async fn try_connect(&self) -> Result<Client, ClientError> {
+        let connected = Client::connect(self.connect.clone());
+        tokio::time::timeout(PATIENCE, connected).await.expect("connected in time")
+    }
+
+    pub(super) async fn connect(self) -> Server {
+        let client = self.try_connect().await.unwrap_or_else(|e| panic!("{e}: {:?}", self.stderr()));
+        Server { client, start: self }
+    }
+
+    pub(super) fn stderr(&self) -> Vec<String> {
+        self.connect.stderr.lines()
+    }
+
+    /// When nothing of the connection is left in the hub.
+    pub(super) async fn alone(&self) {
+        until("the tasks end", || self.connect.supervisor.count(Stage::Storage) == 0).await;
+    }
+}
+
+/// A server that runs.
+pub(super) struct Server {
+    pub(super) client: Client,
+    pub(super) start: Start,
+}
+
+impl Server {
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ClientError> {
+        self.call_with(outgoing(tool, arguments)).await
+    }
+
+    /// The whole result, as a client of the hub would see it.
+    pub(super) async fn call_with(&self, call: Outgoing) -> Result<Value, ClientError> {
+        let called =
+            tokio::time::timeout(PATIENCE, self.client.call(call)).await.expect("an answer in time")?;
+        Ok(json!({
+            "content": called.content.parsed::<Value>().unwrap(),
+            "structured": called.structured.map(|data| data.parsed::<Value>().unwrap()),
+            "isError": called.is_error,
+        }))
+    }
+
+    /// The first text of the result.
+    pub(super) async fn text(&self, tool: &str, arguments: Value) -> String {
+        let result = self.call(tool, arguments).await.unwrap();
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+    }
+
+    pub(super) async fn tools(&self) -> Vec<String> {
+        let tools = self.client.list_tools().await.unwrap();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// When it has said that its tools have changed.
+    pub(super) async fn changed(&self) {
+        let mut changes = self.start.changes.clone();
+        let heard = tokio::time::timeout(PATIENCE, changes.wait_for(|changes| *changes > 0)).await;
+        heard.expect("word of the change in time").unwrap();
+    }
+
+    pub(super) async fn closed(&self) -> String {
+        tokio::time::timeout(PATIENCE, self.client.closed()).await.expect("closed in time")
+    }
+
+    pub(super) async fn close(&self) {
+        tokio::time::timeout(PATIENCE, self.client.close()).await.expect("closed in time");
+    }
+}
+
+pub(super) fn outgoing(tool: &str, arguments: Value) -> Outgoing {
+    let cancel = CancellationToken::new();
+    Outgoing { tool: tool.to_owned(), arguments, progress: None, cancel, trace: None }
+}
+
+/// Whether there is such a process; one that is dead and was not waited for does not count.
+pub(super) fn is_alive(pid: u32) -> bool {
+    let exists = Pid::from_raw(pid.cast_signed()).is_some_and(|pid| test_kill_process(pid).is_ok());
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    exists && !status.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
+}
+
+pub(super) async fn dead(pid: u32) {
+    until("the process is dead", || !is_alive(pid)).await;
+}
+
+/// Asks again and again, for as long as anything here may take.
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let asking = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}

@@ -1,0 +1,104 @@
+//! What models and people are told about the servers, and who is told it.
+
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::{McpClient, TestHub, stdio_fixture};
+use serde_json::{Value, json};
+
+use super::script::Script;
+use super::{agent, quick, text};
+
+async fn servers(client: &McpClient) -> Vec<Value> {
+    let result = client.tool("mcp_status", json!({})).await;
+    result["structuredContent"]["servers"].as_array().unwrap_or_else(|| panic!("{result}")).clone()
+}
+
+async fn two_servers(hub: &TestHub) {
+    hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
+    let mut script = Script::answering("say done").install(hub, "s");
+    script["instructions"] = json!("Use it for work only.");
+    hub.add_upstream("s", &script).await;
+    hub.write_upstream("wrong", &json!({}));
+    hub.upstreams().reload().await;
+}
+
+#[tokio::test]
+async fn each_caller_is_told_of_the_servers_whose_tools_it_sees_and_an_admin_of_all() {
+    let hub = TestHub::start_timed(quick()).await;
+    two_servers(&hub).await;
+    let names = async |client: &McpClient| -> Vec<String> {
+        let names = servers(client).await.into_iter().map(|s| s["name"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    let admin = hub.mcp(&hub.admin_token());
+    assert_eq!(names(&admin).await, ["fix", "s", "wrong"]);
+    assert_eq!(names(&agent(&hub).await).await, ["fix", "s"]);
+    let narrow = hub.token("narrow", &["call:mcp_status", "call:mcp__fix__echo"]).await.token;
+    let narrow = hub.mcp(&narrow);
+    let seen = servers(&narrow).await;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0]["tools"], json!(["mcp__fix__echo"]));
+    assert_eq!(
+        [&seen[0]["state"], &seen[0]["era"], &seen[0]["revision"]],
+        ["ready", "session", "2025-11-25"]
+    );
+    let all = servers(&admin).await;
+    assert_eq!(all[2]["state"], "invalid");
+    assert!(all[2]["last_error"].as_str().unwrap().contains("wrong.json"), "{}", all[2]);
+}
+
+#[tokio::test]
+async fn only_an_admin_sees_and_calls_reload_tools() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let listed = client.modern("tools/list", json!({})).await;
+    assert!(listed.body.contains("mcp_status") && !listed.body.contains("reload_tools"));
+    let refused = client.modern("tools/call", json!({ "name": "reload_tools", "arguments": {} })).await;
+    let missing = client.modern("tools/call", json!({ "name": "reload_spools", "arguments": {} })).await;
+    assert_eq!(refused.error(), missing.error());
+
+    hub.write_upstream("s", &Script::answering("say done").install(&hub, "s"));
+    hub.write_upstream("wrong", &json!({}));
+    let reloaded = hub.mcp(&hub.admin_token()).tool("reload_tools", json!({})).await;
+    assert_eq!(reloaded["isError"], false, "what fails of it is not all of it: {reloaded}");
+    let said = &reloaded["structuredContent"];
+    assert_eq!(said["added"], json!(["s", "wrong"]));
+    assert_eq!(said["tools_added"], json!(["mcp__s__work"]));
+    assert_eq!(said["failed"][0]["name"], "wrong", "{said}");
+    assert_eq!(text(&client.tool("mcp__s__work", json!({})).await), "done");
+}
+
+#[tokio::test]
+async fn instructions_are_those_of_the_servers_that_the_caller_sees() {
+    let hub = TestHub::start_timed(quick()).await;
+    two_servers(&hub).await;
+    let wide = agent(&hub).await;
+    let narrow = hub.mcp(&hub.token("narrow", &["call:mcp__fix__echo"]).await.token);
+    let modern = async |client: &McpClient| {
+        client.modern("server/discover", json!({})).await.result()["instructions"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let said = modern(&wide).await;
+    assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], said.as_str());
+    for words in ["one hub for all agents", "Use it for work only.", "Words of the script."] {
+        assert!(said.contains(words), "{words:?} is missing: {said}");
+    }
+    let said = modern(&narrow).await;
+    assert!(said.contains("one hub for all agents") && !said.contains("script"), "{said}");
+}
+
+#[tokio::test]
+async fn the_servers_are_in_the_metrics() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
+    let request = hub.http().get(hub.url("/metrics")).bearer_auth(hub.admin_token());
+    let metrics = request.send().await.unwrap().text().await.unwrap();
+    for line in [
+        r#"plexus_upstream_state{server="fix",state="ready"} 1"#,
+        r#"plexus_upstream_restarts_total{server="fix"} 0"#,
+        r#"plexus_upstream_calls_in_flight{server="fix"} 0"#,
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is missing:\n{metrics}");
+    }
+}

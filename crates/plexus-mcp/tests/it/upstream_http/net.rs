@@ -1,0 +1,162 @@
+//! Where the hub connects to on behalf of a file, and where it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use super::scripted::{Scripted, answer, json_answer, result, said, session_era, stateless_era};
+use super::{Way, call, echo, text};
+
+#[tokio::test]
+async fn addresses_that_are_not_of_the_open_internet_need_a_word() {
+    for url in [
+        "http://10.0.0.1/mcp",
+        "http://192.168.1.1/mcp",
+        "http://169.254.169.254/latest",
+        "http://[fd00::1]/mcp",
+        "http://[::ffff:10.0.0.1]/mcp",
+        "http://0.0.0.0:1/mcp",
+        "http://0x0a000001/mcp",
+    ] {
+        let why = Way::to(url).patience(Duration::from_secs(60)).refused().await;
+        assert!(why.contains("is not connected to"), "{url}: {why}");
+    }
+    let why = Way::to("http://10.0.0.1/mcp").refused().await;
+    assert!(why.contains("allow_private"), "{why}");
+}
+
+#[tokio::test]
+async fn a_hub_that_allows_private_networks_tries_them() {
+    let mut way = Way::to("http://127.0.0.1:1/mcp");
+    way.settings.allow_private = true;
+    let why = way.refused().await;
+    assert!(why.contains("cannot be connected to"), "{why}");
+}
+
+#[tokio::test]
+async fn an_error_shows_nothing_of_a_url_but_its_server() {
+    for url in ["http://127.0.0.1:1/key-in-path?key=in-query", "https://127.0.0.1:1/key-in-path"] {
+        let why = Way::to(url).refused().await;
+        assert!(why.contains("127.0.0.1:1") && !why.contains("key"), "{why}");
+    }
+    let why = Way::to("http://user:key@127.0.0.1:1/").refused().await;
+    assert!(why.contains("Authorization") && !why.contains("key"), "{why}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_tls_is_told_apart() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let plain = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let way = Way::to(&format!("https://{address}/mcp"));
+    let why = tokio::select! {
+        why = way.refused() => why,
+        () = plain => unreachable!("it waits for ever"),
+    };
+    assert!(why.contains("no secure connection"), "{why}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key.into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let accepted = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        acceptor.accept(stream).await.map(drop)
+    };
+    let way = Way::to(&format!("https://localhost:{port}/mcp")).header("Authorization", "Bearer of-the-file");
+    let (why, accepted) = tokio::join!(way.refused(), accepted);
+    assert!(why.contains("no secure connection") && why.contains("certificate"), "{why}");
+    assert!(accepted.is_err(), "nothing was sent to whoever that is");
+}
+
+#[tokio::test]
+async fn headers_that_are_the_hubs_own_are_refused() {
+    let server = Scripted::start(session_era).await;
+    for name in ["Host", "accept", "Mcp-Session-Id", "content-length", "Mcp-Param-Region"] {
+        let why = Way::to(&server.url()).header(name, "x").refused().await;
+        assert!(why.contains(name), "{why}");
+    }
+    assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_and_what_is_agreed_there_stays_there() {
+    let there = Scripted::start(session_era).await;
+    let address = there.address();
+    let here = Scripted::start(move |asked| match asked.method.as_str() {
+        "POST" => answer(307, &format!("location: http://{address}/moved\r\n"), ""),
+        _ => session_era(asked),
+    })
+    .await;
+    let way = Way::to(&here.url()).header("Authorization", "Bearer of-the-file");
+    let client = way.connect().await;
+    let redirected = here.asked().len();
+    assert_eq!(text(&call(&client, "echo", json!({})).await.unwrap()), "scripted");
+    assert_eq!(here.asked().len(), redirected, "the session lives where it was begun");
+    for asked in here.asked() {
+        assert_eq!(asked.header("authorization"), Some("Bearer of-the-file"), "{asked:?}");
+    }
+    for asked in there.asked() {
+        assert_eq!(asked.path, "/moved");
+        assert_eq!(asked.header("authorization"), None, "credentials stay with their server: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_within_a_server_keeps_the_headers() {
+    let server = Scripted::start(|asked| match asked.path.as_str() {
+        "/mcp" => answer(308, "location: /mcp/\r\n", ""),
+        _ => stateless_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).header("Authorization", "Bearer of-the-file").connect().await;
+    echo(&client, "x").await.unwrap();
+    let last = server.asked().pop().unwrap();
+    assert_eq!((last.path.as_str(), last.header("authorization")), ("/mcp/", Some("Bearer of-the-file")));
+}
+
+#[tokio::test]
+async fn a_redirect_that_must_not_be_followed_is_not() {
+    for (status, location, word) in [
+        (307, "http://10.0.0.1/mcp", "allow_private"),
+        (308, "http://169.254.169.254/latest/meta-data", "metadata"),
+        (307, "file:///etc/passwd", "no scheme"),
+        (302, "/elsewhere", "turn the request into another one"),
+        (301, "https://mcp.example/", "https://mcp.example"),
+        (307, "/mcp", "more than 3 times"),
+    ] {
+        let server = Scripted::start(move |_| answer(status, &format!("location: {location}\r\n"), "")).await;
+        let why = Way::to(&server.url()).refused().await;
+        assert!(why.contains(word), "{location}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_redirected_is_carried_out_once() {
+    let server = Scripted::start(|asked| match (asked.what(), asked.path.as_str()) {
+        ("tools/call", "/mcp") => answer(307, "location: /other\r\n", ""),
+        ("tools/call", _) => json_answer(200, "", &result(asked, &said("elsewhere"))),
+        _ => session_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(text(&echo(&client, "x").await.unwrap()), "elsewhere");
+    assert_eq!(server.count("tools/call"), 2);
+}

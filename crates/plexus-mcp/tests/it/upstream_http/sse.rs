@@ -1,0 +1,180 @@
+//! The transport of 2024-11-05: an event stream, and an address to post to.
+
+use std::net::SocketAddr;
+
+use plexus_mcp::upstream::client::ClientError;
+use plexus_proto::api::UpstreamEra;
+use plexus_testkit::Pinned;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::scripted::{Scripted, Step, answer, session_era};
+use super::{Beside, Way, beside, call, echo, soon, text};
+use crate::scripts::path;
+
+/// The SDK that still has a server of this transport.
+async fn python() -> Option<Pinned> {
+    Pinned::python("mcp", "1.30.0").await
+}
+
+#[tokio::test]
+async fn a_python_server_of_the_older_transport_is_listed_and_called() {
+    let Some(sdk) = python().await else { return };
+    let mut server = sdk.script(&path("python/server_sse.py"), &[], "");
+    let url = server.line().await["url"].as_str().unwrap().to_owned();
+    let way = Way::to(&url).older().header("X-Api-Key", "of the file");
+    let client = way.connect().await;
+    assert_eq!(client.peer().era, UpstreamEra::Session);
+    assert_eq!(client.peer().name, "old");
+    let tools = soon(client.list_tools()).await.unwrap();
+    assert_eq!(
+        tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["echo", "key", "slow"]
+    );
+    assert_eq!(text(&echo(&client, "Grüße").await.unwrap()), "Grüße");
+    assert_eq!(text(&call(&client, "key", json!({})).await.unwrap()), "of the file");
+    soon(client.ping()).await.unwrap();
+
+    // Several at once, each with its own answer.
+    let calls = (0..16).map(|n| {
+        let client = client.clone();
+        async move { text(&echo(&client, &n.to_string()).await.unwrap()) == n.to_string() }
+    });
+    assert!(futures_util::future::join_all(calls).await.into_iter().all(|same| same));
+
+    // A file that does not name the transport finds it too.
+    let found = Way::to(&url).guessed().connect().await;
+    assert_eq!(found.peer().name, "old");
+    soon(found.close()).await;
+    // One that names the other does not.
+    let why = Way::to(&url).refused().await;
+    assert!(why.contains("405") || why.contains("check the `url`"), "{why}");
+
+    // The end of the server is the end of the connection.
+    let slow = beside({
+        let client = client.clone();
+        async move { call(&client, "slow", json!({})).await }
+    });
+    assert_eq!(server.line().await, json!({ "slow": true }));
+    drop(server);
+    let lost = slow.done().await;
+    assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+    let why = soon(client.closed()).await;
+    assert!(!why.is_empty());
+}
+
+/// A server whose stream begins with these events and stays open.
+async fn begins_with(events: &'static str) -> Scripted {
+    Scripted::start(move |asked| match asked.method.as_str() {
+        "GET" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            vec![Step::Send([head, events].concat().into_bytes()), Step::Stall]
+        }
+        _ => answer(202, "", ""),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn messages_go_only_to_the_server_that_the_file_names() {
+    for (events, word) in [
+        ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "not the same server"),
+        ("event: endpoint\ndata: //evil.example/messages\n\n", "not the same server"),
+        ("event: endpoint\ndata: http://\n\n", "none"),
+        ("event: message\ndata: {}\n\n", "does not begin"),
+    ] {
+        let server = begins_with(events).await;
+        let why = Way::to(&server.url()).older().refused().await;
+        assert!(why.contains(word), "{events:?}: {why}");
+        assert_eq!(server.count("initialize"), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_an_event_stream_is_refused() {
+    let server = Scripted::start(|_| answer(200, "content-type: text/html\r\n", "<html>")).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("text/html") && why.contains("`transport`"), "{why}");
+    let server = Scripted::start(|_| answer(401, "", "")).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("Authorization"), "{why}");
+    let server = Scripted::start(session_era).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("405"), "{why}");
+}
+
+#[tokio::test]
+async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
+    // The script of one connection cannot write to another, so the stream is fed from here.
+    let (feed, fed) = mpsc::unbounded_channel::<String>();
+    let (address, mut posts, _serving) = fed_stream(fed).await;
+    let way = Way::to(&format!("http://{address}/sse")).older();
+    feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
+    let connecting = beside(async move { (way.try_connect().await, way) });
+    let initialize = soon(posts.recv()).await.unwrap();
+    let welcome = json!({ "jsonrpc": "2.0", "id": initialize["id"], "result": {
+        "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "fed", "version": "1" } } });
+    feed.send(format!("event: message\r\ndata: {welcome}\r\n\r\n")).unwrap();
+    let (client, _way) = connecting.done().await;
+    let client = client.unwrap();
+    assert_eq!(client.peer().revision, "2024-11-05");
+    assert_eq!(soon(posts.recv()).await.unwrap()["method"], "notifications/initialized");
+    let calling = beside({
+        let client = client.clone();
+        async move { echo(&client, "x").await }
+    });
+    assert_eq!(soon(posts.recv()).await.unwrap()["method"], "tools/call");
+    drop(feed);
+    let lost = calling.done().await;
+    assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+    let why = soon(client.closed()).await;
+    assert!(why.contains("ended the stream"), "{why}");
+    let after = echo(&client, "x").await;
+    assert!(matches!(after, Err(ClientError::Unreachable(_))), "{after:?}");
+}
+
+/// A server whose stream is what is sent here, and that hands over what is posted.
+async fn fed_stream(
+    mut fed: mpsc::UnboundedReceiver<String>,
+) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, Beside<()>) {
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (posted, posts) = mpsc::unbounded_channel();
+    let serving = beside(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // What is left unread would turn the end of the stream into a reset.
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            stream.read_buf(&mut asked).await.unwrap();
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let feeding = beside(async move {
+            while let Some(text) = fed.recv().await {
+                stream.write_all(text.as_bytes()).await.unwrap();
+            }
+        });
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = BufReader::new(stream);
+        loop {
+            let (mut length, mut line) = (0, String::new());
+            while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            if length == 0 || stream.read_exact(&mut body).await.is_err() {
+                break;
+            }
+            posted.send(serde_json::from_slice(&body).unwrap()).ok();
+            stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
+        }
+        feeding.done().await;
+    });
+    (address, posts, serving)
+}

@@ -1,0 +1,106 @@
+//! The files of MCP servers: any text, as JSON, as TOML and as a file of another program.
+//!
+//! Either it is refused, and everything that is wrong has a place and a remedy, or it is taken, and can be switched off
+//! and on again. Nothing that is said repeats what a reference stands for.
+
+use std::fmt::Write as _;
+
+use plexus_kit::Environment;
+use plexus_mcp::upstream::config::{Cause, Folder};
+use tempfile::TempDir;
+
+use super::Target;
+
+/// What `${env:SECRET}` stands for.
+const SECRET: &str = "vAlUe-0f-tHe-sEcReT";
+
+#[derive(Debug)]
+pub struct UpstreamTarget {
+    dir: TempDir,
+    folder: Folder,
+}
+
+impl Target for UpstreamTarget {
+    const NAME: &'static str = "upstream";
+
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let variables = [("SECRET", SECRET), ("HOME", "/home/fuzz")];
+        let environment: Environment =
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        let folder = Folder::new(dir.path().join("files"), environment);
+        std::fs::create_dir(folder.dir()).expect("a folder of our own");
+        Self { dir, folder }
+    }
+
+    fn run(&mut self, input: &[u8]) {
+        // What is in the files of this machine is not for the input to ask.
+        if input.windows(5).any(|part| part.eq_ignore_ascii_case(b"file:")) {
+            return;
+        }
+        for ending in ["json", "toml"] {
+            let file = self.folder.dir().join(format!("fuzzed.{ending}"));
+            std::fs::write(&file, input).expect("a file of our own");
+            self.check_file(input);
+            std::fs::remove_file(&file).expect("it is there");
+        }
+        if let Ok(text) = std::str::from_utf8(input) {
+            self.check_import(text);
+        }
+    }
+}
+
+impl UpstreamTarget {
+    fn check_file(&self, input: &[u8]) {
+        let entries = self.folder.scan().expect("a folder that can be read");
+        let [entry] = entries.as_slice() else { panic!("not one file: {entries:?}") };
+        let mut said = format!("{entry:?}");
+        match &entry.server {
+            Ok(server) => {
+                let _ = write!(said, "{:?}{:?}", server.transport, server.warnings);
+                self.folder.set_enabled("fuzzed", !server.enabled).expect("a file that was taken");
+                let again = self.folder.read();
+                let again = again[0].server.as_ref();
+                let again = again.map(|again| (again.enabled, again.fingerprint));
+                // What is missing is only excused while a server is off.
+                if server.enabled || again.is_ok() {
+                    assert_eq!(again, Ok((!server.enabled, server.fingerprint)), "switched");
+                }
+                self.folder.document("fuzzed").expect("a file that was taken");
+            }
+            Err(problems) => {
+                assert!(!problems.is_empty(), "refused for nothing");
+                for problem in problems {
+                    assert!(!problem.what.is_empty() && !problem.fix.is_empty(), "{problem:?}");
+                    let _ = write!(said, "{problem}");
+                }
+            }
+        }
+        assert_secret(&said, input);
+    }
+
+    fn check_import(&self, text: &str) {
+        let plan = match self.folder.import("theirs.json", text) {
+            Ok(plan) => plan,
+            Err(error) => return assert_secret(&format!("{error}{error:?}"), text.as_bytes()),
+        };
+        assert_secret(&format!("{plan:?}"), text.as_bytes());
+        let applied = self.folder.apply(&plan);
+        assert!(applied.failed.is_empty(), "planned and not done: {:?}", applied.failed);
+        for entry in self.folder.read() {
+            if let Err(problems) = &entry.server {
+                assert!(problems.iter().all(|problem| problem.cause == Cause::Missing), "{problems:?}");
+            }
+        }
+        for file in applied.written {
+            assert!(file.starts_with(self.dir.path().join("files")), "{}", file.display());
+            std::fs::remove_file(&file).expect("it was written");
+        }
+    }
+}
+
+/// What the input has in it itself may be the name of a key.
+fn assert_secret(said: &str, input: &[u8]) {
+    let written = input.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+    assert!(written || !said.contains(SECRET), "{said}");
+}

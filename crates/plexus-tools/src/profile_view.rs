@@ -1,0 +1,61 @@
+//! What the profile of a principal shows of a catalogue, and what it names in vain.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use plexus_auth::Principal;
+use plexus_auth::profiles::{Candidate, CandidateServer, Choice};
+
+use crate::Tool;
+use crate::listing::listed;
+use crate::registry::Catalog;
+
+/// Tools that start agents, by canonical name. A sub-agent is never shown one, whatever its profile says.
+const STARTS_AGENTS: [&str; 0] = [];
+
+/// Profiles whose warnings are remembered as logged; of those beyond nothing is logged.
+const TOLD: usize = 1_000;
+
+/// Canonical names of the tools that the principal's profile shows; none: it has no profile, and all are.
+pub(crate) fn shown(catalog: &Catalog, principal: &Principal, told: &Told) -> Option<BTreeSet<String>> {
+    let profile = principal.profile()?;
+    // By the names that someone has who sees all tools: a profile means the same to everyone.
+    let all = listed(catalog.tools.values().cloned().collect());
+    let candidates: Vec<_> = all.values().map(|tool| candidate(tool)).collect();
+    let Choice { tools, warnings, .. } = catalog.profiles.shown(profile, &candidates);
+    if !warnings.is_empty() && told.first(profile) {
+        for warning in warnings {
+            tracing::warn!(profile, "{warning}");
+        }
+    }
+    Some(tools)
+}
+
+/// A tool, as far as a profile cares.
+pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
+    let spec = tool.spec();
+    Candidate {
+        name: &spec.name,
+        listed: tool.name(),
+        server: spec
+            .upstream()
+            .map(|upstream| CandidateServer { slug: &upstream.server, groups: &upstream.groups }),
+        starts_agents: STARTS_AGENTS.contains(&&*spec.name),
+    }
+}
+
+/// Profiles whose warnings were logged, so that each is logged once and not with every view.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<HashSet<String>>);
+
+impl Told {
+    fn first(&self, profile: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < TOLD && told.insert(profile.to_owned())
+    }
+
+    /// The profiles are others now.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,114 @@
+//! `plexus profile`: what agents are for, and which tools they are shown.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use plexus_proto::api::{Profile, ProfileDetail};
+
+use super::Invocation;
+use crate::failure::Exit;
+use crate::listing::{self, ListArgs};
+use crate::output::{Output, one_line, shorten};
+
+/// Longest description in a list.
+const ABOUT: usize = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    command: ProfileCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProfileCommand {
+    /// List the profiles: those that come with Plexus and those in profiles/ of the data folder
+    #[command(after_help = "Example:\n  plexus profile list")]
+    List(ListArgs),
+    /// Show a profile: the tools it shows, its prompts, and what is wrong with it
+    #[command(after_help = "Example:\n  plexus profile show developer")]
+    Show {
+        /// Id of the profile, which is the name of its folder
+        id: String,
+    },
+}
+
+pub(crate) async fn run(args: ProfileArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    match args.command {
+        ProfileCommand::List(args) => list(&args, invocation).await,
+        ProfileCommand::Show { id } => show(&id, invocation).await,
+    }
+}
+
+async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let page = listing::fetch(&invocation.hub()?, &["profiles"], &[], args, |_| true).await?;
+    let row = |profile: &Profile| {
+        vec![
+            profile.id.clone(),
+            state(profile).to_owned(),
+            profile.enabled_tools.len().to_string(),
+            profile.subagent_tools.len().to_string(),
+            if profile.file.is_some() { "file" } else { "shipped" }.to_owned(),
+            shorten(&profile.description, ABOUT),
+        ]
+    };
+    let headers = ["ID", "STATE", "TOOLS", "SUB-AGENT TOOLS", "FROM", "ABOUT"];
+    listing::show(&invocation.out, &page, &headers, row, "No profiles.")?;
+    Ok(Exit::Ok.into())
+}
+
+fn state(profile: &Profile) -> &'static str {
+    match (profile.usable, profile.warnings.is_empty()) {
+        (false, _) => "broken",
+        (true, false) => "warnings",
+        (true, true) => "ok",
+    }
+}
+
+async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let answer = invocation.hub()?.get(&["profiles", id], &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let ProfileDetail { profile, system_prompt, subagent_system_prompt } = answer.decode()?;
+    let or = |text: Option<String>, none: &str| text.unwrap_or_else(|| none.to_owned());
+    let models = match profile.model.is_empty() {
+        true => "that of the hub".to_owned(),
+        false => profile.model.join(", then "),
+    };
+    out.fields(&[
+        ("profile", profile.id.clone()),
+        ("name", profile.name.clone()),
+        ("state", state(&profile).to_owned()),
+        ("from", or(profile.file.clone(), "comes with Plexus")),
+        ("about", one_line(&profile.description)),
+        ("when to use", one_line(&profile.full_description.when_to_use)),
+        ("model", models),
+    ])?;
+    let problems = profile.problems.iter().map(|problem| match problem.field.as_str() {
+        "" => format!("{}: {}", problem.file, problem.message),
+        field => format!("{}: `{field}`: {}", problem.file, problem.message),
+    });
+    lines(out, "Problems: tokens of this profile see no tools", problems)?;
+    lines(out, "Warnings", profile.warnings.into_iter())?;
+    lines(out, "Tools", profile.enabled_tools.into_iter())?;
+    lines(out, "Tools of sub-agents", profile.subagent_tools.into_iter())?;
+    for (heading, prompt) in
+        [("System prompt", system_prompt), ("System prompt of sub-agents", subagent_system_prompt)]
+    {
+        if let Some(prompt) = prompt {
+            out.block(&format!("\n{heading}\n{}\n", prompt.trim_end()))?;
+        }
+    }
+    Ok(Exit::Ok.into())
+}
+
+/// A list under its heading, if there is anything in it.
+fn lines(out: &Output, heading: &str, items: impl Iterator<Item = String>) -> anyhow::Result<()> {
+    let items: Vec<String> = items.map(|item| format!("  {}\n", one_line(&item))).collect();
+    if items.is_empty() {
+        return Ok(());
+    }
+    out.block(&format!("\n{heading}\n{}", items.concat()))
+}

@@ -1,0 +1,223 @@
+//! `plexus upstream`: the MCP servers behind the hub.
+
+mod add;
+mod document;
+mod import;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use plexus_proto::api::{ReloadReport, RemovedUpstream, Upstream, UpstreamLogs, UpstreamState};
+
+use self::document::ServerArgs;
+use super::Invocation;
+use crate::client::Hub;
+use crate::failure::{Exit, Failure};
+use crate::listing::{self, ListArgs};
+use crate::output::{Output, one_line, shorten};
+
+/// Longest remark about a server in a list.
+const ABOUT: usize = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct UpstreamArgs {
+    #[command(subcommand)]
+    command: UpstreamCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum UpstreamCommand {
+    /// List the servers and how each is doing
+    #[command(after_help = "Example:\n  plexus upstream list")]
+    List(ListArgs),
+    /// Show a server: its state, its tools, its file, and why it failed
+    #[command(after_help = "Example:\n  plexus upstream show time")]
+    Show {
+        /// Name of the server
+        name: String,
+    },
+    /// Put a server behind the hub and wait until it is up
+    #[command(
+        after_help = "A server that is a process is added on the hub's own machine, and its command must be in the hub's \
+setting upstreams.commands. Do not write credentials down: ${env:NAME} and ${file:PATH} are filled in by the hub when it \
+starts the server. Where the server does not come up its file stays, and the exit code is 1.\n\n\
+Example:\n  plexus upstream add time -- uvx mcp-server-time\n  \
+plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:DOCS_KEY}'"
+    )]
+    Add(add::AddArgs),
+    /// Take a server away; its file is kept as a backup
+    #[command(after_help = "Example:\n  plexus upstream remove time")]
+    Remove {
+        /// Name of the server
+        name: String,
+    },
+    /// Switch a server on
+    #[command(after_help = "Example:\n  plexus upstream enable time")]
+    Enable {
+        /// Name of the server
+        name: String,
+        #[command(flatten)]
+        wait: add::WaitArgs,
+    },
+    /// Switch a server off; its tools are gone until it is switched on again
+    #[command(after_help = "Example:\n  plexus upstream disable time")]
+    Disable {
+        /// Name of the server
+        name: String,
+    },
+    /// Connect to a server once and say what it offers; nothing is stored
+    #[command(
+        after_help = "With a URL or a command that is what is tried, without either the server of that name.\n\n\
+Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-server-git"
+    )]
+    Test {
+        /// Name of the server, which need not exist where a URL or a command is given
+        name: String,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Start a server anew, also one that was given up
+    #[command(after_help = "Example:\n  plexus upstream restart time")]
+    Restart {
+        /// Name of the server
+        name: String,
+        #[command(flatten)]
+        wait: add::WaitArgs,
+    },
+    /// Show what a server's process wrote to its standard error
+    #[command(after_help = "Example:\n  plexus upstream logs time -n 20")]
+    Logs {
+        /// Name of the server
+        name: String,
+        /// The newest lines, this many at most
+        #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        lines: u32,
+    },
+    /// Take over servers from the file of another program
+    #[command(
+        after_help = "Takes mcp_servers.json and the {\"mcpServers\": …} files of Claude Code, Cursor and VS Code. The file \
+itself is not changed. The exit code is 1 when a server was left out.\n\n\
+Example:\n  plexus upstream import ~/.claude.json --dry-run"
+    )]
+    Import(import::ImportArgs),
+    /// Read the files of all servers again; only what has changed is restarted
+    #[command(after_help = "Example:\n  plexus upstream reload")]
+    Reload,
+}
+
+pub(crate) async fn run(args: UpstreamArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, hub) = (&invocation.out, invocation.hub()?);
+    match args.command {
+        UpstreamCommand::List(args) => list(out, &hub, &args).await?,
+        UpstreamCommand::Show { name } => show::run(out, &hub, &name).await?,
+        UpstreamCommand::Add(args) => add::run(out, &hub, args).await?,
+        UpstreamCommand::Remove { name } => remove(out, &hub, &name).await?,
+        UpstreamCommand::Enable { name, wait } => {
+            hub.post(&["upstreams", &name, "enable"], &(), &[]).await?;
+            add::report(out, &hub, &name, &wait).await?;
+        }
+        UpstreamCommand::Disable { name } => {
+            let answer = hub.post(&["upstreams", &name, "disable"], &(), &[]).await?;
+            match out.json() {
+                true => out.json_line(answer.raw().get())?,
+                false => out.line(&format!(
+                    "{} is off. `plexus upstream enable {0}` switches it on again.",
+                    one_line(&name)
+                ))?,
+            }
+        }
+        UpstreamCommand::Test { name, server } => show::test(out, &hub, &name, server).await?,
+        UpstreamCommand::Restart { name, wait } => {
+            hub.post(&["upstreams", &name, "restart"], &(), &[]).await?;
+            add::report(out, &hub, &name, &wait).await?;
+        }
+        UpstreamCommand::Logs { name, lines } => logs(out, &hub, &name, lines).await?,
+        UpstreamCommand::Import(args) => import::run(out, &hub, &args).await?,
+        UpstreamCommand::Reload => reload(out, &hub).await?,
+    }
+    Ok(Exit::Ok.into())
+}
+
+async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
+    let page = listing::fetch(hub, &["upstreams"], &[], args, |_| true).await?;
+    let row = |upstream: &Upstream| {
+        vec![
+            upstream.name.clone(),
+            upstream.state.as_str().to_owned(),
+            upstream.transport.map_or("-", |transport| transport.as_str()).to_owned(),
+            upstream.tools.len().to_string(),
+            out.when(upstream.since),
+            shorten(&about(upstream), ABOUT),
+        ]
+    };
+    let empty = "No servers yet. Put one behind the hub with `plexus upstream add NAME -- COMMAND …` or \
+                 `plexus upstream add NAME URL`, or take over those of another program with `plexus upstream import FILE`.";
+    listing::show(out, &page, &["NAME", "STATE", "TRANSPORT", "TOOLS", "SINCE", "ABOUT"], row, empty)?;
+    let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
+    let unwell: Vec<String> =
+        decoded.filter(|one| is_unwell(one.state)).map(|one| one_line(&one.name)).collect();
+    if let (Some(first), false) = (unwell.first(), out.json()) {
+        out.note(&format!("Not well: {}. `plexus upstream show {first}` says why.", unwell.join(", ")));
+    }
+    Ok(())
+}
+
+/// What there is to say of a server on one line.
+fn about(upstream: &Upstream) -> String {
+    match (&upstream.last_error, &upstream.server) {
+        (Some(error), _) if is_unwell(upstream.state) => error.message.clone(),
+        (_, Some(server)) => server.clone(),
+        _ => String::new(),
+    }
+}
+
+fn is_unwell(state: UpstreamState) -> bool {
+    matches!(state, UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed)
+}
+
+async fn remove(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
+    let answer = hub.delete(&["upstreams", name]).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let removed: RemovedUpstream = answer.decode()?;
+    out.line(&format!("Removed {}; its file is now {}.", one_line(&removed.name), one_line(&removed.backup)))
+}
+
+async fn logs(out: &Output, hub: &Hub, name: &str, lines: u32) -> anyhow::Result<()> {
+    let answer = hub.get(&["upstreams", name, "logs"], &[("limit", Some(lines.to_string()))]).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let UpstreamLogs { lines } = answer.decode()?;
+    if lines.is_empty() {
+        out.note(&format!("{} has written nothing to its standard error.", one_line(name)));
+    }
+    lines.iter().try_for_each(|line| out.line(line))
+}
+
+async fn reload(out: &Output, hub: &Hub) -> anyhow::Result<()> {
+    let answer = hub.post(&["upstreams", "-", "reload"], &(), &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+    }
+    let report: ReloadReport = answer.decode()?;
+    if !out.json() {
+        let parts = [("added", &report.added), ("removed", &report.removed), ("restarted", &report.changed)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what} {}", one_line(&names.join(", "))));
+        let parts: Vec<String> = parts.collect();
+        match parts.is_empty() {
+            true => out.line("Nothing has changed.")?,
+            false => out.line(&format!("Read the files again: {}.", parts.join("; ")))?,
+        }
+    }
+    if report.failed.is_empty() {
+        return Ok(());
+    }
+    let failed = report.failed.iter().map(|one| format!("{}: {}", one.name, one.message));
+    let message = failed.collect::<Vec<_>>().join("\n");
+    Err(Failure::new(Exit::Failed, message).hint("the others go on; `plexus upstream list` shows all").into())
+}

@@ -1,0 +1,123 @@
+//! A server as it is described on the command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Exit, Failure};
+
+#[derive(Debug, Args)]
+pub(super) struct ServerArgs {
+    /// Where the server is reached, for one that is there already
+    pub(super) url: Option<String>,
+    /// Header of every request to it, such as 'Authorization: Bearer ${env:NAME}'; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Variable for its process, such as 'API_KEY=${file:/run/secrets/key}'; may be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// Folder that its process runs in
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// How to talk to it [default: what the URL or the command says]
+    #[arg(long, value_parser = transports())]
+    transport: Option<String>,
+    /// Command that starts it, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}
+
+fn transports() -> PossibleValuesParser {
+    PossibleValuesParser::new([
+        PossibleValue::new("stdio"),
+        PossibleValue::new("streamable_http").alias("http").alias("streamable-http"),
+        PossibleValue::new("sse"),
+    ])
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
+    match name.trim() {
+        "" => Err("the name before the colon is empty".to_owned()),
+        name => Ok((name.to_owned(), value.trim().to_owned())),
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        None | Some(("", _)) => Err("expected NAME=VALUE".to_owned()),
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+    }
+}
+
+impl ServerArgs {
+    /// Whether anything was said about a server.
+    pub(super) fn is_given(&self) -> bool {
+        let Self { url, headers, env, cwd, transport, command } = self;
+        url.is_some()
+            || cwd.is_some()
+            || transport.is_some()
+            || !(headers.is_empty() && env.is_empty() && command.is_empty())
+    }
+
+    /// As it would stand in the server's file.
+    pub(super) fn document(self) -> anyhow::Result<Map<String, Value>> {
+        let Self { url, headers, env, cwd, transport, command } = self;
+        let mut document = Map::new();
+        match (url, command.split_first()) {
+            (Some(_), Some(_)) => return Err(usage("give a URL or a command, not both")),
+            (None, None) => {
+                return Err(usage("give the URL of the server, or -- and the command that starts it"));
+            }
+            (Some(_), None) if !env.is_empty() || cwd.is_some() => {
+                return Err(usage("--env and --cwd are for a server that is started by a command"));
+            }
+            (None, Some(_)) if !headers.is_empty() => {
+                return Err(usage("--header is for a server that is reached at a URL"));
+            }
+            (Some(url), None) => {
+                document.insert("url".to_owned(), json!(url));
+                put(&mut document, "headers", headers);
+            }
+            (None, Some((program, args))) => {
+                document.insert("command".to_owned(), json!(absolute_program(program)));
+                if !args.is_empty() {
+                    document.insert("args".to_owned(), json!(args));
+                }
+                put(&mut document, "env", env);
+                if let Some(cwd) = cwd {
+                    document.insert("cwd".to_owned(), json!(absolute(&cwd)));
+                }
+            }
+        }
+        if let Some(transport) = transport {
+            let transport = if transport.ends_with("http") { "streamable_http" } else { &transport };
+            document.insert("transport".to_owned(), json!(transport));
+        }
+        Ok(document)
+    }
+}
+
+fn put(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)>) {
+    if !pairs.is_empty() {
+        let pairs: Map<String, Value> =
+            pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        document.insert(key.to_owned(), Value::Object(pairs));
+    }
+}
+
+/// The hub runs in another folder: a path that is meant from here must not depend on it. A bare name is
+/// looked for on the hub's path, and stays.
+fn absolute_program(program: &str) -> String {
+    if program.contains('/') { absolute(Path::new(program)) } else { program.to_owned() }
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    Failure::new(Exit::Usage, message).hint("see `plexus upstream add --help`").into()
+}

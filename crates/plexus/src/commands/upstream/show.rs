@@ -1,0 +1,110 @@
+//! `plexus upstream show` and `plexus upstream test`: a server from close by.
+
+use plexus_proto::api::{TestUpstreamParams, UpstreamDetail, UpstreamEra, UpstreamState, UpstreamTest};
+
+use super::add::tools;
+use super::document::ServerArgs;
+use super::is_unwell;
+use crate::client::Hub;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, one_line, warning};
+
+pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
+    let answer = hub.get(&["upstreams", name], &[]).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let UpstreamDetail { upstream, document } = answer.decode()?;
+    let or = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    out.fields(&[
+        ("name", upstream.name.clone()),
+        ("state", upstream.state.as_str().to_owned()),
+        ("since", out.at(upstream.since)),
+        ("transport", or(upstream.transport.map(|transport| transport.as_str().to_owned()))),
+        ("server", or(upstream.server)),
+        ("revision", or(upstream.revision.map(|revision| spoken(&revision, upstream.era)))),
+        ("process", or(upstream.pid.map(|pid| pid.to_string()))),
+        ("calls in flight", upstream.in_flight.to_string()),
+        ("restarts", upstream.restarts.to_string()),
+        ("next attempt", or(upstream.retry_at.map(|at| out.at(at)))),
+        ("file", upstream.file.clone()),
+    ])?;
+    if let Some(document) = &document {
+        out.block(&format!("\nConfiguration\n{document:#}\n"))?;
+    }
+    if !upstream.tools.is_empty() {
+        out.block("\nTools\n")?;
+        upstream.tools.iter().try_for_each(|tool| out.line(&format!("  {tool}")))?;
+    }
+    for strange in &upstream.warnings {
+        warning(strange);
+    }
+    let Some(error) = &upstream.last_error else { return Ok(()) };
+    if !is_unwell(upstream.state) {
+        out.note(&format!("Its last failure, {}: {}", out.at(error.at), error.message));
+        return Ok(());
+    }
+    stderr(out, &error.stderr);
+    out.note(&format!("{}: {}", out.at(error.at), error.message));
+    let name = one_line(&upstream.name);
+    out.note(&match upstream.state {
+        UpstreamState::Invalid => {
+            format!("Put its file right: it is read again by itself. Until then {name} is off.")
+        }
+        UpstreamState::Down => {
+            format!("The hub tries again by itself; `plexus upstream restart {name}` does it now.")
+        }
+        _ => format!(
+            "Nothing more is tried until its file changes or you run `plexus upstream restart {name}`. \
+             `plexus upstream logs {name}` has more of what it said."
+        ),
+    });
+    Ok(())
+}
+
+pub(super) async fn test(out: &Output, hub: &Hub, name: &str, server: ServerArgs) -> anyhow::Result<()> {
+    let server = if server.is_given() { Some(server.document()?) } else { None };
+    let progress = out.progress(&format!("Connecting to {name}"));
+    let answer = hub.post(&["upstreams", name, "test"], &TestUpstreamParams { server }, &[]).await?;
+    drop(progress);
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+    }
+    let found: UpstreamTest = answer.decode()?;
+    let took = out.lasting(i64::try_from(found.elapsed_ms).unwrap_or(i64::MAX));
+    if !out.json() {
+        for strange in &found.warnings {
+            warning(strange);
+        }
+        if found.success {
+            let who = found.server.unwrap_or_else(|| one_line(name));
+            let revision =
+                found.revision.map_or_else(String::new, |one| format!(" speaks {}", spoken(&one, found.era)));
+            out.line(&format!("{who}{revision} and has {}, found in {took}.", tools(found.tools.len())))?;
+            found.tools.iter().try_for_each(|tool| out.line(&format!("  {tool}")))?;
+        } else {
+            stderr(out, &found.stderr);
+        }
+    }
+    if found.success {
+        return Ok(());
+    }
+    let why = found.error.unwrap_or_else(|| "it does not say why".to_owned());
+    Err(Failure::new(Exit::Failed, format!("{} does not work: {why}", one_line(name))).into())
+}
+
+fn spoken(revision: &str, era: Option<UpstreamEra>) -> String {
+    match era {
+        Some(UpstreamEra::Session) => format!("{revision} (with sessions)"),
+        Some(UpstreamEra::Stateless) => format!("{revision} (stateless)"),
+        None => revision.to_owned(),
+    }
+}
+
+/// What the process said last, for a person to find out why it failed.
+pub(super) fn stderr(out: &Output, lines: &[String]) {
+    if !lines.is_empty() {
+        out.note("The end of what it wrote to its standard error:");
+        lines.iter().for_each(|line| out.note(&format!("  | {line}")));
+    }
+}

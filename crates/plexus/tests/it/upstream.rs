@@ -1,0 +1,192 @@
+//! `plexus upstream`: a server behind the hub, from the command line to a call of its tools and back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_testkit::fixture::{Eras, FixtureProcess, program};
+use plexus_testkit::{HubProcess, Plexus};
+use serde_json::json;
+
+/// The program on a machine that may run the fixture server.
+fn plexus() -> Plexus {
+    crate::plexus().with("PLEXUS_UPSTREAMS_COMMANDS", format!("{},false", program().display()))
+}
+
+async fn running() -> (Plexus, HubProcess) {
+    let plexus = plexus();
+    let hub = plexus.up().await;
+    (plexus, hub)
+}
+
+fn fixture() -> String {
+    program().display().to_string()
+}
+
+#[tokio::test]
+async fn a_server_is_added_called_switched_and_removed() {
+    let (plexus, hub) = running().await;
+    let empty = plexus.run(&["upstream", "list"]).await;
+    assert_eq!(empty.ok(), "");
+    assert!(empty.stderr.contains("plexus upstream add NAME"), "{empty:?}");
+    let status = plexus.run(&["status"]).await;
+    assert!(status.ok().contains("servers\tnone; `plexus upstream add`"), "{status:?}");
+
+    let added = plexus.run(&["upstream", "add", "local", "--", &fixture(), "--stdio"]).await;
+    assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
+    assert!(added.ok().lines().any(|line| line == "  mcp__local__echo"), "{added:?}");
+    assert!(added.stderr.contains("mcp_servers.d/local.json"), "{added:?}");
+
+    let list = plexus.run(&["upstream", "list"]).await;
+    let row: Vec<&str> = list.ok().trim_end().split('\t').collect();
+    assert_eq!((row.len(), &row[..3]), (6, &["local", "ready", "stdio"][..]), "{list:?}");
+    let items = plexus.run(&["upstream", "list", "--json"]).await.json(0);
+    assert_eq!(items["items"][0]["name"], "local", "{items}");
+    let status = plexus.run(&["status"]).await;
+    assert!(status.ok().contains("servers\t1 ready of 1\n"), "{status:?}");
+    let tools = plexus.run(&["tools", "list", "--limit", "500"]).await;
+    assert!(tools.ok().contains("mcp__local__echo\tserver local\t"), "{tools:?}");
+    let shown = plexus.run(&["upstream", "show", "local"]).await;
+    for part in ["state\tready\n", "\"--stdio\"", "  mcp__local__echo\n"] {
+        assert!(shown.ok().contains(part), "{part}: {shown:?}");
+    }
+
+    let called = plexus.run(&["tools", "call", "mcp__local__echo", "--arg", "text=hello"]).await;
+    assert_eq!(called.ok(), "hello\n");
+    let agent = hub.token("codex").await.token;
+    let said = hub.mcp(&agent).tool("mcp__local__echo", json!({ "text": "over MCP" })).await;
+    assert_eq!(said["content"][0]["text"], "over MCP", "{said}");
+
+    let off = plexus.run(&["upstream", "disable", "local"]).await;
+    assert!(off.ok().contains("plexus upstream enable local"), "{off:?}");
+    assert!(!plexus.run(&["tools", "list", "--limit", "500"]).await.ok().contains("mcp__local__"));
+    let gone = plexus.run(&["tools", "call", "mcp__local__echo", "--arg", "text=hello"]).await;
+    assert!(gone.failed(1).contains("Unknown tool"), "{gone:?}");
+    assert!(plexus.run(&["upstream", "enable", "local"]).await.ok().starts_with("local is up"));
+    assert!(plexus.run(&["upstream", "restart", "local"]).await.ok().starts_with("local is up"));
+
+    let removed = plexus.run(&["upstream", "remove", "local"]).await;
+    let backup = removed.ok().trim_end().trim_end_matches('.').rsplit(' ').next().expect("a path");
+    assert!(Path::new(backup).is_file(), "{removed:?}");
+    let unknown = plexus.run(&["upstream", "show", "local"]).await;
+    assert!(unknown.failed(1).contains("`plexus upstream list` shows them"), "{unknown:?}");
+    let calls = plexus.run(&["audit", "list"]).await;
+    for operation in ["upstream_add", "upstream_disable", "upstream_enable", "upstream_remove"] {
+        assert!(calls.ok().contains(operation), "{operation}: {calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_at_a_url_is_added_and_named_when_the_hub_starts() {
+    let (plexus, hub) = running().await;
+    let web = FixtureProcess::start(Eras::Both).await;
+    let header = "X-Test: ${env:HOME}";
+    let added =
+        plexus.run(&["upstream", "add", "web", web.url(), "--header", header, "--json"]).await.json(0);
+    assert_eq!((&added["state"], &added["transport"]), (&json!("ready"), &json!("streamable_http")));
+    assert_eq!(added["document"]["headers"]["X-Test"], "${env:HOME}", "{added}");
+    assert!(hub.terminate().await.success());
+    let hub = plexus.up().await;
+    assert!(hub.welcome().contains("  Servers       1: web\n"), "{}", hub.welcome());
+    let up = tokio::time::timeout(Duration::from_secs(20), async {
+        while hub.api("/api/v1/status").await["upstreams"]["ready"] != 1 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    up.await.expect("the server is up again in time");
+    let called = plexus.run(&["tools", "call", "mcp__web__echo", "--arg", "text=hello"]).await;
+    assert_eq!(called.ok(), "hello\n");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_up_is_told_with_what_it_said() {
+    let (plexus, _hub) = running().await;
+    let command = [&fixture() as &str, "--no-such-flag"];
+    let added = plexus.run(&[&["upstream", "add", "broken", "--"][..], &command[..]].concat()).await;
+    let said = added.failed(1);
+    for part in [
+        "error: broken did not come up: ",
+        "  | error: unexpected argument '--no-such-flag' found",
+        "Its file stays: ",
+        "plexus upstream remove broken",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let listed = plexus.run(&["upstream", "list"]).await;
+    assert!(
+        listed.stderr.contains("Not well: broken. `plexus upstream show broken` says why."),
+        "{listed:?}"
+    );
+    let shown = plexus.run(&["upstream", "show", "broken"]).await;
+    assert!(shown.ok().contains("--no-such-flag"), "{shown:?}");
+    for part in ["  | error: unexpected argument", "plexus upstream restart broken"] {
+        assert!(shown.stderr.contains(part), "{part}: {shown:?}");
+    }
+    let logs = plexus.run(&["upstream", "logs", "broken"]).await;
+    assert!(logs.ok().contains("--no-such-flag"), "{logs:?}");
+    let tested = plexus.run(&["upstream", "test", "broken"]).await;
+    assert!(tested.failed(1).contains("broken does not work: "), "{tested:?}");
+    plexus.run(&["upstream", "remove", "broken"]).await.ok();
+}
+
+#[tokio::test]
+async fn a_server_is_tried_out_before_it_is_added() {
+    let (plexus, _hub) = running().await;
+    let tested = plexus.run(&["upstream", "test", "trial", "--", &fixture(), "--stdio"]).await;
+    assert!(tested.ok().lines().any(|line| line == "  mcp__trial__echo"), "{tested:?}");
+    assert_eq!(plexus.run(&["upstream", "list", "--json"]).await.json(0)["items"], json!([]));
+    let refused = plexus.run(&["upstream", "test", "trial", "--", "sh", "-c", "true"]).await;
+    let said = refused.failed(5);
+    assert!(said.contains("`sh` is not in the setting `upstreams.commands`"), "{said}");
+    assert!(said.contains("hint: Add the command to `upstreams.commands`"), "{said}");
+    for (args, words) in [
+        (&["upstream", "add", "x"][..], "give the URL of the server"),
+        (&["upstream", "add", "x", "http://127.0.0.1:9", "--", "sh"], "not both"),
+        (&["upstream", "add", "x", "http://127.0.0.1:9", "--env", "A=b"], "--env and --cwd"),
+        (&["upstream", "add", "x", "--header", "A: b", "--", "sh"], "--header"),
+    ] {
+        let ran = plexus.run(args).await;
+        assert!(ran.failed(2).contains(words), "{args:?}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_off_lazy_or_holds_a_credential_is_said() {
+    let (plexus, _hub) = running().await;
+    // Of the form that gives a credential away, and of no use.
+    let header = format!("Authorization: Bearer {}", ["ghp", &"0".repeat(36)].join("_"));
+    let url = "http://127.0.0.1:9/mcp";
+    let off = plexus.run(&["upstream", "add", "off", url, "--disabled", "--header", &header]).await;
+    assert_eq!(off.ok(), "off is off. `plexus upstream enable off` switches it on.\n");
+    assert!(off.stderr.contains("warning: ") && off.stderr.contains("${env:"), "{off:?}");
+    assert!(!off.stderr.contains(&"0".repeat(36)), "{off:?}");
+    let lazy = plexus.run(&["upstream", "add", "lazy", "--lazy", "--", &fixture(), "--stdio"]).await;
+    assert!(lazy.ok().contains("starts with the first call") || lazy.ok().contains("is up"), "{lazy:?}");
+    let status = plexus.run(&["status"]).await;
+    assert!(status.ok().contains("1 disabled"), "{status:?}");
+}
+
+#[tokio::test]
+async fn servers_of_another_program_are_imported() {
+    let (plexus, _hub) = running().await;
+    let file = plexus.home().join(".mcp.json");
+    let servers = json!({ "mcpServers": {
+        "local": { "command": fixture(), "args": ["--stdio"] },
+        "shell": { "command": "sh", "args": ["-c", "true"] },
+    } });
+    std::fs::write(&file, servers.to_string()).expect("a file");
+    let path = file.to_str().expect("UTF-8");
+    let plan = plexus.run(&["upstream", "import", path, "--dry-run"]).await;
+    assert_eq!(plan.code, Some(1), "{plan:?}");
+    assert!(plan.stdout.contains("local\twould be added\t"), "{plan:?}");
+    assert!(
+        plan.stdout.contains("shell\tleft out\t") && plan.stdout.contains("upstreams.commands"),
+        "{plan:?}"
+    );
+    assert!(plan.stderr.contains("Nothing was changed"), "{plan:?}");
+    let done = plexus.run(&["upstream", "import", path, "--json"]).await;
+    let done = done.json(1);
+    assert_eq!((&done["added"][0]["name"], &done["dry_run"]), (&json!("local"), &json!(false)), "{done}");
+    assert!(plexus.run(&["upstream", "restart", "local"]).await.ok().starts_with("local is up"));
+    let reloaded = plexus.run(&["upstream", "reload"]).await;
+    assert_eq!(reloaded.ok(), "Nothing has changed.\n");
+}

@@ -1,0 +1,100 @@
+//! Files of MCP servers as a person has them: put there before the first start, brought over from another program, and
+//! looked at by the doctor, which needs no hub.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    std::fs::write(path, text).expect("a file");
+}
+
+/// Level, message and fix of what the doctor says of the servers.
+fn findings(report: &Value, folder: &Path) -> Vec<(String, String, String)> {
+    let found = report["findings"].as_array().expect("findings");
+    let text =
+        |value: &Value| value.as_str().unwrap_or_default().replace(&format!("{}/", folder.display()), "");
+    let ours = found.iter().filter(|finding| finding["check"] == "upstreams");
+    ours.map(|finding| (text(&finding["level"]), text(&finding["message"]), text(&finding["fix"]))).collect()
+}
+
+#[tokio::test]
+async fn the_doctor_reads_the_files_without_a_hub() {
+    let plexus = crate::plexus();
+    let folder = plexus.data_dir().join("mcp_servers.d");
+    let listen = [("PLEXUS_LISTEN", "127.0.0.1:0")];
+    write(&folder.join("fine.json"), r#"{"command": "sh"}"#);
+    write(&folder.join("remote.toml"), "url = \"https://mcp.example.net/mcp\"\n");
+    let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(0);
+    let [(level, message, _)] = &findings(&report, &folder)[..] else { panic!("{report:#}") };
+    assert_eq!((level.as_str(), message.ends_with(": 2")), ("ok", true), "{message}");
+
+    write(&folder.join("gone.json"), r#"{"command": "no-such-program-anywhere"}"#);
+    write(&folder.join("literal.json"), r#"{"command": "sh", "env": {"API_TOKEN": "hunter2"}}"#);
+    write(&folder.join("node.json"), r#"{"command": "sh", "node": "laptop"}"#);
+    write(&folder.join("off.json"), r#"{"command": "no-such-program-anywhere", "enabled": false}"#);
+    write(&folder.join("wrong.json"), r#"{"comand": "sh", "timeout": "x"}"#);
+    let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(1);
+    let found = findings(&report, &folder);
+    let told: Vec<(&str, &str)> =
+        found.iter().map(|(level, told, _)| (level.as_str(), told.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("problem", "gone.json: `command` names a program that is not there"),
+            ("warning", "literal.json: `env.API_TOKEN` holds what looks like a credential"),
+            ("problem", "node.json: `node` names a machine, and nodes do not exist yet"),
+            ("problem", "wrong.json: `comand` is not a known key"),
+            ("problem", "wrong.json: `timeout` is not a time"),
+        ]
+    );
+    let fixes: Vec<&str> = found.iter().map(|(_, _, fix)| fix.as_str()).collect();
+    assert_eq!(
+        fixes[1..4],
+        [
+            "write `${env:API_TOKEN}` instead, and set that variable where the hub is started",
+            "remove it: the server then runs beside the hub",
+            "did you mean `command`?",
+        ]
+    );
+    assert!(!report.to_string().contains("hunter2"), "{report:#}");
+}
+
+#[tokio::test]
+async fn an_old_file_that_was_there_before_the_first_start_is_migrated() {
+    let plexus = crate::plexus();
+    let data = plexus.data_dir();
+    // Off, so that this is about files alone.
+    let servers =
+        json!({ "mcpServers": { "time": { "command": "uvx", "disabled": true }, "live": { "type": "ws" } } });
+    write(&data.join("mcp_servers.json"), &servers.to_string());
+    write(&data.join("mcp_servers.d/git.json"), r#"{"command": "uvx", "enabled": false}"#);
+    write(&data.join("profiles/mine/config.json"), "{}");
+    let hub = plexus.up().await;
+    let written = std::fs::read_to_string(data.join("mcp_servers.d/time.json")).expect("a file of its own");
+    let written: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(written, json!({ "command": "uvx", "enabled": false }));
+    assert!(!data.join("mcp_servers.json").exists());
+    let names =
+        std::fs::read_dir(&data).expect("the data folder").map(|entry| entry.expect("an entry").file_name());
+    let backups: Vec<_> =
+        names.filter(|name| name.to_string_lossy().starts_with("mcp_servers.json.migrated-")).collect();
+    let [backup] = &backups[..] else { panic!("{backups:?}") };
+    assert_eq!(std::fs::read_to_string(data.join(backup)).expect("the backup"), servers.to_string());
+    let log = hub.log();
+    assert!(log.contains("the servers of mcp_servers.json have files of their own now"), "{log}");
+    assert!(log.contains("\"live\" is left out: its `type` is none of stdio, sse and http"), "{log}");
+}
+
+#[tokio::test]
+async fn another_folder_can_be_named() {
+    let plexus = crate::plexus();
+    let folder = plexus.home().join("servers");
+    let named = folder.to_str().expect("UTF-8");
+    let hub = plexus.up_with(&["--mcp-dir", named]).await;
+    let settings = hub.api("/api/v1/config").await;
+    let settings = settings["items"].as_array().expect("settings");
+    let dir = settings.iter().find(|setting| setting["key"] == "upstreams.dir").expect("the setting");
+    assert_eq!((&dir["value"], &dir["origin"]), (&json!(named), &json!("--mcp-dir")));
+}
