@@ -23,5 +23,5 @@ pub use env::Environment;
 pub use metrics::Metrics;
 pub use quota::{Place, Quota};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
-pub use supervisor::{Drained, Stage, Supervisor};
+pub use supervisor::{Drained, SeeThrough, Stage, Supervisor};
 pub use trace::TraceContext;

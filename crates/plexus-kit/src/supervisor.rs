@@ -9,11 +9,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -103,6 +106,16 @@ impl Supervisor {
         running.insert(id, (name, handle.abort_handle()));
     }
 
+    /// Work that whoever waits for it carries out itself, without a task of its own and the switches that one costs.
+    /// Should it stop waiting, the rest becomes a task: the work is seen through in any case.
+    pub fn see_through<F>(&self, stage: Stage, name: &'static str, work: F) -> SeeThrough<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        SeeThrough { work: Some(Box::pin(work)), stage, name, supervisor: self.clone() }
+    }
+
     /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.
     pub fn spawn_restarting<F, Fut>(&self, stage: Stage, name: impl Into<Cow<'static, str>>, mut restart: F)
     where
@@ -166,6 +179,43 @@ impl Supervisor {
             state.tracker.wait().await;
         }
         drained
+    }
+}
+
+/// Work that is seen through, by whoever waits for it or by a task.
+#[must_use = "whoever has it carries it out"]
+pub struct SeeThrough<T: Send + 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    stage: Stage,
+    name: &'static str,
+    supervisor: Supervisor,
+}
+
+impl<T: Send + 'static> Future for SeeThrough<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        // One that is polled after its end never ends again.
+        let Some(work) = self.work.as_mut() else { return Poll::Pending };
+        let done = ready!(work.as_mut().poll(context));
+        self.work = None;
+        Poll::Ready(done)
+    }
+}
+
+impl<T: Send + 'static> Drop for SeeThrough<T> {
+    fn drop(&mut self) {
+        // Work that panicked cannot go on, and without a runtime nothing can.
+        let gone = std::thread::panicking() || Handle::try_current().is_err();
+        if let Some(work) = self.work.take().filter(|_| !gone) {
+            self.supervisor.spawn(self.stage, self.name, async { drop(work.await) });
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for SeeThrough<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeeThrough").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -42,3 +42,23 @@ async fn a_restarting_task_comes_back_after_it_ends() {
     assert!(supervisor.shutdown(Duration::from_secs(1)).await.aborted.is_empty());
     assert!(runs.load(Ordering::SeqCst) >= 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_is_done_by_whoever_waits_and_seen_through_when_nobody_does() {
+    let supervisor = Supervisor::new();
+    assert_eq!(supervisor.see_through(Stage::Work, "waited for", async { 7 }).await, 7);
+    assert_eq!(supervisor.count(Stage::Work), 0);
+
+    let (go_on, told) = tokio::sync::oneshot::channel::<()>();
+    let (done, mut seen) = tokio::sync::mpsc::channel(1);
+    let work = supervisor.see_through(Stage::Work, "left alone", async move {
+        told.await.unwrap();
+        done.send("to its end").await.unwrap();
+    });
+    // Begun, and then its caller leaves.
+    assert!(tokio::time::timeout(Duration::from_secs(1), work).await.is_err());
+    assert_eq!(supervisor.count(Stage::Work), 1);
+    go_on.send(()).unwrap();
+    assert_eq!(seen.recv().await, Some("to its end"));
+    assert!(supervisor.shutdown(Duration::from_secs(1)).await.aborted.is_empty());
+}

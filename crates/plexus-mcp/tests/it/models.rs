@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::scripts::TOOLS;
 use crate::tools::{idle, puppet};
 
 /// Read as `T` and written again it must be what it was: nothing unknown to the type, nothing lost.
@@ -39,7 +40,7 @@ async fn results_of_the_session_era_are_what_the_models_know() {
         assert_eq!(initialized.capabilities.tools.unwrap().list_changed, Some(true));
 
         let list: ListToolsResult = read(&session.call("tools/list", json!({})).await.result());
-        assert_eq!(list.tools.len(), 6);
+        assert_eq!(list.tools.len(), TOOLS.len());
         let structured = version >= "2025-06-18";
         assert!(list.tools.iter().all(|tool| tool.title.is_some() == structured));
 
@@ -61,7 +62,7 @@ async fn results_of_the_stateless_revision_are_what_the_models_know() {
     assert!(matches!(discovered.cache_scope, CacheScope::Private));
 
     let list: ListToolsResult = read(&client.modern("tools/list", json!({})).await.result());
-    assert_eq!(list.tools.len(), 6);
+    assert_eq!(list.tools.len(), TOOLS.len());
     assert!(list.ttl_ms.is_some() && matches!(list.cache_scope, Some(CacheScope::Private)));
 
     let called: CallToolResult = read(&client.tool("todo", json!({ "action": "list" })).await);

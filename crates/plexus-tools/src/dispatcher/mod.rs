@@ -20,7 +20,6 @@ use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store};
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -169,30 +168,21 @@ impl Dispatcher {
 
     /// Runs a call and records it.
     ///
-    /// It runs in a task of its own: a caller that goes away loses the answer, not the record. To
-    /// stop the work, cancel `call.cancel`.
+    /// It is seen through: a caller that goes away loses the answer, not the record. To stop the work,
+    /// cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
         let call_id = CallId::new();
-        let asked = call.tool.clone();
-        let (reply, answer) = oneshot::channel();
         let inner = self.0.clone();
         let span = measure::span(call_id, &call);
-        let task = async move {
+        let work = async move {
             let mut call = call;
             let _until_end = call.until_end.take();
             let began = Instant::now();
             let ended = inner.run(call_id, principal, call).await;
             inner.metrics.ended(&ended, began.elapsed());
-            let _ = reply.send(ended);
+            ended
         };
-        self.0.supervisor.spawn(Stage::Work, "call", task.instrument(span));
-        answer.await.unwrap_or_else(|_| CallReply {
-            call_id,
-            session_id: None,
-            tool: asked,
-            replayed: false,
-            result: Err(CallError::new(ErrorCode::Unavailable, "the hub stopped before the call ended")),
-        })
+        self.0.supervisor.see_through(Stage::Work, "call", work.instrument(span)).await
     }
 }
 

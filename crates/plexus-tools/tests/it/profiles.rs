@@ -233,7 +233,7 @@ async fn no_profile_shows_a_tool_that_the_token_would_not_see_without_it() {
     const CATALOGUES: usize = 20;
     bounded(async {
         // A failure names it; with it, the same worlds are tried again.
-        let given = std::env::var("PLEXUS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let given = std::env::var_os("PLEXUS_TEST_SEED").and_then(|seed| seed.to_str()?.parse().ok());
         let seed: u64 = given.unwrap_or_else(rand::random);
         let mut random = StdRng::seed_from_u64(seed);
         let hub = Hub::start().await;

@@ -92,7 +92,18 @@ async fn tools_are_listed_described_and_called() {
     let (plexus, _hub) = running().await;
     let list = plexus.run(&["tools", "list", "--json"]).await.json(0);
     let names: Vec<_> = items(&list).iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["list_tools", "scratchpad", "session_info", "todo", "tool_call", "tool_search"]);
+    let all = [
+        "list_profiles",
+        "list_tools",
+        "mcp_status",
+        "reload_tools",
+        "scratchpad",
+        "session_info",
+        "todo",
+        "tool_call",
+        "tool_search",
+    ];
+    assert_eq!(names, all);
     let lines = plexus.run(&["tools", "list"]).await;
     let first: Vec<_> = lines.ok().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
     assert_eq!(first, names);

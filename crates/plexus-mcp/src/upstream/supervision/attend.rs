@@ -1,6 +1,7 @@
 //! With a server that is there: follows its list of tools, asks whether it is still there, lets a lazy one go.
 //!
-//! At most one question is on its way at a time. A flood of changes costs a list every [`relist`](super::Timing) and
+//! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
+//! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
 //! do: a busy server may be slow to answer, and is not dead. The exception is one that let a call run out of its time
 //! without saying anything since: it is asked although others wait for it.
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 use super::unit::Unit;
 use crate::upstream::client::{Client, ClientError, Definitions};
 
-/// Unanswered in a row; then the server is taken for dead.
-const MISSED_PINGS: u32 = 2;
+/// Questions without an answer in a row; then the server is taken for dead.
+const MISSED: u32 = 2;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -41,6 +42,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         listed_at: Instant::now(),
         pinged_at: Instant::now(),
         missed: 0,
+        unlisted: 0,
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -52,7 +54,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
                 None
             }
             answer = answered(&mut attendance.asked) => attendance.take(answer),
-            () = tokio::time::sleep_until(due) => attendance.act().await,
+            () = tokio::time::sleep_until(due) => attendance.act(),
         };
         if let Some(ended) = ended {
             return ended;
@@ -79,7 +81,9 @@ struct Attendance<'u> {
     listed_at: Instant,
     /// When a ping was last sent, or last not needed.
     pinged_at: Instant,
+    /// Pings that were not answered, and lists.
     missed: u32,
+    unlisted: u32,
 }
 
 impl<'u> Attendance<'u> {
@@ -116,10 +120,10 @@ impl<'u> Attendance<'u> {
     }
 
     /// Does what is due.
-    async fn act(&mut self) -> Option<Ended> {
+    fn act(&mut self) -> Option<Ended> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
-        unit.sessions.close_idle(timing.idle, timing.close).await;
+        unit.sessions.drop_idle(timing.idle);
         if self.is_lazy() && unit.pulse.in_flight() == 0 && self.idle_at() <= now {
             return Some(Ended::Idle);
         }
@@ -143,25 +147,36 @@ impl<'u> Attendance<'u> {
         None
     }
 
+    /// The list cannot be had; the tools that are known stay.
+    fn unlisted(&mut self, error: ClientError) -> Option<Ended> {
+        let unit = self.unit;
+        tracing::warn!(server = %unit.name, %error, "its list of tools cannot be had");
+        self.listed_at = Instant::now();
+        match error {
+            // Over HTTP there is no connection whose end would be noticed.
+            ClientError::Unreachable(why) => Some(Ended::Lost(why)),
+            ClientError::Lost(why) => {
+                // Asked once more, it may turn out to be gone. One that is at work may be slow to answer.
+                self.relist = true;
+                self.unlisted = if unit.pulse.in_flight() > 0 { 0 } else { self.unlisted + 1 };
+                (self.unlisted >= MISSED).then_some(Ended::Lost(why))
+            }
+            ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
+        }
+    }
+
     fn take(&mut self, answer: Asked) -> Option<Ended> {
         let unit = self.unit;
         match answer {
-            Asked::Listed(listed) => {
-                self.listed_at = Instant::now();
-                match listed {
-                    Ok(definitions) => {
-                        unit.pulse.hear();
-                        if let Some(config) = unit.config() {
-                            unit.publish(&config, Arc::new(definitions));
-                        }
-                    }
-                    // It goes on with the tools that are known; a connection that is gone is noticed as such.
-                    Err(error) => {
-                        tracing::warn!(server = %unit.name, %error, "its new list of tools cannot be had")
-                    }
+            Asked::Listed(Ok(definitions)) => {
+                (self.listed_at, self.unlisted) = (Instant::now(), 0);
+                unit.pulse.hear();
+                if let Some(config) = unit.config() {
+                    unit.publish(&config, Arc::new(definitions));
                 }
                 None
             }
+            Asked::Listed(Err(error)) => self.unlisted(error),
             // An error of the protocol is an answer.
             Asked::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;
@@ -171,7 +186,7 @@ impl<'u> Attendance<'u> {
             Asked::Pinged(Err(error)) => {
                 // Anything that came in the meantime is a sign of life too.
                 self.missed = if unit.pulse.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };
-                (self.missed >= MISSED_PINGS).then(|| Ended::Lost(error.to_string()))
+                (self.missed >= MISSED).then(|| Ended::Lost(error.to_string()))
             }
         }
     }

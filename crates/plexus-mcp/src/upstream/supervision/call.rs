@@ -1,7 +1,8 @@
 //! One call of a tool of another server: from the dispatcher to the server and back.
 //!
-//! What a caller is told holds: an error that can be retried without a thought is one of a call that did not reach
-//! the server, or of a tool that may be run twice. Such a tool is run again here, once, when its server was lost.
+//! What a caller is told holds: that nothing was run is said only of a call that did not reach the server. A tool that
+//! may be run twice is run again here, once, when its server was lost; any other call that was lost is left to its
+//! caller, who is told to look first.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -96,11 +97,11 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => {
-                if let Some(place) = &place {
-                    self.unit.sessions.forget(self.context.session_id, place);
-                }
-            }
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match &place {
+                Some(place) => self.unit.sessions.forget(self.context.session_id, place),
+                // The unit looks for itself whether the server is still there.
+                None => self.unit.list_changed.notify_one(),
+            },
             Err(ClientError::Cancelled) => {}
         }
         called.map(ToolOutput::Foreign)
@@ -167,7 +168,7 @@ impl UpstreamCall<'_> {
             )
             .hint("The tool may be run again without harm. Try again in a while."),
             ClientError::Lost(why) => CallError::new(
-                ErrorCode::ToolFailed,
+                ErrorCode::Unavailable,
                 format!("{server} was lost while {tool} ran: {why}"),
             )
             .hint(

@@ -3,10 +3,12 @@
 //! One task does all of it, one thing after the other. Whatever it waits for, it also waits for the hub to stop, for
 //! a file that wants something else, and for the time when the tools of a server that is away are withdrawn.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use plexus_kit::Stage;
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
@@ -44,22 +46,22 @@ impl Life {
     pub(super) async fn run(mut self) {
         while !self.stop.is_cancelled() {
             let wanted = self.wanted.borrow_and_update().clone();
-            let unit = self.unit.clone();
             match wanted.target {
-                Target::Run(config) => self.keep(wanted.turn, wanted.restarts, config).await,
-                Target::Off(_) => {
-                    self.rest(wanted.turn, UpstreamState::Disabled, None).await;
+                Target::Run(config) => {
+                    let keep = self.keep(wanted.turn, wanted.restarts, config);
+                    if AssertUnwindSafe(keep).catch_unwind().await.is_err() {
+                        self.fault().await;
+                    }
                 }
+                Target::Off(_) => self.rest(wanted.turn, UpstreamState::Disabled, None).await,
                 Target::Wrong { message, .. } => {
-                    self.rest(wanted.turn, UpstreamState::Invalid, Some(unit.failure(message.to_string())))
-                        .await;
+                    let failure = self.unit.failure(message.to_string());
+                    self.rest(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
                 }
                 Target::Gone => break,
             }
         }
         self.unit.withdraw();
-        let last = self.unit.status.borrow().state;
-        self.unit.shared.metrics.forget(&self.unit.name, last);
     }
 
     /// Does nothing until something else is wanted.
@@ -79,12 +81,24 @@ impl Life {
         }
     }
 
+    /// A fault of ours ends the work for this server only, until something else is wanted.
+    async fn fault(&mut self) {
+        tracing::error!(server = %self.unit.name, "the task that keeps it panicked");
+        self.unit.client.store(None);
+        let failure = self.unit.failure("a fault inside the hub; its log has the details".to_owned());
+        let turn = self.wanted.borrow().turn;
+        self.rest(turn, UpstreamState::Failed, Some(failure)).await;
+    }
+
     /// Keeps the server there until something else is wanted.
     async fn keep(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
         let unit = self.unit.clone();
         let mut backoff = Backoff::new(unit.shared.timing.clone(), target::is_process(&config));
         unit.adopt(&config);
-        self.now = Some((config, restarts));
+        // Whoever asks for a restart wants to see it come up, also a lazy one.
+        if self.now.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
+            self.learnt = None;
+        }
         let mut turn = turn;
         loop {
             let Some((config, _)) = self.now.clone() else { return };
@@ -180,6 +194,8 @@ impl Life {
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;
+                    // A lazy server whose tools nobody sees would never be called.
+                    self.learnt = None;
                     tracing::info!(server = %self.unit.name, "its tools are withdrawn until it is back");
                     self.unit.withdraw();
                 }

@@ -78,7 +78,7 @@ struct Inner {
     shared: Arc<Shared>,
     /// By name. Held for a look or a change, never while anything is waited for.
     units: Mutex<BTreeMap<String, Arc<Unit>>>,
-    /// One reload at a time, so that each report is about its own changes.
+    /// Held while the files are read and what they say is told to the units.
     reloading: tokio::sync::Mutex<()>,
 }
 

@@ -26,22 +26,25 @@ impl Upstreams {
     ///
     /// A folder that cannot be read changes nothing: that is no reason to stop servers that run.
     pub async fn reload(&self) -> ReloadReport {
-        let _one_at_a_time = self.0.reloading.lock().await;
-        let this = self.clone();
-        let scanned =
-            tokio::task::spawn_blocking(move || this.folder().scan().map_err(|e| e.to_string())).await;
-        let entries = match scanned.map_err(|error| error.to_string()).flatten() {
-            Ok(entries) => entries,
+        match self.read_again().await {
+            Ok(applied) => applied.report().await,
             Err(error) => {
                 let name = self.folder().dir().display().to_string();
                 let message = format!("the folder cannot be read, and nothing was changed: {error}");
-                return ReloadReport {
-                    failed: vec![ReloadFailure { name, message }],
-                    ..ReloadReport::default()
-                };
+                let failed = vec![ReloadFailure { name, message }];
+                ReloadReport { failed, ..ReloadReport::default() }
             }
-        };
-        self.apply(entries).report().await
+        }
+    }
+
+    /// The same without waiting for any server.
+    pub(super) async fn read_again(&self) -> Result<Applied, String> {
+        // One at a time: an older look at the folder must not be applied after a newer one.
+        let _turn = self.0.reloading.lock().await;
+        let this = self.clone();
+        let scan = move || this.folder().scan().map_err(|error| error.to_string());
+        let entries = tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()?;
+        Ok(self.apply(entries))
     }
 
     /// Makes each unit aim at what its file says now.
@@ -52,7 +55,7 @@ impl Upstreams {
         units.retain(|name, unit| {
             let stays = there.contains(name);
             if !stays {
-                unit.want(Target::Gone);
+                unit.retire();
                 applied.removed.push(name.clone());
             }
             stays
@@ -82,6 +85,12 @@ impl Upstreams {
 }
 
 impl Applied {
+    /// Names of the servers whose files are new, gone or changed.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let started = self.added.iter().chain(&self.changed).map(|(unit, _)| unit.name.as_str());
+        started.chain(self.removed.iter().map(String::as_str)).collect()
+    }
+
     /// Waits for what was started, all of it at the same time.
     async fn report(self) -> ReloadReport {
         let names = |units: &[(Arc<Unit>, u64)]| units.iter().map(|(unit, _)| unit.name.clone()).collect();

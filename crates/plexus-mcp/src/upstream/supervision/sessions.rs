@@ -102,11 +102,12 @@ impl SessionClients {
         }
     }
 
-    pub(super) async fn close_idle(&self, idle: Duration, patience: Duration) {
+    /// Lets go of those that had no call for so long. Nobody waits for their end: without a holder they end.
+    pub(super) fn drop_idle(&self, idle: Duration) {
         let now = Instant::now();
         let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
-        let gone: Vec<_> = self.lock().extract_if(|_, slot| left(slot)).map(|(_, slot)| slot).collect();
-        close(gone, patience).await;
+        let gone: Vec<_> = self.lock().extract_if(|_, slot| left(slot)).collect();
+        drop(gone);
     }
 
     pub(super) async fn close_all(&self, patience: Duration) {
@@ -125,8 +126,8 @@ async fn close(slots: Vec<Arc<Slot>>, patience: Duration) {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_one_that_is_idle_longest_goes_and_busy_ones_stay() {
+    #[test]
+    fn the_one_that_is_idle_longest_goes_and_busy_ones_stay() {
         let clients = SessionClients::default();
         let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
         let mut places: Vec<Place> = Vec::new();
@@ -141,9 +142,9 @@ mod tests {
         assert!(clients.place(sessions[MAX]).is_some());
         let there = |session: usize| clients.lock().contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
-        clients.close_idle(Duration::from_secs(60), Duration::ZERO).await;
+        clients.drop_idle(Duration::from_secs(60));
         assert!(there(0));
-        clients.close_idle(Duration::ZERO, Duration::ZERO).await;
+        clients.drop_idle(Duration::ZERO);
         assert_eq!(clients.lock().len(), MAX - 2, "those that are in use are not closed");
     }
 }

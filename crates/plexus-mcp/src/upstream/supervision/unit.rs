@@ -64,7 +64,7 @@ pub(super) struct Unit {
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) gate: ArcSwap<Gate>,
     pub(super) pulse: Pulse,
-    /// The server says that its list has changed; any number of times is once.
+    /// The server says that its list has changed, or a call could not reach it; any number of times is once.
     pub(super) list_changed: Notify,
     /// A call wants a server that is not there.
     pub(super) called: Notify,
@@ -200,6 +200,9 @@ impl Unit {
     /// Lists these tools. Costs nothing when they are the ones that are listed.
     pub(super) fn publish(self: &Arc<Self>, config: &Arc<ServerConfig>, definitions: Arc<Definitions>) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(self.wanted.borrow().target, Target::Gone) {
+            return;
+        }
         if listed.published
             && let Some((of, from)) = &listed.from
             && Arc::ptr_eq(of, config)
@@ -253,6 +256,14 @@ impl Unit {
             self.shared.registry.set_upstream(&self.slug, []);
             self.shared.changed();
         }
+    }
+
+    /// Its file is gone: from here on nothing of it is listed or counted, so that another of the same name may be,
+    /// however long this one takes to end.
+    pub(super) fn retire(&self) {
+        self.want(Target::Gone);
+        self.withdraw();
+        self.shared.metrics.forget(&self.name, self.status.borrow().state);
     }
 
     /// How a connection to this server is made.

@@ -49,9 +49,11 @@ impl Upstreams {
             let Ok(now) = tokio::task::spawn_blocking(move || Snapshot::of(&dir)).await else { continue };
             if now != seen && now == before {
                 seen = now.clone();
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    report = self.reload() => tracing::info!(?report, "the files of upstream servers have changed"),
+                match self.read_again().await {
+                    Ok(applied) => {
+                        tracing::info!(servers = ?applied.names(), "files of upstream servers have changed");
+                    }
+                    Err(error) => tracing::warn!(%error, "the files of upstream servers cannot be read"),
                 }
             }
             before = now;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
-use plexus_testkit::fixture::Eras;
+use plexus_testkit::fixture::{Eras, FixtureProcess};
 use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
     let names = tools_of(&client, "fix").await;
     let crashed = client.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(crashed["isError"], true);
-    assert_eq!(crashed["_meta"]["plexus/error"], "tool_failed", "nobody knows whether it ran: {crashed}");
+    assert_eq!(crashed["_meta"]["plexus/error"], "unavailable", "{crashed}");
     assert_eq!(crashed["_meta"]["plexus/retryable"], false);
     assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
     // At once: the call waits for the server that is being started.
@@ -182,6 +182,23 @@ async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flo
     };
     assert!(lists() <= 10, "{} lists for 2,000 changes", lists());
     assert_eq!(stream.until_quiet().await.len(), 1, "the list of tools changed once, when the server came");
+}
+
+#[tokio::test]
+async fn a_server_over_http_is_missed_by_the_first_call_that_does_not_reach_it() {
+    let hub = TestHub::start_timed(Timing { grace: Duration::from_millis(500), ..quick() }).await;
+    let client = agent(&hub).await;
+    let server = FixtureProcess::start(Eras::Stateless).await;
+    hub.add_upstream("far", &json!({ "url": server.url() })).await;
+    let mut stream = listening(&hub).await;
+    assert_eq!(text(&client.tool("mcp__far__echo", json!({ "text": "here" })).await), "here");
+    drop(server);
+    let refused = client.tool("mcp__far__echo", json!({ "text": "there?" })).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let down = hub.upstream_when("far", "missed", |upstream| upstream.last_error.is_some()).await;
+    assert_ne!(down.state, UpstreamState::Ready, "{refused} {down:?}");
+    assert!(is_list_changed(&stream.message().await.unwrap()));
+    assert_eq!(tools_of(&client, "far").await, Vec::<String>::new());
 }
 
 #[tokio::test]

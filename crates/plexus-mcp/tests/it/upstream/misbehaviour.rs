@@ -1,16 +1,21 @@
 //! Processes that are no good servers, each in its own way: the hub says what is wrong, and keeps nothing of them.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use plexus_mcp::upstream::client::ClientError;
 use plexus_proto::api::UpstreamEra;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Start, dead, is_alive, outgoing, until};
+use super::server::{PATIENCE, Start, dead, is_alive, outgoing, until};
 
 /// Answers every call with a text.
 const WELL_BEHAVED: &str = "next && initialize; while next; do text fine; done";
+
+/// Neither the end of its input nor being asked to go moves it.
+const STUBBORN: &str = "trap '' TERM HUP; next && initialize; while :; do sleep 1000 & wait; done";
 
 /// The numbers in the lines that a script wrote to its standard error.
 async fn pids(start: &Start, count: usize) -> Vec<u32> {
@@ -192,14 +197,44 @@ async fn children_left_behind_by_a_server_that_ended_are_killed() {
 
 #[tokio::test]
 async fn a_server_that_wants_to_stay_is_killed() {
-    // Neither the end of its input nor being asked to go moves it.
-    let script = "trap '' TERM; next && initialize; while :; do sleep 1000 & wait; done";
-    let server = Start::script(script).connect().await;
+    let server = Start::script(STUBBORN).connect().await;
     let begun = Instant::now();
     server.close().await;
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     dead(server.client.pid().unwrap()).await;
     server.start.alone().await;
+}
+
+#[tokio::test]
+#[ignore = "only a part of another test, which kills it"]
+async fn a_process_to_be_killed() {
+    let server = Start::script(STUBBORN).connect().await;
+    println!("pid {}", server.client.pid().unwrap());
+    let _ = tokio::time::timeout(PATIENCE, server.client.closed()).await;
+}
+
+#[tokio::test]
+async fn the_servers_of_a_process_that_was_killed_die_too() {
+    let part = "upstream::misbehaviour::a_process_to_be_killed";
+    let mut process = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", part, "--nocapture"])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let pid = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let line = lines.next_line().await.unwrap().expect("a pid before the end");
+            if let Some((_, pid)) = line.rsplit_once("pid ") {
+                return pid.parse().unwrap();
+            }
+        }
+    });
+    let pid = pid.await.expect("a pid in time");
+    assert!(is_alive(pid));
+    process.kill().await.unwrap();
+    dead(pid).await;
 }
 
 #[tokio::test]

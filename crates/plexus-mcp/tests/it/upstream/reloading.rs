@@ -112,3 +112,33 @@ async fn a_restart_of_the_hub_brings_everything_back() {
     assert!(!is_alive(before.pid.unwrap()));
     assert_eq!(before.tools, after.tools);
 }
+
+#[tokio::test]
+async fn a_file_that_goes_and_comes_back_while_a_call_runs_has_its_tools() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let document = stdio_fixture(Eras::Both);
+    let before = hub.add_upstream("fix", &document).await;
+    let slow =
+        json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
+    let (streaming, request) = client.modern_request(1, "tools/call", slow);
+    let mut stream = streaming.post_stream(&request).await;
+    assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress", "it runs");
+    std::fs::remove_file(hub.upstream_file("fix")).unwrap();
+    assert_eq!(hub.upstreams().reload().await.removed, ["fix"]);
+    assert_eq!(tools_of(&client, "fix").await, Vec::<String>::new(), "at once");
+    let after = hub.add_upstream("fix", &document).await;
+    assert_ne!(after.pid, before.pid);
+    let messages = stream.to_end().await;
+    assert!(
+        text(&messages.last().unwrap()["result"]).starts_with("waited"),
+        "what ran may end: {messages:?}"
+    );
+    let gone = async {
+        while is_alive(before.pid.unwrap()) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("the old process ends");
+    assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "still listed" })).await), "still listed");
+}

@@ -6,9 +6,12 @@ use plexus_mcp::upstream::client::ClientError;
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::Pinned;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
-use super::scripted::{Scripted, Step, answer, session_era};
+use super::scripted::{Scripted, Step, answer, said, session_era};
 use super::{Beside, Way, beside, call, echo, soon, text};
 use crate::scripts::path;
 
@@ -104,7 +107,7 @@ async fn what_is_not_an_event_stream_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
+async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
     // The script of one connection cannot write to another, so the stream is fed from here.
     let (feed, fed) = mpsc::unbounded_channel::<String>();
     let (address, mut posts, _serving) = fed_stream(fed).await;
@@ -123,6 +126,16 @@ async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
         let client = client.clone();
         async move { echo(&client, "x").await }
     });
+    let called = soon(posts.recv()).await.unwrap();
+    assert_eq!(called["method"], "tools/call");
+    // The server says nothing to the post itself; that holds up neither the answer nor, for long, the next message.
+    let answer = json!({ "jsonrpc": "2.0", "id": called["id"], "result": said("on the stream") });
+    feed.send(format!("event: message\r\ndata: {answer}\r\n\r\n")).unwrap();
+    assert_eq!(text(&calling.done().await.unwrap()), "on the stream");
+    let calling = beside({
+        let client = client.clone();
+        async move { echo(&client, "x").await }
+    });
     assert_eq!(soon(posts.recv()).await.unwrap()["method"], "tools/call");
     drop(feed);
     let lost = calling.done().await;
@@ -137,7 +150,6 @@ async fn answers_come_on_the_stream_and_a_forgotten_connection_ends() {
 async fn fed_stream(
     mut fed: mpsc::UnboundedReceiver<String>,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, Beside<()>) {
-    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (posted, posts) = mpsc::unbounded_channel();
@@ -155,26 +167,39 @@ async fn fed_stream(
                 stream.write_all(text.as_bytes()).await.unwrap();
             }
         });
-        let (stream, _) = listener.accept().await.unwrap();
-        let mut stream = BufReader::new(stream);
-        loop {
-            let (mut length, mut line) = (0, String::new());
-            while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("content-length")
-                {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            if length == 0 || stream.read_exact(&mut body).await.is_err() {
-                break;
-            }
-            posted.send(serde_json::from_slice(&body).unwrap()).ok();
-            stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
+        let mut taking = JoinSet::new();
+        taking.spawn(async move {
+            feeding.done().await;
+        });
+        while let Ok((stream, _)) = listener.accept().await {
+            taking.spawn(take_posts(stream, posted.clone()));
         }
-        feeding.done().await;
     });
     (address, posts, serving)
+}
+
+/// Hands over what is posted, and takes all of it but calls, which it never says anything about.
+async fn take_posts(stream: TcpStream, posted: mpsc::UnboundedSender<Value>) {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let (mut length, mut line) = (0, String::new());
+        while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        if length == 0 || stream.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        let message: Value = serde_json::from_slice(&body).unwrap();
+        let is_call = message["method"] == "tools/call";
+        posted.send(message).ok();
+        if !is_call {
+            stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
+        }
+    }
 }

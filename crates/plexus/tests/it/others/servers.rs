@@ -26,7 +26,7 @@ pub(super) struct Server {
     pub(super) revision: Option<&'static str>,
     pub(super) calls: Vec<(&'static str, Value)>,
     /// Of one that listens: its process, and what reads its words.
-    running: Option<(Child, JoinSet<()>)>,
+    _running: Option<(Child, JoinSet<()>)>,
 }
 
 impl Server {
@@ -36,7 +36,7 @@ impl Server {
             file if file["transport"] == "sse" => "sse",
             _ => "streamable_http",
         };
-        Self { name, file, transport, era, revision: None, calls, running: None }
+        Self { name, file, transport, era, revision: None, calls, _running: None }
     }
 
     pub(super) fn prefix(&self) -> String {
@@ -134,7 +134,7 @@ async fn listening(
     if mode == "sse" {
         file["transport"] = json!("sse");
     }
-    Server { running: Some((child, reading)), ..Server::new(name, file, "session", everything()) }
+    Server { _running: Some((child, reading)), ..Server::new(name, file, "session", everything()) }
 }
 
 fn filesystem(npm: &Pinned, folder: &Path) -> Server {

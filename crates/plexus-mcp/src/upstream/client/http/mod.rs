@@ -1,11 +1,21 @@
 //! Streamable HTTP, in every revision that has it.
 //!
-//! - [`line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
+//! - [`mod@line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
 //! - [`listening`]: what the server says without being asked.
 //!
 //! A request is sent again only when the server, or the lack of a connection, says that it was not carried out.
+//!
+//! | what | bound | beyond it |
+//! |---|---|---|
+//! | calls under way | [`MAX_CALLS`] | the caller waits, and can be cancelled |
+//! | bytes of a body, of an event, of a line | `ClientSettings::max_message` | the call fails, its connection is closed |
+//! | connections that nobody uses | 32, for a minute | closed |
+//! | redirects of one request | 3 | the request fails |
+//! | attempts to go on with a stream, without news | 3 | the call is lost |
+//! | answers to what the server asks | [`MAX_ANSWERS`] at once | dropped |
+//! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
 pub(crate) mod events;
 mod exchange;

@@ -154,3 +154,25 @@ async fn connector() -> Result<TlsConnector, String> {
 pub(super) fn shown(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_elsewhere_cannot_send_the_hub_to_its_own_machine() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let here = [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")];
+        for here in here.iter().map(|url| Url::parse(url).unwrap()) {
+            let elsewhere = Url::parse("https://mcp.example/").unwrap();
+            for (from, inner, reached) in
+                [(&elsewhere, false, false), (&here, false, true), (&elsewhere, true, true)]
+            {
+                let network = Network::of(from, inner, Duration::from_secs(5));
+                let dialled = network.dial(&here).await;
+                assert_eq!(dialled.is_ok(), reached, "{from} {inner}: {:?}", dialled.err());
+            }
+        }
+    }
+}
