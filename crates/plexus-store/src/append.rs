@@ -63,7 +63,8 @@ impl Conn {
             return Err(AppendError::Conflict { last_seq });
         }
         let added = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
-        let statements = append_statements(fresh.into_iter().map(|event| (session, event)).collect());
+        let statements =
+            append_statements(fresh.into_iter().map(|event| (session, event)).collect(), self.0.rows_as());
         if !statements.is_empty() {
             self.script("appending events", statements).await?;
         }

@@ -269,6 +269,39 @@ fn joined(statements: Vec<Statement>) -> (String, Vec<Value>) {
     (sql, all)
 }
 
+/// Rows that one statement takes as JSON.
+const JSON_ROWS: usize = 512;
+
+/// The same statement for all rows, which it reads from JSON: `$1` is an array of arrays of `columns` values.
+pub(crate) fn json_statements(sql: &'static str, values: &[Value], columns: usize) -> Vec<Statement> {
+    let chunks = values.chunks(columns * JSON_ROWS);
+    chunks.map(|rows| Statement { sql: sql.into(), values: vec![json_rows(rows, columns).into()] }).collect()
+}
+
+fn json_rows(values: &[Value], columns: usize) -> String {
+    let mut json = Vec::with_capacity(values.len() * 64);
+    for (row, values) in values.chunks(columns).enumerate() {
+        json.extend(if row == 0 { b"[[" } else { b",[" });
+        for (column, value) in values.iter().enumerate() {
+            if column > 0 {
+                json.push(b',');
+            }
+            // Neither a number nor a text fails to become JSON in memory.
+            let _ = match value {
+                Value::Int(value) => serde_json::to_writer(&mut json, value),
+                Value::Text(Some(text)) if text.contains('\0') => {
+                    serde_json::to_writer(&mut json, &storable(text.clone()))
+                }
+                Value::Text(value) => serde_json::to_writer(&mut json, value),
+            };
+        }
+        json.push(b']');
+    }
+    json.extend(if values.is_empty() { b"[]".as_slice() } else { b"]" });
+    // What serde_json writes is UTF-8.
+    String::from_utf8(json).unwrap_or_default()
+}
+
 /// `($1,$2),($3,$4)`: placeholders for `rows` rows of `columns` values.
 pub(crate) fn placeholders(rows: usize, columns: usize) -> String {
     use fmt::Write;

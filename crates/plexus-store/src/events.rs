@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use plexus_kit::clock::from_millis;
 use plexus_proto::{Event, NewEvent, SessionId};
 
-use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, placeholders};
+use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, json_statements, placeholders};
+use crate::dialect::RowsAs;
 use crate::{Conn, StoreError};
 
 const COLUMNS: usize = 8;
@@ -133,7 +134,7 @@ impl Conn {
 /// Then each event takes its two numbers by counting back from there. Nobody else can come in
 /// between: the transaction holds the rows of the counters, the common one first, so that no two
 /// transactions wait for each other and positions are committed in their order.
-pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<Statement> {
+pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>, rows: RowsAs) -> Vec<Statement> {
     let mut counts: HashMap<SessionId, (i64, i64)> = HashMap::new();
     for (session, event) in &events {
         let (count, newest) = counts.entry(*session).or_insert((0, i64::MIN));
@@ -148,12 +149,64 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
         sql: "UPDATE meta SET value = value + $1 WHERE key = 'event_pos'".into(),
         values: vec![count(total).into()],
     }];
-    let mut sessions = counts.iter();
-    for size in chunk_sizes(counts.len()) {
-        let mut values = Vec::with_capacity(size * 3);
-        for (session, (count, newest)) in sessions.by_ref().take(size) {
-            values.extend([session.to_string().into(), (*count).into(), (*newest).into()]);
+    let touched = counts.iter().flat_map(|(session, (count, newest))| {
+        [session.to_string().into(), (*count).into(), (*newest).into()]
+    });
+    let touched: Vec<Value> = touched.collect();
+    let values = numbered(events, &mut counts);
+    match rows {
+        RowsAs::Json => {
+            statements.extend(json_statements(TOUCH_JSON, &touched, 3));
+            statements.extend(json_statements(APPEND_JSON, &values, COLUMNS));
         }
+        RowsAs::Placeholders => {
+            statements.extend(touch_statements(touched));
+            statements.extend(insert_statements(values));
+        }
+    }
+    statements
+}
+
+/// The values of all rows, each with how many of its session and of all come after it.
+fn numbered(events: Vec<(SessionId, NewEvent)>, counts: &mut HashMap<SessionId, (i64, i64)>) -> Vec<Value> {
+    let mut later = count(events.len());
+    let mut values: Vec<Value> = Vec::with_capacity(events.len() * COLUMNS);
+    for (session, event) in events {
+        let left = counts.get_mut(&session).map_or(0, |(left, _)| {
+            *left -= 1;
+            *left
+        });
+        later -= 1;
+        values.extend([
+            session.to_string().into(),
+            left.into(),
+            later.into(),
+            event.at.as_millisecond().into(),
+            event.kind.as_str().into(),
+            event.actor.into(),
+            event.payload.into(),
+            event.external_id.into(),
+        ]);
+    }
+    values
+}
+
+/// From JSON, one row for each session: its id, the number of its events, and the time of the newest.
+const TOUCH_JSON: &str = "UPDATE sessions SET last_seq = last_seq + (added.value ->> 1), \
+    updated_at = MAX(updated_at, added.value ->> 2) \
+    FROM json_each($1) added WHERE sessions.id = added.value ->> 0";
+
+/// From JSON, the rows of [`numbered`].
+const APPEND_JSON: &str = "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) \
+    SELECT e.value ->> 0, (SELECT last_seq FROM sessions WHERE id = e.value ->> 0) - (e.value ->> 1), \
+    (SELECT value FROM meta WHERE key = 'event_pos') - (e.value ->> 2), e.value ->> 3, e.value ->> 4, e.value ->> 5, \
+    e.value ->> 6, e.value ->> 7 FROM json_each($1) e";
+
+fn touch_statements(values: Vec<Value>) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    let mut values_left = values.into_iter();
+    for size in chunk_sizes(values_left.len() / 3) {
+        let values = values_left.by_ref().take(size * 3).collect();
         let sql = format!(
             "WITH added (id, n, at) AS (VALUES {}) \
              UPDATE sessions SET last_seq = last_seq + added.n, \
@@ -163,27 +216,14 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>) -> Vec<State
         );
         statements.push(Statement { sql: Sql::Built(sql), values });
     }
-    let mut later = count(total);
-    let mut events = events.into_iter();
-    for size in chunk_sizes(total) {
-        let mut values: Vec<Value> = Vec::with_capacity(size * COLUMNS);
-        for (session, event) in events.by_ref().take(size) {
-            let left = counts.get_mut(&session).map_or(0, |(left, _)| {
-                *left -= 1;
-                *left
-            });
-            later -= 1;
-            values.extend([
-                session.to_string().into(),
-                left.into(),
-                later.into(),
-                event.at.as_millisecond().into(),
-                event.kind.as_str().into(),
-                event.actor.into(),
-                event.payload.into(),
-                event.external_id.into(),
-            ]);
-        }
+    statements
+}
+
+fn insert_statements(values: Vec<Value>) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    let mut values_left = values.into_iter();
+    for size in chunk_sizes(values_left.len() / COLUMNS) {
+        let values = values_left.by_ref().take(size * COLUMNS).collect();
         let rows: Vec<String> = (0..size).map(|row| numbered_row(row * COLUMNS)).collect();
         let sql = format!(
             "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) VALUES {}",

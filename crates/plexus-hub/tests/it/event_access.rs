@@ -147,7 +147,9 @@ async fn what_a_client_says_is_ignored_up_to_a_limit() {
     }
     assert_eq!(stream.until_live().await, []);
     agent.call("one").await;
-    assert_eq!(stream.event().await.pos, 1, "it goes on");
+    for place in [1, 2] {
+        assert_eq!(stream.event().await.pos, place, "it goes on");
+    }
     stream.socket().send(Message::text("x".repeat(5_000))).await.unwrap();
     assert_eq!(stream.end().await, Received::Closed { code: 1008, resume_after: Some(2) });
 

@@ -33,6 +33,18 @@ impl Connection {
         }
     }
 
+    /// How many rows are given to one statement.
+    ///
+    /// SQLite compiles a statement anew for every number of rows, and looks the name of every placeholder
+    /// up among those before it: that costs more than to store the rows. From JSON it takes any number with
+    /// one statement, which is compiled once.
+    pub(crate) fn rows_as(&self) -> RowsAs {
+        match self {
+            Self::Sqlite(_) => RowsAs::Json,
+            Self::Postgres(_) => RowsAs::Placeholders,
+        }
+    }
+
     /// Begins a transaction that reads one state of the database.
     pub(crate) fn snapshot_sql(&self) -> &'static str {
         match self {
@@ -73,6 +85,13 @@ impl Connection {
             Self::Postgres(_) => "postgresql",
         }
     }
+}
+
+/// See [`Connection::rows_as`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowsAs {
+    Json,
+    Placeholders,
 }
 
 /// Version of the schema that this program works with, in every database.

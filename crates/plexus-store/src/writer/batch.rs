@@ -235,8 +235,9 @@ impl Batch {
         done.events |= !events.is_empty();
         let chained = audit_chain::extend(&self.hub, done.head.as_ref(), records.audit);
         done.head = chained.last().map(ChainedEntry::head).or_else(|| done.head.take());
-        let mut statements = events::append_statements(events);
-        statements.extend(audit::append_statements(chained));
+        let rows = self.line.conn()?.0.rows_as();
+        let mut statements = events::append_statements(events, rows);
+        statements.extend(audit::append_statements(chained, rows));
         Ok(statements)
     }
 
