@@ -68,6 +68,33 @@ impl Conn {
         Ok(())
     }
 
+    /// Gives a key that was taken the result of its call.
+    pub async fn set_idempotent_result(
+        &mut self,
+        subject: &str,
+        key: &str,
+        result: &str,
+    ) -> Result<(), StoreError> {
+        self.execute(
+            "storing an idempotent result",
+            "UPDATE idempotency SET result = $3 WHERE subject = $1 AND key = $2",
+            vec![subject.into(), key.into(), result.into()],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Gives a key back that was taken for nothing.
+    pub async fn free_idempotency_key(&mut self, subject: &str, key: &str) -> Result<(), StoreError> {
+        self.execute(
+            "giving back an idempotency key",
+            "DELETE FROM idempotency WHERE subject = $1 AND key = $2",
+            vec![subject.into(), key.into()],
+        )
+        .await?;
+        Ok(())
+    }
+
     /// Forgets results older than `before`; returns how many.
     pub async fn purge_idempotent_results(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         self.execute(

@@ -14,12 +14,15 @@ pub struct CallError {
     /// What to do next.
     pub hint: Option<String>,
     pub details: Value,
+    /// It is certain that the tool did nothing.
+    #[serde(default)]
+    nothing_ran: bool,
 }
 
 impl CallError {
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, details: Value::Null }
+        Self { code, message: message.into(), hint: None, details: Value::Null, nothing_ran: false }
     }
 
     #[must_use]
@@ -32,6 +35,20 @@ impl CallError {
     pub fn details(mut self, details: Value) -> Self {
         self.details = details;
         self
+    }
+
+    /// The call did not get as far as its tool: it can be made again without a thought.
+    #[must_use]
+    pub fn before_it_ran(mut self) -> Self {
+        self.nothing_ran = true;
+        self
+    }
+
+    /// Whether it is certain that the tool did nothing.
+    pub(crate) fn nothing_ran(&self) -> bool {
+        let refused =
+            matches!(self.code, ErrorCode::InvalidArguments | ErrorCode::Overloaded | ErrorCode::UnknownTool);
+        self.nothing_ran || refused
     }
 
     /// Message and hint as one text.

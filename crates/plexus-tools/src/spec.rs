@@ -118,6 +118,13 @@ impl ToolSpec {
         }
     }
 
+    /// Whether a call does something outside of the hub that must not be done twice.
+    #[must_use]
+    pub(crate) fn reaches_out(&self) -> bool {
+        let hints = self.access.annotations;
+        self.upstream().is_some() && !hints.read_only_hint && !hints.idempotent_hint
+    }
+
     /// A tool that runs in the hub. Its schemas are filled in from its types.
     #[must_use]
     pub fn hub(name: &'static str, title: &'static str, description: &'static str, access: Access) -> Self {

@@ -1,5 +1,6 @@
 //! The one way in for every call.
 
+mod kept;
 mod keys;
 mod measure;
 mod prepare;
@@ -29,6 +30,7 @@ use crate::{
     CallError, Outcome, ProgressSink, RawJson, Registry, SessionKey, Tool, ToolContext, ToolOutput, output,
 };
 
+use kept::Kept;
 use keys::Keys;
 use measure::CallMetrics;
 use prepare::{Prepared, prepare};
@@ -334,6 +336,20 @@ impl Inner {
         let started = self.store.append_soon(record.started()).await?;
         let record = record.after(started);
         let limit = self.output_bytes.load(Ordering::Relaxed);
+        // What is done elsewhere cannot be undone with a transaction: the key is taken before, and kept.
+        if let (true, Some(keep)) = (prepared.tool.spec().reaches_out(), &keep) {
+            if let Err(error) = self.take(keep, record.call_id()).await {
+                return self.finish(record, Err(error)).await;
+            }
+            let result = match run_handler(prepared, context).await {
+                Ok(Outcome::Ready(output)) => bound(output, limit),
+                Ok(Outcome::Transact(_)) => {
+                    Err(CallError::new(ErrorCode::Internal, "a tool of another server wrote to the hub"))
+                }
+                Err(error) => Err(error),
+            };
+            return self.settle(record, keep, result).await;
+        }
         let outcome = run_handler(prepared, context).await;
         let work: Transaction = match outcome {
             Ok(Outcome::Transact(work)) => work,
@@ -352,7 +368,8 @@ impl Inner {
                     Box::pin(async move {
                         let output = bound(guarded(&tool, work(conn)).await?, limit)?;
                         if let Some(keep) = keep {
-                            conn.insert_idempotent_result(&keep.record(call_id, &output)?, now).await?;
+                            let first = keep.record(call_id, Kept::Output(output.clone()))?;
+                            conn.insert_idempotent_result(&first, now).await?;
                         }
                         Ok(output)
                     })
@@ -386,9 +403,7 @@ impl Inner {
     async fn replay(&self, earlier: &IdempotencyRecord, record: CallRecord) -> Result<ToolOutput, CallError> {
         let records = record.replayed(earlier.call_id);
         self.store.append(records).await?;
-        serde_json::from_str(&earlier.result).map_err(|_| {
-            CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged")
-        })
+        Kept::read(&earlier.result)
     }
 }
 
@@ -414,16 +429,14 @@ struct Keep {
 }
 
 impl Keep {
-    fn record(self, call_id: CallId, output: &ToolOutput) -> Result<IdempotencyRecord, CallError> {
-        let result = serde_json::to_string(output)
-            .map_err(|e| CallError::new(ErrorCode::Internal, format!("the result cannot be stored: {e}")))?;
+    fn record(&self, call_id: CallId, kept: Kept) -> Result<IdempotencyRecord, CallError> {
         Ok(IdempotencyRecord {
-            subject: self.subject,
-            key: self.key,
-            request_hash: self.request_hash,
+            subject: self.subject.clone(),
+            key: self.key.clone(),
+            request_hash: self.request_hash.clone(),
             call_id,
             session_id: self.session_id,
-            result,
+            result: kept.text()?,
         })
     }
 }
@@ -449,7 +462,11 @@ async fn given_up(tool: &Tool, cancel: &CancellationToken) -> CallError {
         () = cancel.cancelled() => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
         () = tokio::time::sleep(deadline) => {
             let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
-            CallError::new(ErrorCode::DeadlineExceeded, message)
+            let error = CallError::new(ErrorCode::DeadlineExceeded, message);
+            match tool.spec().reaches_out() {
+                true => error.hint("It may do its work all the same. Look first, and call again only if it has not."),
+                false => error,
+            }
         }
     }
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
-use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
+use plexus_tools::{
+    Access, Call, CallError, CallReply, Outcome, Placement, SessionKey, Tool, ToolOutput, ToolSpec,
+    UpstreamTool,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -232,6 +235,83 @@ async fn a_key_is_1_to_255_bytes_and_none_means_no_replay() {
             assert!(!hub.dispatcher.call(agent.clone(), call("todo", add())).await.replayed);
         }
         assert_eq!(items(&hub, &agent).await, 3);
+    })
+    .await;
+}
+
+/// A tool of another server that must not be run twice, which gives these results one after the other.
+fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUsize>) -> Tool {
+    let placement = UpstreamTool {
+        server: "far".to_owned(),
+        tool: "write".to_owned(),
+        groups: vec![],
+        bare: false,
+        definition: serde_json::Map::new(),
+    };
+    let spec = ToolSpec {
+        name: "mcp__far__write".into(),
+        input_schema: json!({ "type": "object" }),
+        placement: Placement::Upstream(Arc::new(placement)),
+        ..ToolSpec::hub("mcp__far__write", "Write", "Writes far away.", Access::ADD)
+    };
+    let (results, runs) = (Arc::new(results), runs.clone());
+    let run = move |_, _| -> futures_util::future::BoxFuture<'static, _> {
+        let result = results[runs.fetch_add(1, Ordering::SeqCst)].clone();
+        Box::pin(async move { result.map(Outcome::Ready) })
+    };
+    Tool::upstream(spec, Arc::new(run))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_elsewhere_is_done_once_under_a_key_however_it_ended() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let away = CallError::new(ErrorCode::Unavailable, "not there").before_it_ran();
+        let lost = CallError::new(ErrorCode::Unavailable, "lost on the way");
+        let results = vec![Err(away), Err(lost), Ok(ToolOutput::new("done", &json!({})))];
+        let hub = Hub::with([reaching_out(results, &runs)]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let told = async |key: &str| {
+            let reply = hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), key)).await;
+            let said = match reply.result {
+                Ok(output) => output.text().into_owned(),
+                Err(error) => error.message,
+            };
+            (reply.replayed, said)
+        };
+        // It never got there, so the key is free again.
+        assert_eq!(told("k").await, (false, "not there".to_owned()));
+        assert_eq!(told("k").await, (false, "lost on the way".to_owned()));
+        // Nobody knows what became of it, and nobody finds out by doing it again.
+        assert_eq!(told("k").await, (true, "lost on the way".to_owned()));
+        assert_eq!(told("other").await, (false, "done".to_owned()));
+        assert_eq!(told("other").await, (true, "done".to_owned()));
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_taken_when_the_hub_died_runs_nothing_again() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let hub = Hub::with([reaching_out(vec![Ok(ToolOutput::new("done", &json!({})))], &runs)]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), "k")).await.result.unwrap();
+        // As a hub leaves it that died between the call and its answer.
+        hub.store
+            .write(|conn| {
+                Box::pin(
+                    async move { conn.set_idempotent_result("agent:ann", "k", r#"{"begun":true}"#).await },
+                )
+            })
+            .await
+            .unwrap();
+        let reply = hub.dispatcher.call(agent, keyed("mcp__far__write", json!({}), "k")).await;
+        let error = reply.result.unwrap_err();
+        assert_eq!(error.code, ErrorCode::Conflict, "{error}");
+        assert!(error.text().contains("with a new key"), "{}", error.text());
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
     })
     .await;
 }
