@@ -102,6 +102,7 @@ impl Services {
                 ..ClientSettings::default()
             },
             timing,
+            memory: Some(config.data_dir.join("upstream-tools")),
             ..UpstreamOptions::new(config.upstreams.dir.clone(), environment)
         };
         let upstreams =

@@ -95,6 +95,11 @@ impl Life {
         let unit = self.unit.clone();
         let mut backoff = Backoff::new(unit.shared.timing.clone(), target::is_process(&config));
         unit.adopt(&config);
+        if unit.recall(&config).await {
+            // As of a server that was just lost.
+            self.withdraw_at = Some(Instant::now() + unit.shared.timing.grace);
+            self.learnt = Some(config.fingerprint);
+        }
         // Whoever asks for a restart wants to see it come up, also a lazy one.
         if self.now.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
             self.learnt = None;
@@ -142,8 +147,10 @@ impl Life {
         unit.publish(&config, definitions);
         unit.become_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
+            status.era = Some(client.peer().era);
             status.pid = client.pid();
         });
+        unit.remember().await;
         let ended = self.meanwhile(attend::attend(&unit, &client)).await;
         // No new call gets it from here on.
         unit.client.store(None);
@@ -155,6 +162,8 @@ impl Life {
             unit.sessions.close_all(timing.close).await;
         }
         opened::close(&client, timing.close).await;
+        // It may have changed its list while it was there.
+        unit.remember().await;
         ended
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `unit` | one server, as everybody else knows it |
 //! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
+//! | `memory` | what a server listed last, kept over a restart of the hub |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `inject` | from what a server lists to tools of the hub |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
@@ -20,6 +21,7 @@ mod gate;
 mod inject;
 mod instructions;
 mod life;
+mod memory;
 mod metrics;
 mod opened;
 mod pulse;
@@ -45,6 +47,7 @@ use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
+use memory::Memory;
 use metrics::UpstreamMetrics;
 use unit::{Shared, Unit};
 
@@ -59,12 +62,14 @@ pub struct UpstreamOptions {
     /// What every connection is allowed; how long it may take to come about is in `timing`.
     pub client: ClientSettings,
     pub timing: Timing,
+    /// Where it is kept what servers listed last; none: nowhere.
+    pub memory: Option<PathBuf>,
 }
 
 impl UpstreamOptions {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default() }
+        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default(), memory: None }
     }
 }
 
@@ -92,7 +97,7 @@ impl Upstreams {
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let UpstreamOptions { dir, environment, client, timing } = options;
+        let UpstreamOptions { dir, environment, client, timing, memory } = options;
         let shared = Arc::new(Shared {
             registry,
             clock: clock.clone(),
@@ -100,6 +105,7 @@ impl Upstreams {
             environment: environment.clone(),
             client: ClientSettings { connect_timeout: timing.connect, ..client },
             timing,
+            memory: Memory::new(memory),
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
         });

@@ -1,7 +1,7 @@
 //! What is known of one server now: said to people, and waited for by callers.
 
 use plexus_proto::Timestamp;
-use plexus_proto::api::{UpstreamFailure, UpstreamState};
+use plexus_proto::api::{UpstreamEra, UpstreamFailure, UpstreamState};
 
 use crate::upstream::client::Peer;
 
@@ -13,6 +13,8 @@ pub(super) struct Status {
     pub(super) since: Timestamp,
     /// What it said of itself when it was last there.
     pub(super) peer: Option<Peer>,
+    /// Its era when it was last there, under this hub or one before.
+    pub(super) era: Option<UpstreamEra>,
     pub(super) pid: Option<u32>,
     /// Starts and connects since the hub started.
     pub(super) attempts: u64,
@@ -27,6 +29,7 @@ impl Status {
             state: UpstreamState::Starting,
             since: now,
             peer: None,
+            era: None,
             pid: None,
             attempts: 0,
             retry_at: None,

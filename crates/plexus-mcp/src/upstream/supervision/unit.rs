@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::call;
 use super::catalog::{self, Catalog};
 use super::gate::Gate;
+use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
 use super::pulse::Pulse;
 use super::sessions::SessionClients;
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     pub(super) environment: Environment,
     pub(super) client: ClientSettings,
     pub(super) timing: Timing,
+    pub(super) memory: Memory,
     pub(super) metrics: UpstreamMetrics,
     /// Grows with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
@@ -248,6 +250,31 @@ impl Unit {
         }
     }
 
+    /// Lists what the server listed under an earlier hub, until it says itself what it has. False: nothing is known.
+    pub(super) async fn recall(self: &Arc<Self>, config: &Arc<ServerConfig>) -> bool {
+        if self.listed.lock().unwrap_or_else(PoisonError::into_inner).published {
+            return false;
+        }
+        let Some(known) = self.shared.memory.recall(&self.slug, config.fingerprint).await else {
+            return false;
+        };
+        self.status.send_modify(|status| status.era = Some(known.era));
+        self.publish(config, known.definitions);
+        true
+    }
+
+    /// Keeps for a later hub what the server has listed.
+    pub(super) async fn remember(&self) {
+        let listed = {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.from.clone().filter(|_| listed.published)
+        };
+        let era = self.status.borrow().era;
+        if let (Some((config, definitions)), Some(era)) = (listed, era) {
+            self.shared.memory.keep(&self.slug, config.fingerprint, era, definitions).await;
+        }
+    }
+
     /// Takes the tools off the list; what is not on it stays so.
     pub(super) fn withdraw(&self) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,12 +290,13 @@ impl Unit {
     pub(super) fn retire(&self) {
         self.want(Target::Gone);
         self.withdraw();
+        self.shared.memory.forget(&self.slug);
         self.shared.metrics.forget(&self.name, self.status.borrow().state);
     }
 
     /// How a connection to this server is made.
     pub(super) fn connect(self: &Arc<Self>, config: Arc<ServerConfig>, stderr: Arc<StderrRing>) -> Connect {
-        let known_era = self.status.borrow().peer.as_ref().map(|peer| peer.era);
+        let known_era = self.status.borrow().era;
         Connect {
             config,
             environment: self.shared.environment.clone(),

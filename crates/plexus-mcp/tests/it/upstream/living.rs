@@ -52,7 +52,7 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
     let crashed = client.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(crashed["isError"], true);
     assert_eq!(crashed["_meta"]["plexus/error"], "unavailable", "{crashed}");
-    assert_eq!(crashed["_meta"]["plexus/retryable"], false);
+    assert_eq!(crashed["_meta"]["plexus/retryable"], true);
     assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
     // At once: the call waits for the server that is being started.
     let echoed = client.tool("mcp__fix__echo", json!({ "text": "there again" })).await;
@@ -270,4 +270,26 @@ async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
     for pid in pids {
         assert!(!is_alive(pid), "{pid} is still there");
     }
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_calls_wait_for_it() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script = Script::answering("say done").before("until [ -e \"$dir/go\" ]; do sleep 0.02; done");
+    let document = script.install(&hub, "slow");
+    touch(&folder(&hub, "slow").join("go"));
+    hub.add_upstream("slow", &document).await;
+
+    std::fs::remove_file(folder(&hub, "slow").join("go")).unwrap();
+    let hub = hub.restart().await;
+    let starting = hub.upstream_when("slow", "listed again", |upstream| !upstream.tools.is_empty()).await;
+    assert_eq!(
+        (starting.state, starting.tools),
+        (UpstreamState::Starting, vec!["mcp__slow__work".to_owned()])
+    );
+    let client = agent(&hub).await;
+    let call = client.tool("mcp__slow__work", json!({}));
+    let let_go = async { touch(&folder(&hub, "slow").join("go")) };
+    let (result, ()) = tokio::join!(call, let_go);
+    assert_eq!(text(&result), "done", "{result}");
 }
