@@ -81,6 +81,18 @@ impl Registry {
         all.into_iter().filter(|(_, tool)| of_server(tool)).map(|(name, _)| name).collect()
     }
 
+    /// The same of every server that has any, by its slug.
+    #[must_use]
+    pub fn listed_by_server(&self) -> BTreeMap<String, Vec<String>> {
+        let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, tool) in listed(self.catalog.load().tools.values().cloned().collect()) {
+            if let Some(upstream) = tool.spec().upstream() {
+                servers.entry(upstream.server.clone()).or_default().push(name);
+            }
+        }
+        servers
+    }
+
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();

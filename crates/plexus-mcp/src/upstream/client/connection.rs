@@ -105,6 +105,10 @@ impl Connection {
         self.pipe.closed().await
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.pipe.has_ended()
+    }
+
     pub(super) async fn close(&self) {
         self.pipe.close("the hub closed the connection");
         if let Some(process) = &self.process {
@@ -139,7 +143,9 @@ async fn discover(pipe: &Pipe) -> Result<Peer, ClientError> {
             // What it says of itself is of no use; it may still be older than that.
             Err(why) => initialize(pipe).await.map_err(|_| why),
         },
-        Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_)))) => Err(lost),
+        Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_) | ClientError::Busy(_)))) => {
+            Err(lost)
+        }
         Ok(Err(error)) => match answer::undiscovered(error) {
             Undiscovered::TryInitialize => initialize(pipe).await,
             Undiscovered::Refused(error) => Err(error),

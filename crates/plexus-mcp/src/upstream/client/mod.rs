@@ -6,6 +6,7 @@
 //! | `answer` | what the results of a server say |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
+//! | `detail` | what a message says to those who run the hub, and to nobody else |
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
 //! | `net` | the way to a server on the network, and which addresses are refused |
@@ -14,6 +15,7 @@
 
 mod answer;
 mod connection;
+mod detail;
 mod guardian;
 mod http;
 mod message;
@@ -38,6 +40,8 @@ use super::config::{HttpConfig, ServerConfig, Transport};
 use connection::Connection;
 use http::{Dial, HttpClient};
 
+pub(in crate::upstream) use detail::for_callers;
+pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
 
 /// What the hub allows every connection.
@@ -167,6 +171,21 @@ impl Client {
         }
     }
 
+    /// Whether the connection is gone for good: nothing can be sent any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.has_ended(),
+            Wire::Http(client) => client.has_ended(),
+        }
+    }
+
+    /// Whether all requests share one connection, and are lost with it.
+    #[must_use]
+    pub fn is_pipe(&self) -> bool {
+        matches!(self.0, Wire::Pipe(_))
+    }
+
     /// Ends the connection in order; a process, and all that it started, is dead when this returns.
     pub async fn close(&self) {
         match &self.0 {
@@ -201,8 +220,8 @@ pub struct Peer {
 pub struct Outgoing {
     /// The server's own name of the tool.
     pub tool: String,
-    /// An object.
-    pub arguments: Value,
+    /// An object, which its caller may have to send twice.
+    pub arguments: Arc<Value>,
     /// Where progress goes, if the caller wants any.
     pub progress: Option<ProgressSink>,
     /// The caller no longer wants the result, or its time is up.
@@ -222,6 +241,9 @@ pub enum ClientError {
     /// It could not be reached: the request did not get there, and can be sent again.
     #[error("{0}")]
     Unreachable(String),
+    /// It is there and takes no more now: nothing was run, and the request can be sent again later.
+    #[error("{0}")]
+    Busy(String),
     /// It was lost after the request was sent: nobody knows whether it was carried out.
     #[error("{0}")]
     Lost(String),

@@ -147,6 +147,10 @@ impl Pipe {
         self.shared.why_ended()
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.ended.is_cancelled()
+    }
+
     /// All that wait are told why. Does nothing when it has ended before.
     pub(super) fn close(&self, why: &str) {
         self.shared.end(why);
@@ -284,9 +288,7 @@ impl Shared {
             return Err(ClientError::Unreachable("the connection was closed".to_owned()));
         }
         if state.waiting.len() >= MAX_WAITING {
-            return Err(ClientError::Unreachable(format!(
-                "the server has not answered {MAX_WAITING} requests yet; try again later"
-            )));
+            return Err(ClientError::Busy(format!("the server has not answered {MAX_WAITING} requests yet")));
         }
         state.waiting.insert(id, waiting);
         Ok(())
@@ -334,10 +336,11 @@ impl Shared {
                 return;
             }
             state.why_ended = Some(why.to_owned());
+            // Together with it: whoever is told why finds that it has ended.
+            self.ended.cancel();
             state.cancelled.clear();
             std::mem::take(&mut state.waiting)
         };
-        self.ended.cancel();
         for waiting in waiting.into_values() {
             let error = if waiting.sent { ClientError::Lost } else { ClientError::Unreachable };
             let _ = waiting.answer.send(Err(error(why.to_owned())));

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::guardian::Guardian;
-use super::stderr::{Mark, StderrRing};
-use super::{ClientError, Connect};
+use super::stderr::{Mark, StderrRing, Withheld};
+use super::{ClientError, Connect, detail};
 use crate::upstream::config::StdioConfig;
 
 /// To end by itself, and then to end when asked to.
@@ -98,9 +98,10 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         Keeper { group: Group(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), keeper.keep());
     let listening = process.clone();
+    let withheld = Withheld::of(&config.env);
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: standard error"), async move {
         tokio::select! {
-            () = listening.stderr.fill(stderr) => {}
+            () = listening.stderr.fill(stderr, &withheld) => {}
             // Someone else holds the other end.
             () = listening.silent.cancelled() => {}
         }
@@ -118,10 +119,11 @@ fn not_started(config: &StdioConfig, connect: &Connect, error: &io::Error) -> Cl
         io::ErrorKind::NotFound => {
             let given = config.env.get(env::PATH.name).map(|path| path.expose_secret());
             let path = given.or_else(|| connect.environment.get(env::PATH)).unwrap_or("which is empty");
-            format!(
-                "there is no program `{command}` in PATH ({path}); install it, give its whole path as `command`, or \
-                 set PATH in `env`"
-            )
+            let missing = format!(
+                "there is no program `{command}` in PATH; install it, give its whole path as `command`, or set PATH \
+                 in `env`"
+            );
+            detail::with_path(&missing, path)
         }
         io::ErrorKind::PermissionDenied => {
             format!("`{command}` may not be run by the user of the hub; check its permissions")

@@ -1,10 +1,14 @@
 //! The newest of what a server's process wrote to its standard error.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use plexus_kit::credential::{self, REDACTED};
+use plexus_kit::{ExposeSecret, Secret};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::detail;
 
 /// Lines that are kept, the bytes of all of them, and of one; what is older goes, what is longer is cut.
 const MAX_LINES: usize = 200;
@@ -13,11 +17,16 @@ const MAX_LINE: usize = 2 << 10;
 /// Of foreign text inside of a message of ours.
 const SHOWN: usize = 300;
 const BLOCK: usize = 8 << 10;
+/// A shorter value is a switch or a number, which stands in many a line that is not about it; unless its name says
+/// that it is secret.
+const MIN_WITHHELD: usize = 8;
+const MIN_SECRET: usize = 4;
 
 /// Filled by a task that always reads, so that a server never waits because of what it complains about.
 ///
-/// Credentials are taken out when lines are shown, and not when they are written: a flood of them costs little, and a
-/// key that goes over several lines is found.
+/// What looks like a credential is taken out when lines are shown, and not when they are written: a flood of them costs
+/// little, and a key that goes over several lines is found. What the process was given is [`Withheld`] from the start,
+/// whatever it looks like.
 #[derive(Default)]
 pub struct StderrRing(Mutex<Ring>);
 
@@ -31,7 +40,39 @@ struct Ring {
 
 /// A place between two lines: what one process wrote begins there.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Mark(usize);
+pub(in crate::upstream) struct Mark(usize);
+
+/// What a process was told in confidence, longest first.
+#[derive(Default)]
+pub(super) struct Withheld(Vec<String>);
+
+impl Withheld {
+    /// The values of its file's `env`, each line of them.
+    pub(super) fn of(env: &BTreeMap<String, Secret>) -> Self {
+        let mut values: Vec<String> = Vec::new();
+        for (name, value) in env {
+            let enough = if credential::is_secret_name(name) { MIN_SECRET } else { MIN_WITHHELD };
+            let lines = value.expose_secret().lines().map(str::trim).filter(|line| line.len() >= enough);
+            values.extend(lines.map(str::to_owned));
+        }
+        // One may be a part of another.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self(values)
+    }
+
+    fn longest(&self) -> usize {
+        self.0.first().map_or(0, String::len)
+    }
+
+    fn out_of(&self, mut line: String) -> String {
+        for value in &self.0 {
+            if line.contains(value) {
+                line = line.replace(value, REDACTED);
+            }
+        }
+        line
+    }
+}
 
 impl StderrRing {
     #[must_use]
@@ -45,7 +86,8 @@ impl StderrRing {
         self.lines_since(Mark::default())
     }
 
-    fn lines_since(&self, Mark(mark): Mark) -> Vec<String> {
+    /// The same of what was written since.
+    pub(in crate::upstream) fn lines_since(&self, Mark(mark): Mark) -> Vec<String> {
         let text = {
             let ring = self.ring();
             let older = mark.saturating_sub(ring.pushed - ring.lines.len());
@@ -56,14 +98,14 @@ impl StderrRing {
     }
 
     /// Where the next line will be.
-    pub(super) fn mark(&self) -> Mark {
+    pub(in crate::upstream) fn mark(&self) -> Mark {
         Mark(self.ring().pushed)
     }
 
     /// What happened, and the last thing that the process had to say about it.
     pub(super) fn explain(&self, what: String, since: Mark) -> String {
         match self.lines_since(since).iter().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!("{what}; the last line of its standard error: {}", cut(line, SHOWN)),
+            Some(line) => detail::with_last_line(&what, &cut(line, SHOWN)),
             None => what,
         }
     }
@@ -72,8 +114,9 @@ impl StderrRing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, line: &[u8]) {
-        let line = clean(line);
+    fn push(&self, line: &[u8], withheld: &Withheld) {
+        let mut line = withheld.out_of(clean(line));
+        line.truncate(line.floor_char_boundary(MAX_LINE));
         let mut ring = self.ring();
         ring.pushed += 1;
         ring.bytes += line.len();
@@ -85,22 +128,24 @@ impl StderrRing {
     }
 
     /// Reads until there is nothing more to come.
-    pub(super) async fn fill(&self, mut from: impl AsyncRead + Unpin) {
+    pub(super) async fn fill(&self, mut from: impl AsyncRead + Unpin, withheld: &Withheld) {
+        // What begins within a line that is cut is seen whole.
+        let most = MAX_LINE + withheld.longest();
         let mut block = vec![0; BLOCK];
         let mut line: Vec<u8> = Vec::new();
         while let Ok(read @ 1..) = from.read(&mut block).await {
             for part in block[..read].split_inclusive(|byte| *byte == b'\n') {
                 let ends = part.ends_with(b"\n");
                 let text = part.strip_suffix(b"\n").unwrap_or(part);
-                line.extend_from_slice(&text[..text.len().min(MAX_LINE - line.len().min(MAX_LINE))]);
+                line.extend_from_slice(&text[..text.len().min(most - line.len())]);
                 if ends {
-                    self.push(&line);
+                    self.push(&line, withheld);
                     line.clear();
                 }
             }
         }
         if !line.is_empty() {
-            self.push(&line);
+            self.push(&line, withheld);
         }
     }
 }

@@ -3,11 +3,13 @@
 //! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
 //! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
-//! do: a busy server may be slow to answer, and is not dead. The exception is one that let a call run out of its time
+//! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
+//! is not reached while calls still run there. The exception is one that let a call run out of its time
 //! without saying anything since: it is asked although others wait for it.
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use plexus_proto::api::UpstreamEra;
@@ -39,6 +41,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         client,
         asked: None,
         relist: false,
+        pause: unit.shared.timing.relist,
         listed_at: Instant::now(),
         pinged_at: Instant::now(),
         missed: 0,
@@ -51,6 +54,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
             why = &mut closed => Some(Ended::Lost(why)),
             () = unit.list_changed.notified() => {
                 attendance.relist = true;
+                attendance.pause = unit.shared.timing.relist;
                 None
             }
             answer = answered(&mut attendance.asked) => attendance.take(answer),
@@ -78,6 +82,8 @@ struct Attendance<'u> {
     client: &'u Client,
     asked: Option<BoxFuture<'u, Asked>>,
     relist: bool,
+    /// Before it is asked for its list again; longer each time that it does not give it.
+    pause: Duration,
     listed_at: Instant,
     /// When a ping was last sent, or last not needed.
     pinged_at: Instant,
@@ -92,7 +98,7 @@ impl<'u> Attendance<'u> {
         let timing = &self.unit.shared.timing;
         let mut due = Instant::now() + timing.idle;
         if self.asked.is_none() && self.relist {
-            due = due.min(self.listed_at + timing.relist);
+            due = due.min(self.listed_at + self.pause);
         }
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
@@ -123,17 +129,16 @@ impl<'u> Attendance<'u> {
     fn act(&mut self) -> Option<Ended> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
-        unit.sessions.drop_idle(timing.idle);
         if self.is_lazy() && unit.pulse.in_flight() == 0 && self.idle_at() <= now {
             return Some(Ended::Idle);
         }
-        if self.asked.is_none() && self.relist && self.listed_at + timing.relist <= now {
+        if self.asked.is_none() && self.relist && self.listed_at + self.pause <= now {
             self.relist = false;
             self.asked = Some(Box::pin(async { Asked::Listed(client.list_tools().await) }));
         }
         if self.ping_due().is_some_and(|ping| ping <= now) {
             self.pinged_at = now;
-            if unit.pulse.in_flight() == 0 || unit.pulse.is_suspect() {
+            if unit.pulse.running() == 0 || unit.pulse.is_suspect() {
                 let patience = timing.ping_answer;
                 let silence = move |_| {
                     ClientError::Lost(format!("it did not answer a ping within {} s", patience.as_secs_f32()))
@@ -152,15 +157,20 @@ impl<'u> Attendance<'u> {
         let unit = self.unit;
         tracing::warn!(server = %unit.name, %error, "its list of tools cannot be had");
         self.listed_at = Instant::now();
+        let at_work = unit.pulse.running() > 0;
+        if matches!(error, ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::Busy(_)) {
+            self.relist = true;
+            self.pause = self.pause.saturating_mul(2).min(unit.shared.timing.ping.max(self.pause));
+        }
         match error {
             // Over HTTP there is no connection whose end would be noticed.
-            ClientError::Unreachable(why) => Some(Ended::Lost(why)),
-            ClientError::Lost(why) => {
+            ClientError::Unreachable(why) if !at_work => Some(Ended::Lost(why)),
+            ClientError::Unreachable(why) | ClientError::Lost(why) => {
                 // Asked once more, it may turn out to be gone. One that is at work may be slow to answer.
-                self.relist = true;
-                self.unlisted = if unit.pulse.in_flight() > 0 { 0 } else { self.unlisted + 1 };
+                self.unlisted = if at_work { 0 } else { self.unlisted + 1 };
                 (self.unlisted >= MISSED).then_some(Ended::Lost(why))
             }
+            ClientError::Busy(_) => None,
             ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
         }
     }
@@ -170,6 +180,7 @@ impl<'u> Attendance<'u> {
         match answer {
             Asked::Listed(Ok(definitions)) => {
                 (self.listed_at, self.unlisted) = (Instant::now(), 0);
+                self.pause = unit.shared.timing.relist;
                 unit.pulse.hear();
                 if let Some(config) = unit.config() {
                     unit.publish(&config, Arc::new(definitions));
@@ -183,6 +194,8 @@ impl<'u> Attendance<'u> {
                 unit.pulse.hear();
                 None
             }
+            // It has too much to do.
+            Asked::Pinged(Err(ClientError::Busy(_))) => None,
             Asked::Pinged(Err(error)) => {
                 // Anything that came in the meantime is a sign of life too.
                 self.missed = if unit.pulse.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };

@@ -1,8 +1,8 @@
 //! One call of a tool of another server: from the dispatcher to the server and back.
 //!
-//! What a caller is told holds: that nothing was run is said only of a call that did not reach the server. A tool that
-//! may be run twice is run again here, once, when its server was lost; any other call that was lost is left to its
-//! caller, who is told to look first.
+//! What a caller is told holds: that nothing was run is said only of a call that did not reach the server. Such a call
+//! goes to the next connection, once, when the one it was to go to has ended. A tool that may be run twice is run again
+//! here, once, when its server was lost; any other call that was lost is left to its caller, who is told to look first.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -15,10 +15,11 @@ use serde_json::Value;
 
 use super::catalog::Entry;
 use super::inject;
+use super::pulse::Running;
 use super::sessions::{self, Place};
 use super::status::Status;
 use super::unit::Unit;
-use crate::upstream::client::{Client, ClientError, Outgoing};
+use crate::upstream::client::{Client, ClientError, Outgoing, for_callers};
 
 const INVALID_PARAMS: i64 = -32602;
 
@@ -65,28 +66,55 @@ struct UpstreamCall<'c> {
 }
 
 /// A connection, and the place that it has if it is that of a session.
-struct Connected {
+struct Connected<'u> {
     client: Client,
     place: Option<Place>,
+    _running: Running<'u>,
 }
 
 impl UpstreamCall<'_> {
     async fn run(&self, arguments: Value) -> Result<ToolOutput, CallError> {
-        let again = self.entry.repeatable.then(|| arguments.clone());
-        let error = match self.once(self.connection(Patience::Starting).await?, arguments).await {
+        let arguments = Arc::new(arguments);
+        let connected = self.connection(Patience::Starting).await?;
+        let error = match self.once(&connected, arguments.clone()).await {
             Ok(output) => return Ok(output),
             Err(error) => error,
         };
-        if let (ClientError::Lost(_), Some(arguments)) = (&error, again) {
-            tracing::debug!(server = %self.unit.name, tool = %self.entry.tool, "runs again: its server was lost");
-            let connected = self.connection(Patience::Away).await?;
-            return Box::pin(self.once(connected, arguments)).await.map_err(|error| self.explain(error));
+        let ended = connected.client.has_ended();
+        // From here on it only waits.
+        drop(connected);
+        match error {
+            ClientError::Lost(why) if self.entry.repeatable => Box::pin(self.again(why, arguments)).await,
+            ClientError::Unreachable(_) if ended => Box::pin(self.anew(arguments)).await,
+            error => Err(self.explain(error)),
         }
-        Err(self.explain(error))
     }
 
-    async fn once(&self, connected: Connected, arguments: Value) -> Result<ToolOutput, ClientError> {
-        let Connected { client, place } = connected;
+    /// It was not sent, because the connection had ended: the next one may be on its way.
+    async fn anew(&self, arguments: Arc<Value>) -> Result<ToolOutput, CallError> {
+        let connected = self.connection(Patience::Starting).await?;
+        self.once(&connected, arguments).await.map_err(|error| self.explain(error))
+    }
+
+    /// It was lost and may be run twice. What can be said when that fails too is not that nothing was run.
+    async fn again(&self, why: String, arguments: Arc<Value>) -> Result<ToolOutput, CallError> {
+        tracing::debug!(server = %self.unit.name, tool = %self.entry.tool, "runs again: its server was lost");
+        let Ok(connected) = self.connection(Patience::Away).await else {
+            return Err(self.explain(ClientError::Lost(why)));
+        };
+        self.once(&connected, arguments).await.map_err(|error| match error {
+            ClientError::Unreachable(_) | ClientError::Busy(_) => self.explain(ClientError::Lost(why)),
+            ClientError::Lost(why) => self.harmless(" twice", &why),
+            error => self.explain(error),
+        })
+    }
+
+    async fn once(
+        &self,
+        connected: &Connected<'_>,
+        arguments: Arc<Value>,
+    ) -> Result<ToolOutput, ClientError> {
+        let Connected { client, place, .. } = connected;
         let outgoing = Outgoing {
             tool: self.entry.tool.clone(),
             arguments,
@@ -97,12 +125,12 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match &place {
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match place {
                 Some(place) => self.unit.sessions.forget(self.context.session_id, place),
                 // The unit looks for itself whether the server is still there.
                 None => self.unit.list_changed.notify_one(),
             },
-            Err(ClientError::Cancelled) => {}
+            Err(ClientError::Busy(_) | ClientError::Cancelled) => {}
         }
         called.map(ToolOutput::Foreign)
     }
@@ -119,22 +147,31 @@ impl UpstreamCall<'_> {
     }
 
     /// What is rare is boxed: every call carries the rest of this with it.
-    async fn connection(&self, patience: Patience) -> Result<Connected, CallError> {
-        let client = match self.unit.client.load_full() {
-            Some(client) if patience == Patience::Starting => (*client).clone(),
-            _ => Box::pin(shared(self.unit, patience)).await?,
-        };
+    async fn connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
         if self.own {
-            return Box::pin(self.own_connection()).await;
+            return Box::pin(self.own_connection(patience)).await;
         }
-        Ok(Connected { client, place: None })
+        match there(self.unit) {
+            Some(connected) => Ok(connected),
+            None => Box::pin(shared(self.unit, patience)).await,
+        }
     }
 
-    /// The connection of the session that calls.
-    async fn own_connection(&self) -> Result<Connected, CallError> {
+    /// The connection of the session that calls. How the one is that all share matters only to make it.
+    async fn own_connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
         let unit = self.unit;
         let session = self.context.session_id;
-        let Some(place) = unit.sessions.place(session) else {
+        let fingerprint = || unit.to_run().map(|config| config.fingerprint);
+        {
+            let running = unit.pulse.run();
+            let connected = fingerprint().and_then(|of| unit.sessions.connected(session, of));
+            if let Some((place, client)) = connected {
+                return Ok(Connected { client, place: Some(place), _running: running });
+            }
+        }
+        let running = shared(unit, patience).await?._running;
+        let Some(of) = fingerprint() else { return Err(unavailable(unit, "")) };
+        let Some(place) = unit.sessions.place(session, of) else {
             let message = format!(
                 "{} is used by {} sessions, each with a connection of its own",
                 unit.name,
@@ -144,17 +181,30 @@ impl UpstreamCall<'_> {
                 .hint("Nothing was run. Try again when one of them has ended its calls."));
         };
         let connect = async {
-            let config =
-                unit.config().ok_or_else(|| ClientError::Unreachable("its file is gone".to_owned()))?;
+            // It has its place by now: when something else is wanted after this, it is closed with the others.
+            let config = unit.to_run().filter(|config| config.fingerprint == of);
+            let config = config.ok_or_else(|| ClientError::Unreachable("its file has changed".to_owned()))?;
             Client::connect(unit.connect(config, unit.stderr.clone())).await
         };
         match place.client(connect).await {
-            Ok(client) => Ok(Connected { client, place: Some(place) }),
+            Ok(client) => Ok(Connected { client, place: Some(place), _running: running }),
             Err(error) => {
                 unit.sessions.forget(session, &place);
-                Err(unavailable(unit, &format!("a connection for this session cannot be made: {error}")))
+                let why = format!("a connection for this session cannot be made: {error}");
+                Err(match error {
+                    ClientError::Busy(_) => busy(unit, &why),
+                    _ => unavailable(unit, &why),
+                })
             }
         }
+    }
+
+    /// It was lost, which does no harm.
+    fn harmless(&self, how_often: &str, why: &str) -> CallError {
+        let (server, tool, why) = (&self.unit.name, &self.entry.tool, for_callers(why));
+        let message = format!("{server} was lost{how_often} while {tool} ran: {why}");
+        CallError::new(ErrorCode::Unavailable, message)
+            .hint("The tool may be run again without harm. Try again in a while.")
     }
 
     /// The server's failure in words for the caller.
@@ -162,14 +212,11 @@ impl UpstreamCall<'_> {
         let (server, tool) = (&self.unit.name, &self.entry.tool);
         match error {
             ClientError::Unreachable(why) => unavailable(self.unit, &why),
-            ClientError::Lost(why) if self.entry.repeatable => CallError::new(
-                ErrorCode::Unavailable,
-                format!("{server} was lost while {tool} ran, twice: {why}"),
-            )
-            .hint("The tool may be run again without harm. Try again in a while."),
+            ClientError::Busy(why) => busy(self.unit, &why),
+            ClientError::Lost(why) if self.entry.repeatable => self.harmless("", &why),
             ClientError::Lost(why) => CallError::new(
                 ErrorCode::Unavailable,
-                format!("{server} was lost while {tool} ran: {why}"),
+                format!("{server} was lost while {tool} ran: {}", for_callers(&why)),
             )
             .hint(
                 "Nobody knows whether it has done its work. Look first, and call again only if it has not.",
@@ -202,17 +249,23 @@ enum Patience {
     Away,
 }
 
+/// The connection that all share, if it is there. One that has ended is not, also when nobody has noticed.
+fn there(unit: &Unit) -> Option<Connected<'_>> {
+    let running = unit.pulse.run();
+    let client = unit.client.load_full().filter(|client| !client.has_ended())?;
+    Some(Connected { client: (*client).clone(), place: None, _running: running })
+}
+
 /// The connection that all share, as soon as there is one.
-async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
-    let there = || unit.client.load_full().map(|client| (*client).clone());
+async fn shared(unit: &Unit, patience: Patience) -> Result<Connected<'_>, CallError> {
     let mut status = unit.status.subscribe();
     let wait = async {
         loop {
             let state = status.borrow_and_update().state;
             match state {
                 UpstreamState::Ready => {
-                    if let Some(client) = there() {
-                        return Some(client);
+                    if let Some(connected) = there(unit) {
+                        return Some(connected);
                     }
                 }
                 // A lazy server waits for this.
@@ -230,9 +283,18 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Client, CallError> {
         }
     };
     match tokio::time::timeout(unit.shared.timing.start, wait).await {
-        Ok(Some(client)) => Ok(client),
+        Ok(Some(connected)) => Ok(connected),
         Ok(None) | Err(_) => Err(unavailable(unit, "")),
     }
+}
+
+/// The server takes no more calls now: nothing was run.
+fn busy(unit: &Unit, why: &str) -> CallError {
+    CallError::new(
+        ErrorCode::Overloaded,
+        format!("{} takes no more calls now: {}", unit.name, for_callers(why)),
+    )
+    .hint("Nothing was run. Wait for a while and call again.")
 }
 
 /// The server is not there: nothing was run, and the caller may try again.
@@ -240,6 +302,7 @@ fn unavailable(unit: &Unit, why: &str) -> CallError {
     let status = unit.status.borrow().clone();
     let last = status.failure.as_ref().map(|failure| failure.message.as_str());
     let why = Some(why).filter(|why| !why.is_empty()).or(last).unwrap_or("it has not answered yet");
+    let why = for_callers(why);
     let message = format!("{} is not available ({}): {why}", unit.name, status.state.as_str());
     CallError::new(ErrorCode::Unavailable, message)
         .hint(format!("Nothing was run. {}", advice(unit, &status)))

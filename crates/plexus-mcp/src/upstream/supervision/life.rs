@@ -22,6 +22,7 @@ use super::backoff::{Backoff, Next};
 use super::opened::{self, Opened};
 use super::target::{self, Target, Wanted};
 use super::unit::Unit;
+use crate::upstream::client::{Client, Mark};
 use crate::upstream::config::ServerConfig;
 
 pub(super) struct Life {
@@ -34,13 +35,19 @@ pub(super) struct Life {
     withdraw_at: Option<Instant>,
     /// The fingerprint that a lazy server had when its tools were learnt.
     learnt: Option<u64>,
+    /// Where what the process of the newest attempt writes to its standard error begins.
+    begun: Mark,
+    /// When connections of sessions that nobody uses are next let go.
+    sweep_at: Instant,
 }
 
 impl Life {
     pub(super) fn new(unit: Arc<Unit>) -> Self {
         let stop = unit.shared.supervisor.stopping(Stage::Work);
         let wanted = unit.wanted.subscribe();
-        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None }
+        let sweep_at = Instant::now() + unit.shared.timing.idle;
+        let begun = Mark::default();
+        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None, begun, sweep_at }
     }
 
     pub(super) async fn run(mut self) {
@@ -49,13 +56,15 @@ impl Life {
             match wanted.target {
                 Target::Run(config) => {
                     let keep = self.keep(wanted.turn, wanted.restarts, config);
-                    if AssertUnwindSafe(keep).catch_unwind().await.is_err() {
+                    let kept = AssertUnwindSafe(keep).catch_unwind().await;
+                    self.end_sessions().await;
+                    if kept.is_err() {
                         self.fault().await;
                     }
                 }
                 Target::Off(_) => self.rest(wanted.turn, UpstreamState::Disabled, None).await,
                 Target::Wrong { message, .. } => {
-                    let failure = self.unit.failure(message.to_string());
+                    let failure = self.unit.failure(message.to_string(), self.unit.stderr.mark());
                     self.rest(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
                 }
                 Target::Gone => break,
@@ -70,6 +79,7 @@ impl Life {
         self.learnt = None;
         self.withdraw_at = None;
         self.unit.withdraw();
+        self.end_sessions().await;
         self.unit.become_state(state, |status| {
             status.turn = turn;
             status.failure = failure;
@@ -81,11 +91,22 @@ impl Life {
         }
     }
 
+    /// Connections of sessions are of the file that they were made with, and go when it does.
+    async fn end_sessions(&self) {
+        let (unit, timing) = (&self.unit, &self.unit.shared.timing);
+        if unit.sessions.is_empty() {
+            return;
+        }
+        let _ = tokio::time::timeout(timing.drain, unit.pulse.quiet()).await;
+        unit.sessions.close_all(timing.close).await;
+    }
+
     /// A fault of ours ends the work for this server only, until something else is wanted.
     async fn fault(&mut self) {
         tracing::error!(server = %self.unit.name, "the task that keeps it panicked");
         self.unit.client.store(None);
-        let failure = self.unit.failure("a fault inside the hub; its log has the details".to_owned());
+        let failure =
+            self.unit.failure("a fault inside the hub; its log has the details".to_owned(), self.begun);
         let turn = self.wanted.borrow().turn;
         self.rest(turn, UpstreamState::Failed, Some(failure)).await;
     }
@@ -117,6 +138,7 @@ impl Life {
             }
             unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
             turn = 0;
+            self.begun = unit.stderr.mark();
             let connect = unit.connect(config, unit.stderr.clone());
             let (ended, uptime) = match self.meanwhile(Opened::open(connect)).await {
                 None => return,
@@ -151,14 +173,15 @@ impl Life {
             status.pid = client.pid();
         });
         unit.remember().await;
-        let ended = self.meanwhile(attend::attend(&unit, &client)).await;
-        // No new call gets it from here on.
-        unit.client.store(None);
+        let ended = self.stay(&client).await;
         let timing = &unit.shared.timing;
         self.withdraw_at = Some(Instant::now() + timing.grace);
-        if ended.is_none() {
-            // The hub stops or the file has changed: calls that run there may end.
+        // What is lost with the connection is lost. Else calls that run there may end: the hub stops, the file has
+        // changed, or a server over HTTP takes no new ones.
+        if !(client.is_pipe() && matches!(ended, Some(Ended::Lost(_)))) {
             let _ = tokio::time::timeout(timing.drain, unit.pulse.quiet()).await;
+        }
+        if ended.is_none() {
             unit.sessions.close_all(timing.close).await;
         }
         opened::close(&client, timing.close).await;
@@ -167,10 +190,25 @@ impl Life {
         ended
     }
 
+    /// Attends a server until it is to go; no new call gets the connection then.
+    async fn stay(&mut self, client: &Client) -> Option<Ended> {
+        let unit = self.unit.clone();
+        loop {
+            let ended = self.meanwhile(attend::attend(&unit, client)).await;
+            unit.client.store(None);
+            if ended != Some(Ended::Idle) || unit.pulse.running() == 0 {
+                return ended;
+            }
+            // A call was faster: the server is not idle at all. Who came in between waits for news.
+            unit.client.store(Some(Arc::new(client.clone())));
+            unit.status.send_modify(|_| ());
+        }
+    }
+
     /// Waits before the next attempt; false when there is none.
     async fn pause(&mut self, backoff: &mut Backoff, why: String, uptime: Duration) -> bool {
         let unit = self.unit.clone();
-        let failure = Some(unit.failure(why));
+        let failure = Some(unit.failure(why, self.begun));
         let (state, pause) = match backoff.failed(Instant::now(), uptime) {
             // Nobody need see a server down that is about to be started again.
             Next::Retry(Duration::ZERO) => {
@@ -200,6 +238,11 @@ impl Life {
                     if changed.is_err() || !self.goes_on() {
                         return None;
                     }
+                }
+                () = tokio::time::sleep_until(self.sweep_at) => {
+                    let idle = self.unit.shared.timing.idle;
+                    self.sweep_at = Instant::now() + idle;
+                    self.unit.sessions.drop_idle(idle);
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;

@@ -133,12 +133,16 @@ impl Upstreams {
     /// Every server there is a file for, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Upstream> {
-        self.units().iter().map(|unit| unit.describe()).collect()
+        let mut tools = self.0.shared.registry.listed_by_server();
+        let tools_of = |unit: &Arc<Unit>| tools.remove(&unit.slug).unwrap_or_default();
+        let units = self.units();
+        let tools: Vec<_> = units.iter().map(tools_of).collect();
+        units.iter().zip(tools).map(|(unit, tools)| unit.describe(tools)).collect()
     }
 
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Upstream> {
-        self.unit(name).map(|unit| unit.describe())
+        self.unit(name).map(|unit| self.describe(&unit))
     }
 
     /// Follows the servers; a new number means that something about one of them may have changed.
@@ -152,7 +156,7 @@ impl Upstreams {
     pub async fn restart(&self, name: &str) -> Option<Upstream> {
         let unit = self.unit(name)?;
         unit.settled(unit.want_restart()).await;
-        Some(unit.describe())
+        Some(self.describe(&unit))
     }
 
     /// The newest lines that a server's process wrote to its standard error, oldest first.
@@ -170,6 +174,10 @@ impl Upstreams {
     /// Lets others read what is measured here.
     pub fn register(&self, metrics: &Metrics) {
         self.0.shared.metrics.register(metrics);
+    }
+
+    fn describe(&self, unit: &Unit) -> Upstream {
+        unit.describe(self.0.shared.registry.listed_of(&unit.slug))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Unit>>> {

@@ -1,6 +1,6 @@
 //! Signs of life of one server: the calls that run there, and when it was last heard.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use plexus_kit::metrics::Gauge;
@@ -12,6 +12,8 @@ use tokio::time::Instant;
 pub(super) struct Pulse {
     epoch: Instant,
     in_flight: AtomicUsize,
+    /// Of these, the calls that have a connection; the others wait for one.
+    running: AtomicUsize,
     gauge: Gauge,
     /// Milliseconds since `epoch`.
     heard: AtomicU64,
@@ -26,6 +28,7 @@ impl Pulse {
         Self {
             epoch: Instant::now(),
             in_flight: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
             gauge,
             heard: AtomicU64::new(0),
             called: AtomicU64::new(0),
@@ -61,6 +64,11 @@ impl Pulse {
         self.in_flight.load(Ordering::Acquire)
     }
 
+    /// Calls that run at the server.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
     pub(super) fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Relaxed)
     }
@@ -74,15 +82,35 @@ impl Pulse {
         Beat { pulse: self, began, timeout }
     }
 
+    /// A call takes a connection. It is counted before it looks for one: who takes the connection away and then counts
+    /// misses none.
+    pub(super) fn run(&self) -> Running<'_> {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Running(self)
+    }
+
     /// Returns when no call runs; for the one task that keeps the server.
     pub(super) async fn quiet(&self) {
-        while self.in_flight() > 0 {
+        while self.running() > 0 {
             self.quiet.notified().await;
         }
     }
 }
 
-/// A call that runs, until it is dropped.
+/// A call that has a connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Running<'p>(&'p Pulse);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.quiet.notify_one();
+        }
+    }
+}
+
+/// A call in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Beat<'p> {
     pulse: &'p Pulse,
@@ -99,9 +127,7 @@ impl Drop for Beat<'_> {
             pulse.suspect.store(true, Ordering::Relaxed);
         }
         pulse.gauge.dec();
-        if pulse.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            pulse.quiet.notify_one();
-        }
+        pulse.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -138,11 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_when_the_last_call_has_ended() {
+    fn it_is_quiet_when_the_last_call_that_runs_has_ended() {
         let pulse = Pulse::new(Gauge::default());
+        let _waiting = pulse.begin(Duration::MAX);
         assert!(pulse.quiet().now_or_never().is_some());
-        let (one, two) = (pulse.begin(Duration::MAX), pulse.begin(Duration::MAX));
-        assert_eq!(pulse.in_flight(), 2);
+        let (one, two) = (pulse.run(), pulse.run());
+        assert_eq!((pulse.in_flight(), pulse.running()), (1, 2));
         let mut quiet = Box::pin(pulse.quiet());
         drop(one);
         assert!((&mut quiet).now_or_never().is_none());

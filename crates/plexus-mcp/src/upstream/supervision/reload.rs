@@ -11,7 +11,7 @@ use super::life::Life;
 use super::status;
 use super::target::Target;
 use super::unit::Unit;
-use crate::upstream::config::Entry;
+use crate::upstream::config::{Entry, ServerConfig};
 
 /// What reading the files has come to.
 #[derive(Debug, Default)]
@@ -63,13 +63,16 @@ impl Upstreams {
         for entry in entries {
             let (name, slug) = (entry.name.clone(), entry.slug.clone().unwrap_or_default());
             let target = Target::of(entry);
+            let config = target.config().cloned();
             match units.get(&name) {
                 Some(unit) => {
                     if let Some(turn) = unit.want(target) {
+                        warn(&name, config.as_deref());
                         applied.changed.push((unit.clone(), turn));
                     }
                 }
                 None => {
+                    warn(&name, config.as_deref());
                     let unit = Unit::new(name.clone(), slug, target, self.0.shared.clone());
                     let life = Life::new(unit.clone());
                     let supervisor = &self.0.shared.supervisor;
@@ -81,6 +84,13 @@ impl Upstreams {
         }
         self.0.shared.changed();
         applied
+    }
+}
+
+/// Says what is odd about a file, when it is taken.
+fn warn(name: &str, config: Option<&ServerConfig>) {
+    for warning in config.map(|config| config.warnings.as_slice()).unwrap_or_default() {
+        tracing::warn!(server = name, "{warning}");
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A connection is made by the first call of a session and closed when it has none for a while. There are at most
 //! [`MAX`] to a server: for one more, the connection that is idle longest is closed; when all are busy, the call is
-//! turned away.
+//! turned away. A connection is of the file that it was made with: when that says something else, or the connection is
+//! gone, the next call makes another.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,8 @@ pub(super) struct SessionClients(Mutex<HashMap<SessionId, Arc<Slot>>>);
 struct Slot {
     /// Made by whoever comes first; others wait for it.
     client: OnceCell<Client>,
+    /// Of the file that it is made with.
+    fingerprint: u64,
     usage: Mutex<Use>,
 }
 
@@ -44,6 +47,11 @@ impl Slot {
         let mut used = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         *used = Use { calls: used.calls + 1, last: Instant::now() };
         Place(self.clone())
+    }
+
+    /// Whether a call can use it, or may find out that it can.
+    fn serves(&self, fingerprint: u64) -> bool {
+        self.fingerprint == fingerprint && self.client.get().is_none_or(|client| !client.has_ended())
     }
 
     /// Since when nobody uses it; none while somebody does.
@@ -75,11 +83,25 @@ impl SessionClients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// The connection that a session has, with its place.
+    pub(super) fn connected(&self, session: SessionId, fingerprint: u64) -> Option<(Place, Client)> {
+        let slots = self.lock();
+        let slot = slots.get(&session).filter(|slot| slot.serves(fingerprint))?;
+        let client = slot.client.get()?.clone();
+        Some((slot.begin(), client))
+    }
+
     /// The place of a session; none when all are taken and busy.
-    pub(super) fn place(&self, session: SessionId) -> Option<Place> {
+    pub(super) fn place(&self, session: SessionId, fingerprint: u64) -> Option<Place> {
         let mut slots = self.lock();
-        if let Some(slot) = slots.get(&session) {
-            return Some(slot.begin());
+        match slots.get(&session) {
+            Some(slot) if slot.serves(fingerprint) => return Some(slot.begin()),
+            Some(_) => drop(slots.remove(&session)),
+            None => {}
         }
         if slots.len() >= MAX {
             let idle = slots.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
@@ -88,7 +110,7 @@ impl SessionClients {
             slots.remove(&oldest);
         }
         let usage = Mutex::new(Use { calls: 0, last: Instant::now() });
-        let slot = Arc::new(Slot { client: OnceCell::new(), usage });
+        let slot = Arc::new(Slot { client: OnceCell::new(), fingerprint, usage });
         slots.insert(session, slot.clone());
         Some(slot.begin())
     }
@@ -132,14 +154,14 @@ mod tests {
         let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
         let mut places: Vec<Place> = Vec::new();
         for session in &sessions[..MAX] {
-            places.push(clients.place(*session).unwrap());
+            places.push(clients.place(*session, 1).unwrap());
         }
-        assert!(clients.place(sessions[MAX]).is_none(), "all are busy");
-        assert!(clients.place(sessions[3]).is_some(), "one that has its place keeps it");
+        assert!(clients.place(sessions[MAX], 1).is_none(), "all are busy");
+        assert!(clients.place(sessions[3], 1).is_some(), "one that has its place keeps it");
         // The first to end is idle longest.
         drop(places.remove(7));
         drop(places.remove(0));
-        assert!(clients.place(sessions[MAX]).is_some());
+        assert!(clients.place(sessions[MAX], 1).is_some());
         let there = |session: usize| clients.lock().contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
         clients.drop_idle(Duration::from_secs(60));

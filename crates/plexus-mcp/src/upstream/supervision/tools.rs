@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Inner, Upstreams};
+use crate::upstream::client::for_callers;
 
 pub(super) fn tools(upstreams: &Upstreams) -> [Tool; 2] {
     // The registry has the tools, and the upstreams have the registry.
@@ -84,7 +85,10 @@ impl ServerStatus {
                 .filter(|_| admin)
                 .map(|failure| failure.stderr.clone())
                 .unwrap_or_default(),
-            last_error: failure.map(|failure| failure.message),
+            last_error: failure.map(|failure| match admin {
+                true => failure.message,
+                false => for_callers(&failure.message).to_owned(),
+            }),
             warnings: if admin { upstream.warnings } else { Vec::new() },
         }
     }

@@ -24,7 +24,9 @@ use super::sessions::SessionClients;
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
-use crate::upstream::client::{Client, ClientSettings, Connect, Definitions, Listener, Peer, StderrRing};
+use crate::upstream::client::{
+    Client, ClientSettings, Connect, Definitions, Listener, Mark, Peer, StderrRing,
+};
 use crate::upstream::config::ServerConfig;
 
 /// Lines of standard error that go with a failure.
@@ -143,6 +145,14 @@ impl Unit {
         self.status.borrow().clone()
     }
 
+    /// The file of a server that is to run.
+    pub(super) fn to_run(&self) -> Option<Arc<ServerConfig>> {
+        match &self.wanted.borrow().target {
+            Target::Run(config) => Some(config.clone()),
+            Target::Off(_) | Target::Wrong { .. } | Target::Gone => None,
+        }
+    }
+
     pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
         self.wanted.borrow().target.config().cloned()
     }
@@ -192,9 +202,9 @@ impl Unit {
         }
     }
 
-    /// What went wrong, with what the process last said.
-    pub(super) fn failure(&self, message: String) -> UpstreamFailure {
-        let mut stderr = self.stderr.lines();
+    /// What went wrong, with what the process last said since it was started.
+    pub(super) fn failure(&self, message: String, begun: Mark) -> UpstreamFailure {
+        let mut stderr = self.stderr.lines_since(begun);
         stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
         UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
@@ -308,8 +318,8 @@ impl Unit {
         }
     }
 
-    /// What people and programs are told.
-    pub(super) fn describe(&self) -> Upstream {
+    /// What people and programs are told; `tools` are the names by which its tools are listed.
+    pub(super) fn describe(&self, tools: Vec<String>) -> Upstream {
         let status = self.status.borrow().clone();
         let config = self.config();
         let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
@@ -322,7 +332,7 @@ impl Unit {
             revision: status.peer.as_ref().map(|peer| peer.revision.clone()),
             era: status.peer.as_ref().map(|peer| peer.era),
             server: status.peer.as_ref().map(name_of),
-            tools: self.shared.registry.listed_of(&self.slug),
+            tools,
             pid: status.pid,
             since: status.since,
             restarts: status.attempts.saturating_sub(1),

@@ -27,7 +27,7 @@ impl Snapshot {
         let Ok(entries) = std::fs::read_dir(dir) else { return Self::default() };
         let files = entries.take(MAX_FILES).filter_map(|entry| {
             let entry = entry.ok()?;
-            // Of what a link points to: that is what is read.
+            // A link is looked through, so that one that comes or goes is seen; it is refused when it is read.
             let about = std::fs::metadata(entry.path()).ok()?;
             about.is_file().then(|| (entry.file_name(), (about.modified().ok(), about.len())))
         });
@@ -40,6 +40,7 @@ impl Upstreams {
     pub(super) async fn watch(&self, mut seen: Snapshot) {
         let stop = self.0.shared.supervisor.stopping(Stage::Work);
         let mut before = seen.clone();
+        let mut told = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -48,12 +49,18 @@ impl Upstreams {
             let dir = self.folder().dir().to_owned();
             let Ok(now) = tokio::task::spawn_blocking(move || Snapshot::of(&dir)).await else { continue };
             if now != seen && now == before {
-                seen = now.clone();
                 match self.read_again().await {
                     Ok(applied) => {
+                        // Not before: what could not be read is read again.
+                        (seen, told) = (now.clone(), None);
                         tracing::info!(servers = ?applied.names(), "files of upstream servers have changed");
                     }
-                    Err(error) => tracing::warn!(%error, "the files of upstream servers cannot be read"),
+                    // Once, however often it is tried.
+                    Err(error) if told.as_ref() == Some(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "the files of upstream servers cannot be read");
+                        told = Some(error);
+                    }
                 }
             }
             before = now;

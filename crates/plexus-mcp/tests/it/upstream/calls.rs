@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{TestHub, stdio_fixture};
@@ -13,7 +14,7 @@ use super::{agent, quick, text, tools_of};
 /// Ends without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
@@ -27,14 +28,31 @@ async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
         }),
     ] {
         hub.add_upstream(name, &document).await;
-        let result = client.tool(&format!("mcp__{name}__work"), json!({})).await;
-        assert_eq!(text(&result), "the second time", "{name}: {result}");
+        for _ in 0..10 {
+            let _ = std::fs::remove_file(folder(&hub, name).join("ran"));
+            let result = client.tool(&format!("mcp__{name}__work"), json!({})).await;
+            assert_eq!(text(&result), "the second time", "{name}: {result}");
+        }
     }
     hub.add_upstream("neither", &script.install(&hub, "neither")).await;
     let failed = client.tool("mcp__neither__work", json!({})).await;
     assert_eq!(failed["_meta"]["plexus/error"], "unavailable", "{failed}");
     assert!(text(&failed).contains("Look first"), "{failed}");
     assert_eq!(hub.outcome_of("mcp__neither__work").await, "unavailable");
+}
+
+#[tokio::test]
+async fn of_a_call_that_was_lost_nobody_says_that_nothing_was_run() {
+    let hub = TestHub::start_timed(Timing { start: Duration::from_millis(500), ..quick() }).await;
+    let script = Script::answering(": > \"$dir/away\"; exit 1").before("[ -e \"$dir/away\" ] && exit 1");
+    hub.add_upstream("s", &script.idempotent().install(&hub, "s")).await;
+    let lost = agent(&hub).await.tool("mcp__s__work", json!({})).await;
+    assert_eq!(lost["_meta"]["plexus/error"], "unavailable", "{lost}");
+    assert!(
+        text(&lost).contains("was lost while work ran") && text(&lost).contains("without harm"),
+        "{lost}"
+    );
+    assert!(!text(&lost).contains("Nothing was run"), "{lost}");
 }
 
 #[tokio::test]

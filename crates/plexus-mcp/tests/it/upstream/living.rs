@@ -78,6 +78,9 @@ async fn a_crash_loop_settles_with_its_reason_and_a_changed_file_ends_it() {
     let failure = given_up.last_error.unwrap();
     assert!(failure.message.contains("exit status: 3"), "{failure:?}");
     assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
+    // An attempt may be two processes, one for each era; those before it explain nothing.
+    assert!(failure.stderr.len() <= 2, "{failure:?}");
+    assert!(hub.upstreams().logs("loop").unwrap().len() > 2);
     let failed: Vec<_> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
     assert_eq!((report.added, failed), (vec!["loop".to_owned(), "well".to_owned()], vec!["loop"]));
     assert_eq!(hub.upstreams().logs("loop").unwrap().last().map(String::as_str), Some("no licence found"));
@@ -243,6 +246,57 @@ async fn a_server_of_single_sessions_has_a_process_for_each() {
     for pid in pids {
         assert!(!is_alive(u32::try_from(pid).unwrap()));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lazy_server_that_goes_to_rest_takes_no_call_with_it() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(1), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["lazy"] = json!(true);
+    hub.write_upstream("fix", &document);
+    hub.upstreams().reload().await;
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+    for n in 0..30 {
+        let echoed = client.tool("mcp__fix__echo", json!({ "text": n.to_string() })).await;
+        assert_eq!(text(&echoed), n.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script = Script::answering("say \"$$\"").before("[ -e \"$dir/away\" ] && exit 1");
+    let mut document = script.install(&hub, "s");
+    document["per_session"] = json!(true);
+    let shared = hub.add_upstream("s", &document).await;
+    let client = hub.mcp(&hub.token("agent", &["call:*"]).await.token).header("plexus-session", "one");
+    let process = async || -> u32 {
+        let result = client.tool("mcp__s__work", json!({})).await;
+        text(&result).parse().unwrap_or_else(|_| panic!("{result}"))
+    };
+    // One that ends while nobody calls it is replaced by the next call.
+    let tasks = hub.tasks();
+    let first = process().await;
+    signal(first, "KILL");
+    let ended = async {
+        while hub.tasks() > tasks {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("its tasks end");
+    let second = process().await;
+    assert_ne!(second, first);
+    // It does not need the one that all share, but for being made.
+    touch(&folder(&hub, "s").join("away"));
+    signal(shared.pid.unwrap(), "KILL");
+    hub.upstream_in("s", UpstreamState::Down).await;
+    assert_eq!(process().await, second);
+    document["enabled"] = json!(false);
+    hub.write_upstream("s", &document);
+    hub.upstreams().reload().await;
+    hub.upstream_in("s", UpstreamState::Disabled).await;
+    assert!(!is_alive(second));
 }
 
 #[tokio::test]

@@ -175,7 +175,7 @@ impl Server {
 
 pub(super) fn outgoing(tool: &str, arguments: Value) -> Outgoing {
     let cancel = CancellationToken::new();
-    Outgoing { tool: tool.to_owned(), arguments, progress: None, cancel, trace: None }
+    Outgoing { tool: tool.to_owned(), arguments: arguments.into(), progress: None, cancel, trace: None }
 }
 
 /// Whether there is such a process; one that is dead and was not waited for does not count.

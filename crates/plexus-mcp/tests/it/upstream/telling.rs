@@ -1,11 +1,12 @@
 //! What models and people are told about the servers, and who is told it.
 
+use plexus_proto::api::{Upstream, UpstreamState};
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
-use super::script::Script;
-use super::{agent, quick, text};
+use super::script::{Script, folder, touch};
+use super::{agent, quick, signal, text};
 
 async fn servers(client: &McpClient) -> Vec<Value> {
     let result = client.tool("mcp_status", json!({})).await;
@@ -44,6 +45,43 @@ async fn each_caller_is_told_of_the_servers_whose_tools_it_sees_and_an_admin_of_
     let all = servers(&admin).await;
     assert_eq!(all[2]["state"], "invalid");
     assert!(all[2]["last_error"].as_str().unwrap().contains("wrong.json"), "{}", all[2]);
+}
+
+#[tokio::test]
+async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
+    const WORDS: &str = "no licence for ann";
+    let hub = TestHub::start_timed(quick()).await;
+    let refusing = format!("[ -e \"$dir/away\" ] && {{ echo \"{WORDS} with $PLACE\" >&2; exit 3; }}");
+    let mut document = Script::answering("say done").before(&refusing).install(&hub, "s");
+    document["env"] = json!({ "PLACE": "plainlywords" });
+    let pid = hub.add_upstream("s", &document).await.pid.unwrap();
+    touch(&folder(&hub, "s").join("away"));
+    signal(pid, "KILL");
+    let failed = |upstream: &Upstream| {
+        let failure = upstream.last_error.as_ref();
+        upstream.state == UpstreamState::Down && failure.is_some_and(|f| f.message.contains(WORDS))
+    };
+    let down = hub.upstream_when("s", "down by its own words", failed).await;
+    let (agent, admin) = (agent(&hub).await, hub.mcp(&hub.admin_token()));
+    let refused = agent.tool("mcp__s__work", json!({})).await;
+    assert_eq!(refused["_meta"]["plexus/error"], "unavailable", "{refused}");
+    assert!(!refused.to_string().contains(WORDS), "{refused}");
+    let status = agent.tool("mcp_status", json!({})).await;
+    assert!(status.to_string().contains("exit status: 3") && !status.to_string().contains(WORDS), "{status}");
+    let status = admin.tool("mcp_status", json!({})).await.to_string();
+    assert!(status.contains(WORDS), "{status}");
+    // What it was given in confidence is told to nobody.
+    let told = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
+    assert!(told.contains("ann with [redacted]") && !told.contains("plainlywords"), "{told}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_looked_for_in_a_path_that_only_an_admin_sees() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
+    hub.upstreams().reload().await;
+    let told = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
+    assert!(told.last_error.unwrap().message.ends_with("PATH is /nowhere/bin"));
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ async fn missing_credentials_are_named() {
 async fn a_server_that_is_busy_can_be_asked_again() {
     for status in [429, 503] {
         let error = failure(move |_| answer(status, "retry-after: 1\r\n", "later")).await;
-        assert!(matches!(error, ClientError::Unreachable(_)), "{error:?}");
+        assert!(matches!(error, ClientError::Busy(_)), "{error:?}");
     }
     for status in [502, 504] {
         let error = failure(move |_| answer(status, "", "upstream")).await;

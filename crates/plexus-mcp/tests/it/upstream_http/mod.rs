@@ -1,5 +1,6 @@
 //! The client side: connections to servers of every transport and era.
 
+mod busy;
 mod faults;
 mod http;
 mod net;
@@ -189,7 +190,13 @@ fn server(transport: Transport) -> ServerConfig {
 
 fn outgoing(tool: &str, arguments: Value) -> Outgoing {
     let (progress, trace) = (None, None);
-    Outgoing { tool: tool.to_owned(), arguments, progress, cancel: CancellationToken::new(), trace }
+    Outgoing {
+        tool: tool.to_owned(),
+        arguments: arguments.into(),
+        progress,
+        cancel: CancellationToken::new(),
+        trace,
+    }
 }
 
 async fn call(client: &Client, tool: &str, arguments: Value) -> Called {

@@ -38,6 +38,8 @@ impl Asked {
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Send(Vec<u8>),
+    /// Goes on when the test says so.
+    Wait(Arc<Notify>),
     /// Keeps the connection open and says nothing more.
     Stall,
     /// The same piece again and again, until the other side has had enough.
@@ -226,6 +228,7 @@ async fn serve(mut stream: TcpStream, script: Script, kept: Arc<Mutex<Vec<Asked>
                         return;
                     }
                 }
+                Step::Wait(word) => word.notified().await,
                 Step::Stall => std::future::pending().await,
                 Step::Endlessly(bytes) => while stream.write_all(&bytes).await.is_ok() {},
                 Step::Close => return,

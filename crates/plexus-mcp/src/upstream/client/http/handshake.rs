@@ -80,7 +80,9 @@ impl Shared {
         };
         let (peer, session) = self.timely("initialize", asked).await?;
         match self.tell(&session, Bytes::from(message::initialized())).await {
-            Err(error @ (ClientError::Unreachable(_) | ClientError::Lost(_))) => return Err(error.into()),
+            Err(error @ (ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::Lost(_))) => {
+                return Err(error.into());
+            }
             // It agreed to the session, and that is what counts.
             Err(error) => {
                 tracing::debug!(server = %self.server, %error, "the end of the handshake was not taken")
@@ -112,8 +114,8 @@ fn may_be_of_another_era(refusal: &Refusal) -> bool {
     !matches!(
         refusal,
         Refusal::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)
-            | Refusal::Status(_, ClientError::Unreachable(_))
-            | Refusal::Failed(ClientError::Unreachable(_))
+            | Refusal::Status(_, ClientError::Unreachable(_) | ClientError::Busy(_))
+            | Refusal::Failed(ClientError::Unreachable(_) | ClientError::Busy(_))
     )
 }
 

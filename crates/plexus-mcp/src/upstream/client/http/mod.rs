@@ -231,6 +231,10 @@ impl HttpClient {
         "closed by the hub".to_owned()
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.end.is_cancelled()
+    }
+
     /// Ends the session, if there is one.
     pub(crate) async fn close(&self) {
         let shared = &self.shared;

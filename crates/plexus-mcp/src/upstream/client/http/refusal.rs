@@ -58,7 +58,7 @@ pub(crate) async fn read(mut reply: Reply, method: &str, has_session: bool) -> R
         }
         (_, Some(rpc)) => rpc,
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, None) => {
-            ClientError::Unreachable(format!("{place} takes no requests now ({status}){said}"))
+            ClientError::Busy(format!("{place} takes no requests now ({status}){said}"))
         }
         (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT, None) => {
             ClientError::Lost(format!("what is behind {place} did not answer ({status}){said}"))

@@ -29,7 +29,7 @@ fn call(with_extras: bool) -> Outgoing {
     };
     Outgoing {
         tool: "echo".to_owned(),
-        arguments: json!({ "text": "two\nlines" }),
+        arguments: Arc::new(json!({ "text": "two\nlines" })),
         progress: with_extras.then(|| -> plexus_tools::ProgressSink { Arc::new(|_| ()) }),
         cancel: CancellationToken::new(),
         trace: with_extras.then(|| TraceContext::extract(headers).unwrap()),

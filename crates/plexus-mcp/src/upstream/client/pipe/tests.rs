@@ -188,7 +188,7 @@ async fn too_many_unanswered_requests_are_refused_and_can_be_sent_again() {
         server.hear().await;
     }
     let refused = ask(&pipe, &cancel).await.unwrap().unwrap_err();
-    assert!(matches!(&refused, ClientError::Unreachable(why) if why.contains("1024")), "{refused}");
+    assert!(matches!(&refused, ClientError::Busy(why) if why.contains("1024")), "{refused}");
     cancel.cancel();
     for call in calls {
         assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));

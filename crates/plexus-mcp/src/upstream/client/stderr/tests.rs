@@ -1,8 +1,10 @@
-use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, StderrRing, shown};
+use std::collections::BTreeMap;
+
+use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, Secret, StderrRing, Withheld, shown};
 
 async fn filled(text: &[u8]) -> StderrRing {
     let ring = StderrRing::new();
-    ring.fill(text).await;
+    ring.fill(text, &Withheld::default()).await;
     ring
 }
 
@@ -41,8 +43,23 @@ async fn an_explanation_ends_with_the_last_line_that_says_something() {
     // What a process before it said explains nothing.
     let mark = ring.mark();
     assert_eq!(ring.explain("it ended".to_owned(), mark), "it ended");
-    ring.fill("again\n".repeat(MAX_LINES + 1).as_bytes()).await;
+    ring.fill("again\n".repeat(MAX_LINES + 1).as_bytes(), &Withheld::default()).await;
     assert!(ring.explain("it ended".to_owned(), mark).ends_with("again"));
+}
+
+#[tokio::test]
+async fn what_a_process_was_told_in_confidence_is_not_kept() {
+    let env =
+        [("PLACE", "plainlywords"), ("API_TOKEN", "short"), ("DEBUG", "1"), ("LONG", "plainlywordsandmore")];
+    let env = env.map(|(name, value)| (name.to_owned(), Secret::from(value))).into();
+    let withheld = Withheld::of(&env);
+    let ring = StderrRing::new();
+    let straddling = format!("{}plainlywords{}", "x".repeat(MAX_LINE - 5), "y".repeat(100));
+    ring.fill(format!("a plainlywordsandmore b short 1\n{straddling}\n").as_bytes(), &withheld).await;
+    let lines = ring.lines();
+    assert_eq!(lines[0], "a [redacted] b [redacted] 1");
+    assert!(lines[1].len() <= MAX_LINE && !lines[1].contains("plain"), "{}", lines[1]);
+    assert_eq!(Withheld::of(&BTreeMap::new()).longest(), 0);
 }
 
 #[test]

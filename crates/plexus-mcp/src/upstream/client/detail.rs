@@ -1,0 +1,39 @@
+//! What a message says to those who run the hub, and to nobody else: words of the process, and how the machine is set up.
+//!
+//! It stands at the end of a message, behind one of these, so that it can be left out.
+
+/// In front of the last thing that a process wrote to its standard error.
+const LAST_LINE: &str = "; the last line of its standard error: ";
+/// In front of where a program was looked for.
+const SEARCHED: &str = "; PATH is ";
+
+pub(super) fn with_last_line(what: &str, line: &str) -> String {
+    format!("{what}{LAST_LINE}{line}")
+}
+
+pub(super) fn with_path(what: &str, path: &str) -> String {
+    format!("{what}{SEARCHED}{path}")
+}
+
+/// A message as it may be told to whoever calls a tool.
+pub(in crate::upstream) fn for_callers(message: &str) -> &str {
+    let end = [LAST_LINE, SEARCHED].iter().filter_map(|detail| message.find(detail)).min();
+    &message[..end.unwrap_or(message.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_told_what_happened_and_not_what_the_process_said_of_it() {
+        let told =
+            with_last_line("the process ended (exit status: 1)", "no licence for ann; PATH is /home/ann");
+        assert_eq!(for_callers(&told), "the process ended (exit status: 1)");
+        assert_eq!(
+            for_callers(&with_path("there is no program `x`", "/home/ann/bin")),
+            "there is no program `x`"
+        );
+        assert_eq!(for_callers("plain"), "plain");
+    }
+}

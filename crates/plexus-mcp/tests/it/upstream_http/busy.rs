@@ -1,0 +1,149 @@
+//! A server over HTTP that has too much to do, or is not reached for a moment, while calls run there.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use plexus_mcp::upstream::Timing;
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::{McpClient, TestHub};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::scripted::{Asked, Scripted, Step, Steps, answer, session_era};
+use super::soon;
+use crate::upstream::{agent, quick, text};
+
+fn often() -> Timing {
+    Timing { relist: Duration::from_millis(10), ..quick() }
+}
+
+async fn say(client: &McpClient, word: &str) -> Value {
+    client.tool("mcp__far__echo", json!({ "text": word })).await
+}
+
+fn said(asked: &Asked) -> &str {
+    asked.body["params"]["arguments"]["text"].as_str().unwrap_or_default()
+}
+
+/// Answers as a server of the session era does; a call of `long` when the test says so.
+fn answers(asked: &Asked, word: &Arc<Notify>) -> Steps {
+    let mut steps = session_era(asked);
+    if said(asked) == "long" {
+        steps.insert(0, Step::Wait(word.clone()));
+    }
+    steps
+}
+
+#[tokio::test]
+async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
+    for status in [429, 503] {
+        let (busy, word): (Arc<AtomicBool>, Arc<Notify>) = Default::default();
+        let (is_busy, given) = (busy.clone(), word.clone());
+        let server = Scripted::start(move |asked| match said(asked) {
+            "drop" => vec![Step::Close],
+            _ if is_busy.load(Ordering::SeqCst) => answer(status, "", "later"),
+            _ => answers(asked, &given),
+        })
+        .await;
+        let hub = TestHub::start_timed(often()).await;
+        hub.add_upstream("far", &json!({ "url": server.url() })).await;
+        let client = agent(&hub).await;
+        let long = say(&client, "long");
+        let meanwhile = async {
+            server.sees(|asked| said(asked) == "long").await;
+            let lists = server.count("tools/list");
+            busy.store(true, Ordering::SeqCst);
+            let refused = say(&client, "now").await;
+            assert_eq!(refused["_meta"]["plexus/error"], "overloaded", "{refused}");
+            assert_eq!(refused["_meta"]["plexus/retryable"], true, "{refused}");
+            assert!(text(&refused).contains("Nothing was run"), "{refused}");
+            // A call that is lost makes the hub look for the server, which has no time for that either.
+            assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"], "unavailable");
+            soon(async {
+                while server.count("tools/list") < lists + 3 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            busy.store(false, Ordering::SeqCst);
+            assert_eq!(text(&say(&client, "now").await), "scripted");
+            word.notify_one();
+        };
+        let (long, ()) = tokio::join!(long, meanwhile);
+        assert_eq!(text(&long), "scripted", "{long}");
+        let far = hub.upstreams().get("far").unwrap();
+        assert_eq!((far.state, far.restarts, server.count("initialize")), (UpstreamState::Ready, 0, 1));
+    }
+}
+
+/// The way to a server, which can be closed to those who are not on it yet.
+struct Door {
+    address: SocketAddr,
+    _accepting: JoinSet<()>,
+    _passing: Arc<Mutex<JoinSet<()>>>,
+}
+
+impl Door {
+    async fn open(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let passing: Arc<Mutex<JoinSet<()>>> = Arc::default();
+        let mut accepting = JoinSet::new();
+        let through = passing.clone();
+        accepting.spawn(async move {
+            while let Ok((mut outside, _)) = listener.accept().await {
+                let mut inside = TcpStream::connect(to).await.unwrap();
+                through.lock().unwrap().spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
+                });
+            }
+        });
+        Self { address, _accepting: accepting, _passing: passing }
+    }
+
+    async fn close(&mut self) {
+        self._accepting.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_reached_for_a_moment_keeps_the_calls_that_run() {
+    let word: Arc<Notify> = Arc::default();
+    let given = word.clone();
+    // Every request comes on a connection of its own.
+    let server = Scripted::start(move |asked| {
+        let mut steps = answers(asked, &given);
+        for step in &mut steps {
+            if let Step::Send(bytes) = step {
+                let answer = String::from_utf8(std::mem::take(bytes)).unwrap();
+                *bytes = answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).into_bytes();
+            }
+        }
+        steps.push(Step::Close);
+        steps
+    })
+    .await;
+    let mut door = Door::open(server.address()).await;
+    let hub = TestHub::start_timed(often()).await;
+    hub.add_upstream("far", &json!({ "url": format!("http://{}/mcp", door.address) })).await;
+    let client = agent(&hub).await;
+    let long = say(&client, "long");
+    let meanwhile = async {
+        server.sees(|asked| said(asked) == "long").await;
+        door.close().await;
+        // Long enough for the hub to have asked for the list many times.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(500) {
+            let refused = say(&client, "now").await;
+            assert!(text(&refused).starts_with("far is not available (ready)"), "{refused}");
+        }
+        word.notify_one();
+    };
+    let (long, ()) = tokio::join!(long, meanwhile);
+    assert_eq!(text(&long), "scripted", "{long}");
+    assert_eq!(hub.upstreams().get("far").unwrap().restarts, 0);
+}
