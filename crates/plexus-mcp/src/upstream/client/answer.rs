@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::message::METHOD_NOT_FOUND;
+use super::stderr::cut;
 use super::{Called, ClientError, Definitions, Peer};
 use crate::server::{MODERN, SUPPORTED, Version};
 
@@ -21,6 +23,13 @@ const UNSUPPORTED_REVISION: i64 = -32022;
 /// part of its tools would look like all of them.
 const MAX_PAGES: usize = 200;
 const MAX_TOOLS: usize = 5_000;
+
+/// Of what a server says of itself, bytes that are kept. All of it is shown to people, and the instructions to models.
+const MAX_NAME: usize = 200;
+const MAX_VERSION: usize = 100;
+const MAX_INSTRUCTIONS: usize = 16 << 10;
+/// Of what it says where it should not have, bytes that an error repeats.
+const MAX_REPEATED: usize = 300;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -69,42 +78,66 @@ fn complete(result_type: Option<&str>) -> Result<(), ClientError> {
             "the tool goes on in the background and offers a task, and the hub does not follow tasks yet"
         }
         Some(other) => {
+            let other = cut(other, MAX_REPEATED);
             return Err(ClientError::Protocol(format!("the result is of a kind unknown here: `{other}`")));
         }
     };
     Err(ClientError::Protocol(why.to_owned()))
 }
 
+/// All tools of a server, however many pages they come in. `page` asks for the one that begins at a cursor, the first at
+/// none; `limit` is for the bytes of all of them, as many as one message may have.
+pub(super) async fn listed<F>(
+    peer: &Peer,
+    limit: usize,
+    page: impl Fn(Option<String>) -> F,
+) -> Result<Definitions, ClientError>
+where
+    F: Future<Output = Result<Bytes, ClientError>>,
+{
+    let mut listing = Listing { room: limit, ..Listing::default() };
+    while !listing.is_whole() {
+        match page(listing.cursor.clone()).await {
+            Ok(result) => listing.add(&result)?,
+            // It never said that it has any.
+            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) if !peer.has_tools => {
+                return Ok(Definitions::new());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(listing.tools)
+}
+
 /// A list of tools that comes in pages.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+struct Listing {
     tools: Definitions,
     pages: usize,
+    /// Where the next page begins; none for the first.
     cursor: Option<String>,
+    /// Bytes that the pages to come may have.
+    room: usize,
 }
 
 impl Listing {
-    /// Where the next page begins; none for the first.
-    pub(super) fn cursor(&self) -> Option<&str> {
-        self.cursor.as_deref()
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.pages > 0 && self.cursor.is_none()
     }
 
-    pub(super) fn into_tools(self) -> Definitions {
-        self.tools
-    }
-
     /// Takes the page that begins at the cursor.
-    pub(super) fn add(&mut self, result: &Bytes) -> Result<(), ClientError> {
+    fn add(&mut self, result: &Bytes) -> Result<(), ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Page {
             tools: Vec<Value>,
             next_cursor: Option<String>,
         }
+        let Some(room) = self.room.checked_sub(result.len()) else {
+            let why = "the server's list of tools is longer, with all its pages, than one message may be";
+            return Err(ClientError::Protocol(why.to_owned()));
+        };
+        self.room = room;
         let Page { tools, next_cursor } = parsed(result, "tools/list")?;
         for tool in tools {
             match tool {
@@ -138,7 +171,7 @@ pub(super) fn initialized(result: &Bytes) -> Result<Peer, ClientError> {
     struct Parts {
         protocol_version: String,
         #[serde(default)]
-        capabilities: Map<String, Value>,
+        capabilities: Capabilities,
         #[serde(default)]
         server_info: Implementation,
         instructions: Option<String>,
@@ -147,14 +180,8 @@ pub(super) fn initialized(result: &Bytes) -> Result<Peer, ClientError> {
     if Version::parse(&parts.protocol_version).is_none() {
         return Err(no_common_revision(&[parts.protocol_version]));
     }
-    Ok(Peer {
-        era: UpstreamEra::Session,
-        revision: parts.protocol_version,
-        name: parts.server_info.name,
-        version: parts.server_info.version,
-        instructions: parts.instructions,
-        capabilities: parts.capabilities,
-    })
+    let Parts { protocol_version, capabilities, server_info, instructions } = parts;
+    Ok(peer(UpstreamEra::Session, protocol_version, server_info, instructions, &capabilities))
 }
 
 /// Who answered `server/discover`. An error where it does not speak the stateless revision of the hub.
@@ -164,7 +191,7 @@ pub(super) fn discovered(result: &Bytes) -> Result<Peer, ClientError> {
     struct Parts {
         supported_versions: Vec<String>,
         #[serde(default)]
-        capabilities: Map<String, Value>,
+        capabilities: Capabilities,
         instructions: Option<String>,
         #[serde(default, rename = "_meta")]
         meta: Map<String, Value>,
@@ -174,15 +201,9 @@ pub(super) fn discovered(result: &Bytes) -> Result<Peer, ClientError> {
         return Err(no_common_revision(&parts.supported_versions));
     }
     let server = parts.meta.remove(SERVER_INFO).map(serde_json::from_value::<Implementation>);
-    let Implementation { name, version } = server.and_then(Result::ok).unwrap_or_default();
-    Ok(Peer {
-        era: UpstreamEra::Stateless,
-        revision: MODERN.to_owned(),
-        name,
-        version,
-        instructions: parts.instructions,
-        capabilities: parts.capabilities,
-    })
+    let server = server.and_then(Result::ok).unwrap_or_default();
+    let Parts { instructions, capabilities, .. } = parts;
+    Ok(peer(UpstreamEra::Stateless, MODERN.to_owned(), server, instructions, &capabilities))
 }
 
 #[derive(Default, Deserialize)]
@@ -190,6 +211,32 @@ pub(super) fn discovered(result: &Bytes) -> Result<Peer, ClientError> {
 struct Implementation {
     name: String,
     version: String,
+}
+
+/// The one that the hub has a use for. What a server says of others is not kept.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Capabilities {
+    tools: Option<Value>,
+}
+
+fn peer(
+    era: UpstreamEra,
+    revision: String,
+    server: Implementation,
+    instructions: Option<String>,
+    capabilities: &Capabilities,
+) -> Peer {
+    let tools = capabilities.tools.as_ref();
+    Peer {
+        era,
+        revision,
+        name: cut(&server.name, MAX_NAME),
+        version: cut(&server.version, MAX_VERSION),
+        instructions: instructions.map(|instructions| cut(&instructions, MAX_INSTRUCTIONS)),
+        has_tools: tools.is_some(),
+        announces_changes: tools.and_then(|tools| tools.get("listChanged")) == Some(&Value::Bool(true)),
+    }
 }
 
 /// What the failure of `server/discover` says about a server.
@@ -221,7 +268,7 @@ pub(super) fn undiscovered(error: ClientError) -> Undiscovered {
 }
 
 fn no_common_revision(theirs: &[String]) -> ClientError {
-    let (theirs, ours) = (theirs.join(", "), SUPPORTED.join(", "));
+    let (theirs, ours) = (cut(&theirs.join(", "), MAX_REPEATED), SUPPORTED.join(", "));
     ClientError::Protocol(format!("the server speaks MCP {theirs}, and the hub speaks {ours}"))
 }
 
@@ -230,6 +277,7 @@ fn parsed<'a, T: Deserialize<'a>>(result: &'a Bytes, method: &str) -> Result<T, 
 }
 
 fn malformed(method: &str, why: &dyn std::fmt::Display) -> ClientError {
+    let why = cut(&why.to_string(), MAX_REPEATED);
     ClientError::Protocol(format!("the server's result of {method} cannot be used: {why}"))
 }
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::answer::{self, Listing, Undiscovered};
+use super::answer::{self, Undiscovered};
 use super::message;
 use super::pipe::{BorrowedPipe, Manner, Pipe};
 use super::process::Process;
@@ -20,7 +19,6 @@ use super::{Called, ClientError, Connect, Definitions, Outgoing, Peer, SharedLis
 const PROBE: Duration = Duration::from_secs(3);
 /// A subscription that ends sooner is not asked for again.
 const SHORT_SUBSCRIPTION: Duration = Duration::from_secs(60);
-const METHOD_NOT_FOUND: i64 = -32601;
 
 /// How a server is first spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +36,8 @@ pub(super) struct Connection {
     peer: Arc<Peer>,
     process: Option<Process>,
     patience: Duration,
+    /// Bytes of one message.
+    limit: usize,
 }
 
 impl Connection {
@@ -52,13 +52,14 @@ impl Connection {
             Opening::Discover => discover(&pipe).await?,
             Opening::Initialize => initialize(&pipe).await?,
         };
-        let announces = peer.capabilities.get("tools").and_then(|tools| tools.get("listChanged"));
-        if peer.era == UpstreamEra::Stateless && announces == Some(&Value::Bool(true)) {
+        if peer.era == UpstreamEra::Stateless && peer.announces_changes {
             let name = &connect.config.name;
             let task = subscribe(name.clone(), pipe.borrowed(), connect.listener.clone());
             connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: subscription"), task);
         }
-        Ok(Self { pipe, peer: Arc::new(peer), process, patience: connect.settings.connect_timeout })
+        let settings = &connect.settings;
+        let (patience, limit) = (settings.connect_timeout, settings.max_message);
+        Ok(Self { pipe, peer: Arc::new(peer), process, patience, limit })
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -66,24 +67,11 @@ impl Connection {
     }
 
     pub(super) async fn list_tools(&self) -> Result<Definitions, ClientError> {
-        let read = async {
-            let mut listing = Listing::default();
-            while !listing.is_whole() {
-                let build = |id| message::list_tools(id, self.peer.era, listing.cursor());
-                let page = self.pipe.request(build, Manner::default()).await?;
-                listing.add(&page)?;
-            }
-            Ok(listing.into_tools())
+        let page = async |cursor: Option<String>| {
+            let build = |id| message::list_tools(id, self.peer.era, cursor.as_deref());
+            self.pipe.request(build, Manner::default()).await
         };
-        match self.timely("tools/list", read).await {
-            // It never said that it has any.
-            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. })
-                if !self.peer.capabilities.contains_key("tools") =>
-            {
-                Ok(Definitions::new())
-            }
-            listed => listed,
-        }
+        self.timely("tools/list", answer::listed(&self.peer, self.limit, page)).await
     }
 
     pub(super) async fn call(&self, call: Outgoing) -> Called {

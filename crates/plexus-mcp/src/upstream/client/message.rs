@@ -13,11 +13,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::stderr::cut;
 use super::{ClientError, Outgoing};
 use crate::server::{MODERN, Version};
 
-/// What a server is told that asks a client for something the hub does not do.
-const METHOD_NOT_FOUND: i64 = -32601;
+/// Whoever is asked does not do that.
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+/// Of what a server says to a person or a model beside its results, bytes that are passed on.
+const MAX_TEXT: usize = 2 << 10;
+/// Of the data of an error, which is left out whole where it is longer: half of it is no data.
+const MAX_DATA: usize = 8 << 10;
 /// A small request fits without the buffer growing; a line break may follow.
 const ROOM: usize = 512;
 
@@ -301,14 +306,19 @@ fn own(id: Option<&RawValue>) -> Option<RequestId> {
 
 fn rpc_error(error: &RawValue) -> ClientError {
     #[derive(Deserialize)]
-    struct Parts {
+    struct Parts<'a> {
         code: i64,
-        #[serde(default)]
-        message: String,
-        data: Option<Value>,
+        #[serde(borrow, default)]
+        message: Cow<'a, str>,
+        #[serde(borrow)]
+        data: Option<&'a RawValue>,
     }
     match serde_json::from_str(error.get()) {
-        Ok(Parts { code, message, data }) => ClientError::Rpc { code, message, data },
+        Ok(Parts { code, message, data }) => {
+            let data = data.filter(|data| data.get().len() <= MAX_DATA);
+            let data = data.and_then(|data| serde_json::from_str(data.get()).ok());
+            ClientError::Rpc { code, message: cut(&message, MAX_TEXT), data }
+        }
         Err(_) => ClientError::Protocol("the server sent an error that is not one of JSON-RPC".to_owned()),
     }
 }
@@ -324,6 +334,7 @@ pub(super) fn progress(params: Option<&RawValue>) -> Option<(RequestId, Progress
         message: Option<String>,
     }
     let Params { progress_token, progress, total, message } = serde_json::from_str(params?.get()).ok()?;
+    let message = message.map(|message| cut(&message, MAX_TEXT));
     Some((progress_token, Progress { done: progress, total, message }))
 }
 

@@ -98,7 +98,7 @@ impl Client {
     /// Starts or dials the server, finds out its era and agrees on a revision.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
         let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
-        match tokio::time::timeout(patience, Self::dial(&connect)).await {
+        match tokio::time::timeout(patience, Box::pin(Self::dial(&connect))).await {
             Ok(connected) => connected,
             Err(_) => {
                 let waited = format!("the server did not say who it is within {} s", patience.as_secs());
@@ -108,27 +108,33 @@ impl Client {
     }
 
     async fn dial(connect: &Connect) -> Result<Self, ClientError> {
+        // Each way is long, and would lie on the stack of everyone who connects.
         match &connect.config.transport {
-            Transport::Stdio(command) => stdio::connect(connect, command).await.map(|c| Self(Wire::Pipe(c))),
-            Transport::Sse(config) => {
-                sse::connect(connect, Dial::new(connect, config)).await.map(|c| Self(Wire::Pipe(c)))
+            Transport::Stdio(command) => {
+                Box::pin(stdio::connect(connect, command)).await.map(|c| Self(Wire::Pipe(c)))
             }
+            Transport::Sse(config) => Self::dial_sse(connect, config).await,
             Transport::StreamableHttp(config) => Self::dial_http(connect, config).await,
         }
     }
 
     async fn dial_http(connect: &Connect, config: &HttpConfig) -> Result<Self, ClientError> {
         let dial = Dial::new(connect, config);
-        let failed = match HttpClient::connect(dial, connect.listener.clone(), connect.known_era).await {
+        let dialled = Box::pin(HttpClient::connect(dial, connect.listener.clone(), connect.known_era));
+        let failed = match dialled.await {
             Ok(client) => return Ok(Self(Wire::Http(client))),
             Err(failed) => failed,
         };
         if config.guessed && failed.may_be_older {
             // What the older transport has to say of a server that has neither helps nobody.
-            let older = sse::connect(connect, Dial::new(connect, config)).await;
-            return older.map(|c| Self(Wire::Pipe(c))).map_err(|_| failed.error);
+            return Self::dial_sse(connect, config).await.map_err(|_| failed.error);
         }
         Err(failed.error)
+    }
+
+    async fn dial_sse(connect: &Connect, config: &HttpConfig) -> Result<Self, ClientError> {
+        let dialled = Box::pin(sse::connect(connect, Dial::new(connect, config)));
+        dialled.await.map(|connection| Self(Wire::Pipe(connection)))
     }
 
     #[must_use]
@@ -204,7 +210,7 @@ impl Client {
     }
 }
 
-/// What a server said of itself when it was first talked to.
+/// What a server said of itself when it was first talked to, cut where it said too much.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peer {
     pub era: UpstreamEra,
@@ -213,7 +219,10 @@ pub struct Peer {
     pub name: String,
     pub version: String,
     pub instructions: Option<String>,
-    pub capabilities: Map<String, Value>,
+    /// It says that it has tools.
+    pub has_tools: bool,
+    /// And that it will say when they change.
+    pub announces_changes: bool,
 }
 
 /// A call on its way to a server.

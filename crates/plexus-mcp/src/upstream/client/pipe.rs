@@ -44,8 +44,17 @@ pub(super) trait Receive: Send + 'static {
 
 /// Where messages go.
 pub(super) trait Transmit: Send + 'static {
-    /// Takes as long as the other side takes to make room.
-    fn transmit(&mut self, message: Vec<u8>) -> impl Future<Output = Result<(), TransmitError>> + Send;
+    /// Takes as long as the other side takes to make room. A request has an id.
+    fn transmit(
+        &mut self,
+        id: Option<RequestId>,
+        message: Vec<u8>,
+    ) -> impl Future<Output = Result<(), TransmitError>> + Send;
+
+    /// What failed after it was taken for transmitted, where that can be. Nothing is lost when this is dropped half-way.
+    fn late(&mut self) -> impl Future<Output = Late> + Send {
+        std::future::pending()
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +64,9 @@ pub(super) enum TransmitError {
     /// None will any more.
     Connection(String),
 }
+
+/// A message, with its id if it is a request, that failed on its own.
+pub(super) type Late = (Option<RequestId>, TransmitError);
 
 /// The text of a `result`, a slice of the message it came in.
 pub(super) type Answer = Result<Bytes, ClientError>;

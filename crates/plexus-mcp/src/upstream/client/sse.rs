@@ -1,19 +1,21 @@
 //! The HTTP transport of 2024-11-05: a stream of events that the server answers on, and an address to post to, which
 //! the first event names.
 //!
-//! A message is posted when the server has taken the one before it, so that they arrive in order; one that takes its time
-//! over that holds up the others for a moment only. When the stream ends the connection is gone: sessions of this
-//! transport cannot be taken up again.
+//! Requests are posted beside each other: a server may hold the answer to each until it is done with it. What is no request
+//! is taken by the server before anything else is posted, so that the end of the handshake comes before the first call; a
+//! server that takes its time over that is not waited for a second time. A refusal fails the request, however late it
+//! comes. When the stream ends the connection is gone: sessions of this transport cannot be taken up again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use plexus_kit::{Stage, Supervisor};
-use tokio::sync::Semaphore;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::{Connection, Opening};
 use super::http::Dial;
@@ -21,31 +23,22 @@ use super::http::events::{Event, Events};
 use super::http::line::{Line, Media, Reply};
 use super::http::place::Place;
 use super::http::refusal;
+use super::message::RequestId;
 use super::net::shown;
-use super::pipe::{Pipe, Receive, Transmit, TransmitError};
+use super::pipe::{Late, Pipe, Receive, Transmit, TransmitError};
 use super::{ClientError, Connect};
 
-/// For the server to take a message before the next one is posted. Most do so at once; some only when they are done with
-/// it, although the result comes on the stream.
+/// For the server to take what is waited for. Most do so at once.
 const TAKING: Duration = Duration::from_secs(2);
-/// Messages that are not taken for longer than that. One more is an error of the call it is of.
-const MAX_UNTAKEN: usize = 64;
+/// Messages that the server has not taken. One more waits that long for one of them, and then fails unsent.
+const MAX_UNTAKEN: usize = 256;
 
 /// Opens the stream, waits for the address, and agrees on a revision.
 pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connection, ClientError> {
     let line = Arc::new(dial.line()?);
     let mut stream = Stream::open(line.clone()).await?;
     let address = stream.address().await?;
-    let ended = CancellationToken::new();
-    let posting = Posting {
-        task: format!("upstream {}: slow post", dial.server),
-        line,
-        address: Arc::new(address),
-        untaken: Arc::new(Semaphore::new(MAX_UNTAKEN)),
-        supervisor: dial.supervisor.clone(),
-        ended: ended.clone(),
-        _end: ended.drop_guard(),
-    };
+    let posting = Posting::new(line, address);
     let pipe = Pipe::open(dial.server, stream, posting, connect.listener.clone(), dial.supervisor);
     // This transport is older than any other era.
     Connection::open(pipe, Opening::Initialize, None, connect).await
@@ -109,9 +102,8 @@ impl Receive for Stream {
     async fn receive(&mut self) -> Result<Bytes, String> {
         loop {
             let event = self.next().await?;
-            match event.name.as_deref() {
-                None | Some(b"message") => return Ok(event.data),
-                Some(_) => {}
+            if event.is_message() {
+                return Ok(event.data);
             }
         }
     }
@@ -119,38 +111,65 @@ impl Receive for Stream {
 
 /// The address that messages are posted to.
 struct Posting {
-    task: String,
     line: Arc<Line>,
     address: Arc<Place>,
-    untaken: Arc<Semaphore>,
-    supervisor: Supervisor,
-    /// Ends what is still being posted.
-    ended: CancellationToken,
-    _end: DropGuard,
+    /// Messages that the server has not taken yet. They end with the connection.
+    untaken: FuturesUnordered<BoxFuture<'static, Posted>>,
+    /// What failed of them while another was waited for.
+    failed: VecDeque<Late>,
+    /// Of the next message.
+    number: u64,
+    /// Whether the server has taken at once what it was waited for so far.
+    prompt: bool,
+}
+
+/// What became of a message: its number, its id if it is a request, and whether the server took it.
+type Posted = (u64, Option<RequestId>, Result<(), TransmitError>);
+
+impl Posting {
+    fn new(line: Arc<Line>, address: Place) -> Self {
+        let (untaken, failed) = (FuturesUnordered::new(), VecDeque::new());
+        Self { line, address: Arc::new(address), untaken, failed, number: 0, prompt: true }
+    }
+
+    /// Waits until the server has taken a message, or refused it; which one that was.
+    async fn taken(&mut self) -> u64 {
+        let Some((number, id, posted)) = self.untaken.next().await else {
+            return std::future::pending().await;
+        };
+        if let Err(error) = posted {
+            self.failed.push_back((id, error));
+        }
+        number
+    }
 }
 
 impl Transmit for Posting {
-    async fn transmit(&mut self, message: Vec<u8>) -> Result<(), TransmitError> {
-        let mut posting = Box::pin(post(self.line.clone(), self.address.clone(), Bytes::from(message)));
-        if let Ok(posted) = tokio::time::timeout(TAKING, &mut posting).await {
-            return posted;
-        }
-        let Ok(turn) = self.untaken.clone().try_acquire_owned() else {
+    async fn transmit(&mut self, id: Option<RequestId>, message: Vec<u8>) -> Result<(), TransmitError> {
+        if self.untaken.len() >= MAX_UNTAKEN && tokio::time::timeout(TAKING, self.taken()).await.is_err() {
             let place = shown(&self.address.url);
-            let message = format!("{place} has not taken {MAX_UNTAKEN} messages yet, nor this one");
-            return Err(TransmitError::Message(ClientError::Lost(message)));
-        };
-        let ended = self.ended.clone();
-        self.supervisor.spawn(Stage::Storage, self.task.clone(), async move {
-            let _turn = turn;
-            tokio::select! {
-                () = ended.cancelled() => {}
-                posted = posting => if let Err(error) = posted {
-                    tracing::debug!(?error, "a message was refused after a while");
-                }
-            }
-        });
+            let message = format!("{place} has not taken {MAX_UNTAKEN} messages yet; try again later");
+            return Err(TransmitError::Message(ClientError::Unreachable(message)));
+        }
+        self.number += 1;
+        let number = self.number;
+        let posting = post(self.line.clone(), self.address.clone(), Bytes::from(message));
+        self.untaken.push(Box::pin(async move { (number, id, posting.await) }));
+        // Some servers take a request only when they are done with it, although the result comes on the stream.
+        if id.is_none() && self.prompt {
+            let taken = async { while self.taken().await != number {} };
+            self.prompt = tokio::time::timeout(TAKING, taken).await.is_ok();
+        }
         Ok(())
+    }
+
+    async fn late(&mut self) -> Late {
+        loop {
+            match self.failed.pop_front() {
+                Some(failed) => return failed,
+                None => self.taken().await,
+            };
+        }
     }
 }
 

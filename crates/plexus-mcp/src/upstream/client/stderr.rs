@@ -162,7 +162,8 @@ pub(super) fn shown(text: &[u8]) -> String {
     cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
 }
 
-fn cut(text: &str, limit: usize) -> String {
+/// The beginning of a text, where it is longer than that many bytes.
+pub(super) fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }

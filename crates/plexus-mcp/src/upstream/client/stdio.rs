@@ -7,6 +7,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::sync::DropGuard;
 
 use super::connection::{Connection, Opening};
+use super::message::RequestId;
 use super::pipe::{Pipe, Receive, Transmit, TransmitError};
 use super::process::{self, Process, Spawned};
 use super::{ClientError, Connect};
@@ -94,7 +95,7 @@ struct Input {
 }
 
 impl Transmit for Input {
-    async fn transmit(&mut self, mut message: Vec<u8>) -> Result<(), TransmitError> {
+    async fn transmit(&mut self, _: Option<RequestId>, mut message: Vec<u8>) -> Result<(), TransmitError> {
         message.push(b'\n');
         if self.stdin.write_all(&message).await.is_ok() {
             return Ok(());

@@ -32,6 +32,7 @@ pub use literals::has_references;
 pub use migrate::{LEGACY_FILE, Migration, migrate};
 pub use problem::{Cause, FolderError, Problem};
 pub use schema::schema_file;
+pub(crate) use transport::is_of_the_hub;
 
 /// A server whose file is in order, with every `${…}` filled in.
 #[derive(Clone)]

@@ -16,22 +16,37 @@ const OF_STDIO: [&str; 4] = ["command", "args", "env", "cwd"];
 /// And those that only an address has.
 const OF_HTTP: [&str; 3] = ["url", "headers", "allow_private"];
 
-/// Headers that belong to the transport.
-const OWN_HEADERS: [&str; 13] = [
+/// Headers that the hub sets itself, or that would change how a request is read: a file that says them too would say
+/// something else.
+const OWN_HEADERS: [&str; 19] = [
     "accept",
+    "accept-encoding",
     "connection",
     "content-encoding",
     "content-length",
     "content-type",
+    "expect",
     "host",
+    "keep-alive",
     "last-event-id",
     "mcp-method",
     "mcp-name",
     "mcp-protocol-version",
     "mcp-session-id",
+    "proxy-connection",
+    "te",
+    "trailer",
     "transfer-encoding",
     "upgrade",
 ];
+/// And those that begin so: arguments of a call.
+const OWN_PREFIX: &str = "mcp-param-";
+
+/// Whether a header is the hub's to set, in whatever case it is written.
+pub(crate) fn is_of_the_hub(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    OWN_HEADERS.contains(&header.as_str()) || header.starts_with(OWN_PREFIX)
+}
 
 pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<Transport> {
     let kind = kind(document, given, findings)?;
@@ -164,7 +179,7 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
                 let fix = "a name has letters, digits and `-`";
                 findings.problem(&field, "is no name for a header", fix);
             }
-            Ok(known) if OWN_HEADERS.contains(&known.as_str()) => {
+            Ok(known) if is_of_the_hub(known.as_str()) => {
                 findings.problem(&field, "is a header that the hub sets itself", "remove it");
             }
             Ok(known) => {

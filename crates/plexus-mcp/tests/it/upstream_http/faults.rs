@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use plexus_mcp::upstream::client::{ClientError, Outgoing};
+use plexus_kit::Stage;
+use plexus_mcp::upstream::client::{Client, ClientError, Outgoing};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::scripted::{
     Asked, Scripted, Step, Steps, answer, event, json_answer, result, said, session_era, stateless_era,
     stream,
 };
 use super::{Way, beside, call, echo, outgoing, soon, text};
+
+const POLL: Duration = Duration::from_millis(10);
 
 /// A server of the session era that does something else with calls.
 async fn with_calls(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Scripted {
@@ -143,15 +147,102 @@ async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
 
 #[tokio::test]
 async fn a_server_that_never_says_who_it_is_is_given_up() {
-    for script in [(|_: &Asked| vec![Step::Stall]) as fn(&Asked) -> Steps, |asked| match asked.what() {
+    let server = Scripted::start(|_| vec![Step::Stall]).await;
+    let refused = Way::to(&server.url()).patience(Duration::from_millis(400)).try_connect().await;
+    assert!(matches!(refused, Err(ClientError::Unreachable(_) | ClientError::Lost(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_about_its_era_is_asked_in_the_other_way_in_time() {
+    let server = Scripted::start(|asked| match asked.what() {
         "server/discover" => vec![Step::Stall],
         _ => session_era(asked),
-    }] {
-        let server = Scripted::start(script).await;
-        let connected = Way::to(&server.url()).patience(Duration::from_millis(400)).try_connect().await;
-        let never = matches!(connected, Err(ClientError::Unreachable(_) | ClientError::Lost(_)));
-        assert!(never || connected.is_ok_and(|client| client.peer().name == "scripted"));
+    })
+    .await;
+    let client = Way::to(&server.url()).patience(Duration::from_secs(4)).connect().await;
+    assert_eq!(client.peer().name, "scripted");
+}
+
+#[tokio::test]
+async fn a_tool_that_speaks_of_sessions_has_been_carried_out() {
+    for (code, message) in
+        [(-32602, "no valid session of the shop"), (-32000, "the session of the browser is busy")]
+    {
+        let error = failure(move |asked| {
+            let error = json!({ "code": code, "message": message });
+            json_answer(400, "", &json!({ "jsonrpc": "2.0", "id": asked.body["id"], "error": error }))
+        })
+        .await;
+        assert!(matches!(&error, ClientError::Rpc { code: same, .. } if *same == code), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn events_of_other_names_are_none_of_a_call() {
+    let server = with_calls(|asked| {
+        let answer = event(&result(asked, &said("in between")));
+        stream(&format!("event: ping\ndata: 2026-07-28 12:00\n\nevent: message\n{answer}"))
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(text(&echo(&client, "x").await.unwrap()), "in between");
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_ends_with_its_time_or_with_the_connection() {
+    for (patience, close) in [(Duration::from_millis(300), false), (Duration::from_secs(60), true)] {
+        let server = Scripted::start(|asked| match asked.what() {
+            "tools/call" => vec![Step::Stall],
+            "notifications/cancelled" => {
+                vec![sent("HTTP/1.1 202 X\r\ncontent-length: 9\r\n\r\nx"), Step::Stall]
+            }
+            _ => session_era(asked),
+        })
+        .await;
+        let way = Way::to(&server.url()).patience(patience);
+        let client = way.connect().await;
+        cancelled(&client, &server, 1).await;
+        server.is_asked("notifications/cancelled", 1).await;
+        assert_eq!(way.supervisor.count(Stage::Work), 1, "somebody waits for the rest of the body");
+        if close {
+            drop(client);
+        }
+        let ended = async {
+            while way.supervisor.count(Stage::Work) > 0 {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        soon(ended).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_cancellation_is_sent_only_so_many() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "tools/call" | "notifications/cancelled" => vec![Step::Stall],
+        _ => session_era(asked),
+    })
+    .await;
+    let way = Way::to(&server.url());
+    let client = way.connect().await;
+    cancelled(&client, &server, 200).await;
+    cancelled(&client, &server, 200).await;
+    let count = way.supervisor.count(Stage::Work);
+    assert!((200..=256).contains(&count), "{count}");
+}
+
+/// So many calls more that the server has heard of, and that are then cancelled.
+async fn cancelled(client: &Client, server: &Scripted, calls: usize) {
+    let before = server.count("tools/call");
+    let calls: Vec<_> = (0..calls).map(|_| outgoing("echo", json!({}))).collect();
+    let cancels: Vec<_> = calls.iter().map(|call| call.cancel.clone()).collect();
+    let client = client.clone();
+    let ended = beside(async move {
+        futures_util::future::join_all(calls.into_iter().map(|call| client.call(call))).await
+    });
+    server.is_asked("tools/call", before + cancels.len()).await;
+    cancels.iter().for_each(CancellationToken::cancel);
+    assert!(ended.done().await.into_iter().all(|ended| ended == Err(ClientError::Cancelled)));
 }
 
 #[tokio::test]

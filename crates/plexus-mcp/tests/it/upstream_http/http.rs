@@ -190,6 +190,13 @@ async fn tasks_end_with_a_client_that_nobody_closed() {
     soon(gone).await;
 }
 
+#[test]
+fn a_connection_that_is_being_made_takes_little_of_the_stack() {
+    let connecting = Client::connect(Way::to("http://127.0.0.1:1/mcp").ready());
+    let size = size_of_val(&connecting);
+    assert!(size <= 4096, "{size} bytes");
+}
+
 /// A figure to look at, not a limit: the machine may be busy.
 #[tokio::test]
 async fn two_thousand_calls_one_after_another() {

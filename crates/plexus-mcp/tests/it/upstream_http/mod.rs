@@ -138,13 +138,13 @@ impl Way {
         self
     }
 
-    async fn try_connect(&self) -> Result<Client, ClientError> {
+    fn ready(&self) -> Connect {
         let transport = if self.older {
             Transport::Sse(self.http.clone())
         } else {
             Transport::StreamableHttp(self.http.clone())
         };
-        let connect = Connect {
+        Connect {
             config: Arc::new(server(transport)),
             environment: Environment::default(),
             known_era: self.known_era,
@@ -152,8 +152,11 @@ impl Way {
             supervisor: self.supervisor.clone(),
             stderr: Arc::new(StderrRing::new()),
             settings: self.settings.clone(),
-        };
-        soon(Client::connect(connect)).await
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Client, ClientError> {
+        soon(Client::connect(self.ready())).await
     }
 
     async fn connect(&self) -> Client {

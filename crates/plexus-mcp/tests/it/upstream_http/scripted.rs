@@ -155,6 +155,7 @@ pub(super) struct Scripted {
     asked: Arc<Mutex<Vec<Asked>>>,
     news: Arc<Notify>,
     connections: Arc<AtomicUsize>,
+    closed: Arc<AtomicUsize>,
     _accepting: JoinSet<()>,
 }
 
@@ -167,16 +168,24 @@ impl Scripted {
         let script: Script = Arc::new(script);
         let mut accepting = JoinSet::new();
         let connections: Arc<AtomicUsize> = Arc::default();
-        let (kept, told, counted) = (asked.clone(), news.clone(), connections.clone());
+        let closed: Arc<AtomicUsize> = Arc::default();
+        let (kept, told) = (asked.clone(), news.clone());
+        let (counted, ended) = (connections.clone(), closed.clone());
         accepting.spawn(async move {
             let mut serving = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let _ = stream.set_nodelay(true);
-                serving.spawn(serve(stream, script.clone(), kept.clone(), told.clone()));
+                let serve = serve(stream, script.clone(), kept.clone(), told.clone());
+                let (ended, told) = (ended.clone(), told.clone());
+                serving.spawn(async move {
+                    serve.await;
+                    ended.fetch_add(1, Ordering::SeqCst);
+                    told.notify_one();
+                });
             }
         });
-        Self { address, asked, news, connections, _accepting: accepting }
+        Self { address, asked, news, connections, closed, _accepting: accepting }
     }
 
     pub(super) fn url(&self) -> String {
@@ -195,6 +204,26 @@ impl Scripted {
     /// How many connections were made to it.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it has closed every connection that was made to it.
+    pub(super) async fn has_closed_all(&self) {
+        super::soon(async {
+            while self.closed.load(Ordering::SeqCst) < self.connections() {
+                self.news.notified().await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits until it was asked for this so often.
+    pub(super) async fn is_asked(&self, what: &str, times: usize) {
+        super::soon(async {
+            while self.count(what) < times {
+                self.news.notified().await;
+            }
+        })
+        .await;
     }
 
     /// How often it was asked for this.

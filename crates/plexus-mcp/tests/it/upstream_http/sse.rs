@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 
-use plexus_mcp::upstream::client::ClientError;
+use plexus_mcp::upstream::client::{Client, ClientError};
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::Pinned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::scripted::{Scripted, Step, answer, said, session_era};
-use super::{Beside, Way, beside, call, echo, soon, text};
+use super::{Beside, Way, beside, call, echo, outgoing, soon, text};
 use crate::scripts::path;
 
 /// The SDK that still has a server of this transport.
@@ -108,20 +108,8 @@ async fn what_is_not_an_event_stream_is_refused() {
 
 #[tokio::test]
 async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
-    // The script of one connection cannot write to another, so the stream is fed from here.
-    let (feed, fed) = mpsc::unbounded_channel::<String>();
-    let (address, mut posts, _serving) = fed_stream(fed).await;
-    let way = Way::to(&format!("http://{address}/sse")).older();
-    feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
-    let connecting = beside(async move { (way.try_connect().await, way) });
-    let initialize = soon(posts.recv()).await.unwrap();
-    let welcome = json!({ "jsonrpc": "2.0", "id": initialize["id"], "result": {
-        "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "fed", "version": "1" } } });
-    feed.send(format!("event: message\r\ndata: {welcome}\r\n\r\n")).unwrap();
-    let (client, _way) = connecting.done().await;
-    let client = client.unwrap();
+    let Fed { client, feed, mut posts, verdict: _verdict, _way, _serving } = Fed::start().await;
     assert_eq!(client.peer().revision, "2024-11-05");
-    assert_eq!(soon(posts.recv()).await.unwrap()["method"], "notifications/initialized");
     let calling = beside({
         let client = client.clone();
         async move { echo(&client, "x").await }
@@ -146,9 +134,69 @@ async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
     assert!(matches!(after, Err(ClientError::Unreachable(_))), "{after:?}");
 }
 
+#[tokio::test]
+async fn a_refusal_counts_however_late_it_comes_and_holds_up_nobody() {
+    for (verdict, gone) in [("400 Bad Request", false), ("404 Not Found", true)] {
+        let mut server = Fed::start().await;
+        let client = server.client.clone();
+        // More of them than there would be time for, if each waited for the one before it to be taken.
+        let calls = beside(async move {
+            futures_util::future::join_all((0..16).map(|_| client.call(outgoing("echo", json!({}))))).await
+        });
+        let all_posted = async {
+            for _ in 0..16 {
+                assert_eq!(server.posts.recv().await.unwrap()["method"], "tools/call");
+            }
+        };
+        soon(all_posted).await;
+        server.verdict.send(Some(verdict)).unwrap();
+        for refused in calls.done().await {
+            match refused {
+                Err(ClientError::Protocol(why)) if !gone => assert!(why.contains("400"), "{why}"),
+                Err(ClientError::Lost(_)) if gone => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if gone {
+            soon(server.client.closed()).await;
+        }
+    }
+}
+
+/// A server whose stream is fed from here, since the script of one connection cannot write to another; and a client of it.
+struct Fed {
+    client: Client,
+    feed: mpsc::UnboundedSender<String>,
+    posts: mpsc::UnboundedReceiver<Value>,
+    /// What it says to every call that is posted, once it does.
+    verdict: watch::Sender<Option<&'static str>>,
+    _way: Way,
+    _serving: Beside<()>,
+}
+
+impl Fed {
+    async fn start() -> Self {
+        let (feed, fed) = mpsc::unbounded_channel::<String>();
+        let (verdict, told) = watch::channel(None);
+        let (address, mut posts, serving) = fed_stream(fed, told).await;
+        let way = Way::to(&format!("http://{address}/sse")).older();
+        feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
+        let connecting = beside(async move { (way.try_connect().await, way) });
+        let initialize = soon(posts.recv()).await.unwrap();
+        let welcome = json!({ "jsonrpc": "2.0", "id": initialize["id"], "result": {
+            "protocolVersion": "2024-11-05", "capabilities": {},
+            "serverInfo": { "name": "fed", "version": "1" } } });
+        feed.send(format!("event: message\r\ndata: {welcome}\r\n\r\n")).unwrap();
+        let (client, way) = connecting.done().await;
+        assert_eq!(soon(posts.recv()).await.unwrap()["method"], "notifications/initialized");
+        Self { client: client.unwrap(), feed, posts, verdict, _way: way, _serving: serving }
+    }
+}
+
 /// A server whose stream is what is sent here, and that hands over what is posted.
 async fn fed_stream(
     mut fed: mpsc::UnboundedReceiver<String>,
+    verdict: watch::Receiver<Option<&'static str>>,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, Beside<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -172,14 +220,18 @@ async fn fed_stream(
             feeding.done().await;
         });
         while let Ok((stream, _)) = listener.accept().await {
-            taking.spawn(take_posts(stream, posted.clone()));
+            taking.spawn(take_posts(stream, posted.clone(), verdict.clone()));
         }
     });
     (address, posts, serving)
 }
 
-/// Hands over what is posted, and takes all of it but calls, which it never says anything about.
-async fn take_posts(stream: TcpStream, posted: mpsc::UnboundedSender<Value>) {
+/// Hands over what is posted, and takes all of it but calls, about which it says nothing until there is a verdict.
+async fn take_posts(
+    stream: TcpStream,
+    posted: mpsc::UnboundedSender<Value>,
+    mut verdict: watch::Receiver<Option<&'static str>>,
+) {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut length, mut line) = (0, String::new());
@@ -198,7 +250,15 @@ async fn take_posts(stream: TcpStream, posted: mpsc::UnboundedSender<Value>) {
         let message: Value = serde_json::from_slice(&body).unwrap();
         let is_call = message["method"] == "tools/call";
         posted.send(message).ok();
-        if !is_call {
+        if is_call {
+            let Ok(verdict) =
+                verdict.wait_for(Option::is_some).await.map(|verdict| verdict.unwrap_or_default())
+            else {
+                return std::future::pending().await;
+            };
+            let refusal = format!("HTTP/1.1 {verdict}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(refusal.as_bytes()).await.unwrap();
+        } else {
             stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
         }
     }

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use plexus_proto::api::UpstreamEra;
 use serde_json::json;
 
-use super::{Listing, MAX_PAGES, Undiscovered, called, discovered, initialized, undiscovered};
+use super::{Listing, MAX_NAME, MAX_PAGES, Undiscovered, called, discovered, initialized, undiscovered};
 use crate::upstream::client::ClientError;
 
 fn result(json: &str) -> Bytes {
@@ -45,30 +45,82 @@ fn what_cannot_be_passed_on_yet_is_refused_by_name() {
     assert!(refused("[]").contains("tools/call"));
 }
 
+/// A list that may be long.
+fn listing() -> Listing {
+    Listing { room: 1 << 20, ..Listing::default() }
+}
+
 #[test]
 fn a_list_is_read_page_by_page() {
-    let mut listing = Listing::default();
-    assert!(!listing.is_whole() && listing.cursor().is_none());
+    let mut listing = listing();
+    assert!(!listing.is_whole() && listing.cursor.is_none());
     listing.add(&result(r#"{"tools":[{"name":"a"},{"title":"no name"},7],"nextCursor":"2"}"#)).unwrap();
-    assert_eq!((listing.is_whole(), listing.cursor()), (false, Some("2")));
+    assert_eq!((listing.is_whole(), listing.cursor.as_deref()), (false, Some("2")));
     listing.add(&result(r#"{"tools":[{"name":"b"}],"nextCursor":""}"#)).unwrap();
     assert!(listing.is_whole());
-    let names: Vec<_> = listing.into_tools().iter().map(|tool| tool["name"].clone()).collect();
+    let names: Vec<_> = listing.tools.iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(names, ["a", "b"]);
 }
 
 #[test]
 fn a_list_without_an_end_is_given_up() {
-    let mut listing = Listing::default();
-    listing.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).unwrap();
-    assert!(listing.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).is_err(), "a page that names itself");
-    let mut listing = Listing::default();
+    let mut same = listing();
+    same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).unwrap();
+    assert!(same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).is_err(), "a page that names itself");
+    let mut pages = listing();
     for page in 1..MAX_PAGES {
-        listing.add(&result(&format!(r#"{{"tools":[],"nextCursor":"{page}"}}"#))).unwrap();
+        pages.add(&result(&format!(r#"{{"tools":[],"nextCursor":"{page}"}}"#))).unwrap();
     }
-    assert!(listing.add(&result(r#"{"tools":[],"nextCursor":"more"}"#)).is_err());
+    assert!(pages.add(&result(r#"{"tools":[],"nextCursor":"more"}"#)).is_err());
     let many = vec![r#"{"name":"a"}"#; 5_001].join(",");
-    assert!(Listing::default().add(&result(&format!(r#"{{"tools":[{many}]}}"#))).is_err());
+    assert!(listing().add(&result(&format!(r#"{{"tools":[{many}]}}"#))).is_err());
+}
+
+#[test]
+fn all_pages_together_are_no_longer_than_a_message() {
+    let page = |number: usize| {
+        let text = "x".repeat(1000);
+        result(&format!(
+            r#"{{"tools":[{{"name":"a{number}","description":"{text}"}}],"nextCursor":"{number}"}}"#
+        ))
+    };
+    let mut listing = Listing { room: 5_500, ..Listing::default() };
+    let taken = (1..=10).take_while(|number| listing.add(&page(*number)).is_ok()).count();
+    assert_eq!(taken, 5);
+}
+
+#[test]
+fn what_a_server_says_of_itself_is_cut() {
+    let long = "ü".repeat(100_000);
+    let said = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "tools": { "listChanged": true }, "experimental": { "x": long } },
+        "serverInfo": { "name": long, "version": long },
+        "instructions": long,
+    });
+    let peer = initialized(&result(&said.to_string())).unwrap();
+    assert_eq!((peer.has_tools, peer.announces_changes), (true, true));
+    assert!(peer.name.starts_with("üü") && peer.name.len() <= MAX_NAME + '…'.len_utf8());
+    assert!(peer.version.len() < 200 && peer.instructions.is_some_and(|said| said.len() < 17 << 10));
+    let said = json!({ "supportedVersions": vec!["2031-01-01"; 10_000] });
+    assert!(discovered(&result(&said.to_string())).unwrap_err().to_string().len() < 1000);
+    let why = called(&result(&json!({ "content": [], "isError": long }).to_string())).unwrap_err();
+    assert!(why.to_string().len() < 1000);
+}
+
+#[test]
+fn capabilities_may_be_anything() {
+    for (capabilities, expected) in [
+        (json!({}), (false, false)),
+        (json!({ "tools": null }), (false, false)),
+        (json!({ "tools": {} }), (true, false)),
+        (json!({ "tools": { "listChanged": "yes" }, "logging": 7 }), (true, false)),
+        (json!({ "tools": { "listChanged": true } }), (true, true)),
+    ] {
+        let said = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
+        let peer = initialized(&result(&said.to_string())).unwrap();
+        assert_eq!((peer.has_tools, peer.announces_changes), expected, "{said}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! An event's data is a slice of what was read where it is one line, which is what servers send.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +16,13 @@ pub(crate) struct Event {
     /// `message` where the server does not say.
     pub(crate) name: Option<Bytes>,
     pub(crate) data: Bytes,
+}
+
+impl Event {
+    /// Whether it is one of MCP: servers send others too, to keep a connection open or to people who watch.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self.name.as_deref(), None | Some(b"" | b"message"))
+    }
 }
 
 /// An event that is longer than is taken.
@@ -96,9 +104,9 @@ impl Events {
         self.last_id.as_deref()
     }
 
-    /// How long the server asks to wait before a reconnect.
-    pub(crate) fn retry(&self) -> Option<Duration> {
-        self.retry
+    /// How long to wait before a reconnect: as the server asks, within the bounds, and otherwise `own`.
+    pub(crate) fn pause(&self, own: Duration, bounds: RangeInclusive<Duration>) -> Duration {
+        self.retry.unwrap_or(own).clamp(*bounds.start(), *bounds.end())
     }
 
     /// The stream goes on in another response: what was unfinished is dropped, ids go on.

@@ -3,6 +3,7 @@
 //! A stream that breaks before the answer is taken up where it was left, if its server numbers the events; the request
 //! itself is not sent again. Otherwise the answer is lost.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ use crate::upstream::client::ClientError;
 
 /// Attempts in a row to go on with a stream that bring nothing new.
 const MAX_RESUMES: usize = 3;
-/// Before a stream is asked for again, where the server does not say; and at most.
+/// Before a stream is asked for again, where the server does not say.
 const PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// What it says is heeded within these.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
 /// A request that an answer is waited for.
 pub(super) struct Waiting<'a> {
@@ -65,9 +67,12 @@ impl Shared {
     /// Sends what has no answer.
     pub(super) async fn tell(&self, session: &Session, body: Bytes) -> Result<(), ClientError> {
         let headers = session.post("", None);
-        let told = self.timely("a message", self.post(session, "a message", &headers, &body)).await;
-        // Its body, if there is one, says nothing.
-        told.map_err(Refusal::into_error)?.whole().await.map(drop)
+        let told = async {
+            let reply = self.post(session, "a message", &headers, &body).await?;
+            // Its body, if there is one, says nothing.
+            Ok(reply.whole().await.map(drop)?)
+        };
+        self.timely("a message", told).await.map_err(Refusal::into_error)
     }
 
     pub(super) async fn timely<T>(
@@ -145,6 +150,7 @@ impl Shared {
             if let Some(mut stream) = reply.take() {
                 loop {
                     match events.next() {
+                        Ok(Some(event)) if !event.is_message() => {}
                         Ok(Some(event)) => {
                             fruitless = 0;
                             if let Some(answer) = self.hear(&event.data, Some(waiting), false) {
@@ -173,7 +179,7 @@ impl Shared {
             }
             let Some(last) = events.last_id().map(str::to_owned) else { return Err(lost()) };
             fruitless += 1;
-            tokio::time::sleep(events.retry().unwrap_or(PAUSE).min(MAX_PAUSE)).await;
+            tokio::time::sleep(events.pause(PAUSE, PAUSES)).await;
             events.restart();
             let headers = session.stream(Some(&last));
             match self.line.send(&session.place, &Method::GET, &headers, &Bytes::new()).await {
@@ -231,10 +237,6 @@ impl Shared {
     /// Answers a request of the server. One that asks for more than is answered at once gets no answer: none of what it
     /// could ask for is granted.
     fn answer_soon(self: &Arc<Self>, message: Vec<u8>) {
-        let Ok(turn) = self.answers.clone().try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "dropped: the answer to a server that asks too much");
-            return;
-        };
-        self.tell_soon("answer the server", message, Some(turn));
+        self.tell_soon("answer the server", message, &self.answers);
     }
 }

@@ -34,7 +34,8 @@ impl Shared {
                 other => other,
             };
         }
-        let probe = tokio::time::timeout(PROBE.min(self.patience), self.discover()).await;
+        // However little time there is, half of it is for the other era.
+        let probe = tokio::time::timeout(PROBE.min(self.patience / 2), self.discover()).await;
         match probe {
             Ok(Ok(greeted)) => Ok(greeted),
             Ok(Err(refusal)) if !may_be_of_another_era(&refusal) => Err(refusal),

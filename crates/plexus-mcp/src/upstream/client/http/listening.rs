@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -32,8 +31,7 @@ const OPENING: Duration = Duration::from_millis(500);
 
 /// Starts to listen to a server that says when its tools change.
 pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
-    let announces = peer.capabilities.get("tools").and_then(|tools| tools.get("listChanged"));
-    if announces != Some(&Value::Bool(true)) {
+    if !peer.announces_changes {
         return;
     }
     let (opened, open) = oneshot::channel();
@@ -91,7 +89,7 @@ impl Listening {
             if begun.elapsed() >= LASTING {
                 pause = PAUSE;
             }
-            tokio::time::sleep(self.events.retry().unwrap_or(pause).min(MAX_PAUSE)).await;
+            tokio::time::sleep(self.events.pause(pause, PAUSE..=MAX_PAUSE)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }
@@ -162,6 +160,7 @@ impl Listening {
         let mut acknowledged = self.era == UpstreamEra::Session;
         loop {
             match self.events.next() {
+                Ok(Some(event)) if !event.is_message() => {}
                 Ok(Some(event)) => {
                     // In the stateless era the first event says what will be said.
                     if !std::mem::replace(&mut acknowledged, true) {

@@ -15,6 +15,7 @@
 //! | redirects of one request | 3 | the request fails |
 //! | attempts to go on with a stream, without news | 3 | the call is lost |
 //! | answers to what the server asks | [`MAX_ANSWERS`] at once | dropped |
+//! | calls that the server is told are no longer wanted | [`MAX_CALLS`] at once | dropped: the server works for nobody |
 //! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
 pub(crate) mod events;
@@ -38,7 +39,7 @@ use http::Method;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::exchange::Waiting;
@@ -46,13 +47,12 @@ use self::line::Line;
 use self::parameters::Parameters;
 use self::refusal::Refusal;
 use self::session::Session;
-use super::answer::{self, Listing};
+use super::answer;
 use super::message::{self, RequestId};
 use super::{Called, ClientError, ClientSettings, Connect, Definitions, Outgoing, Peer, SharedListener};
 use crate::server::MODERN;
 use crate::upstream::config::HttpConfig;
 
-const METHOD_NOT_FOUND: i64 = -32601;
 /// Calls that are under way at the same time, each on a connection of its own. More wait for their turn.
 const MAX_CALLS: usize = 256;
 /// Requests of the server that are answered at the same time. More are not answered: none of them can be granted.
@@ -83,6 +83,7 @@ struct Shared {
     renewing: Semaphore,
     calls: Semaphore,
     answers: Arc<Semaphore>,
+    cancels: Arc<Semaphore>,
     ids: AtomicU64,
     /// Arguments that are repeated in headers, as the last list of tools says.
     parameters: Mutex<Arc<Parameters>>,
@@ -151,6 +152,7 @@ impl HttpClient {
             renewing: Semaphore::new(1),
             calls: Semaphore::new(MAX_CALLS),
             answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
+            cancels: Arc::new(Semaphore::new(MAX_CALLS)),
             ids: AtomicU64::new(1),
             parameters: Mutex::default(),
             listener,
@@ -176,21 +178,11 @@ impl HttpClient {
 
     pub(crate) async fn list_tools(&self) -> Result<Definitions, ClientError> {
         let era = self.peer.era;
-        let mut listing = Listing::default();
-        while !listing.is_whole() {
-            let build = |id| message::list_tools(id, era, listing.cursor());
-            match self.shared.request("tools/list", build).await {
-                Ok(page) => listing.add(&page)?,
-                // It never said that it has any.
-                Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. })
-                    if !self.peer.capabilities.contains_key("tools") =>
-                {
-                    return Ok(Definitions::new());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let tools = listing.into_tools();
+        let page = async |cursor: Option<String>| {
+            let build = |id| message::list_tools(id, era, cursor.as_deref());
+            self.shared.request("tools/list", build).await
+        };
+        let tools = answer::listed(&self.peer, self.shared.line.limit(), page).await?;
         Ok(if era == UpstreamEra::Stateless { self.shared.learn(tools) } else { tools })
     }
 
@@ -360,21 +352,27 @@ impl Shared {
     /// connection, which has happened.
     fn forget(self: &Arc<Self>, id: RequestId) {
         if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
-            self.tell_soon(
-                "cancel a call",
-                message::cancelled(id, "the caller no longer wants the result"),
-                None,
-            );
+            let message = message::cancelled(id, "the caller no longer wants the result");
+            self.tell_soon("cancel a call", message, &self.cancels);
         }
     }
 
-    /// Sends what has no answer, without anybody waiting for it.
-    fn tell_soon(self: &Arc<Self>, what: &str, message: Vec<u8>, turn: Option<OwnedSemaphorePermit>) {
+    /// Sends what has no answer, without anybody waiting for it: once it is its turn, which it does not wait for, and
+    /// for as long as there is a connection.
+    fn tell_soon(self: &Arc<Self>, what: &str, message: Vec<u8>, turns: &Arc<Semaphore>) {
+        let Ok(turn) = turns.clone().try_acquire_owned() else {
+            tracing::debug!(server = %self.server, "dropped: to {what}, of which the server has not taken enough");
+            return;
+        };
         let shared = self.clone();
         self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
             let _turn = turn;
             let session = shared.session();
-            if let Err(error) = shared.tell(&session, Bytes::from(message)).await {
+            let told = tokio::select! {
+                () = shared.end.cancelled() => return,
+                told = shared.tell(&session, Bytes::from(message)) => told,
+            };
+            if let Err(error) = told {
                 tracing::debug!(server = %shared.server, %error, "a message was not taken");
             }
         });

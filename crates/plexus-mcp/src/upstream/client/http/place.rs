@@ -7,23 +7,7 @@ use url::{Origin, Position, Url};
 
 use super::super::net::shown;
 use crate::upstream::client::ClientError;
-use crate::upstream::config::HttpConfig;
-
-/// What the hub says itself; a file that says it too would say something else.
-const OURS: [&str; 12] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "transfer-encoding",
-];
+use crate::upstream::config::{HttpConfig, is_of_the_hub};
 
 /// An address that requests are sent to.
 #[derive(Clone)]
@@ -49,8 +33,7 @@ pub(super) fn of_file(config: &HttpConfig) -> Result<(Place, HeaderMap), ClientE
         .map_err(|error| wrong(format!("the `url` of the server's file is none: {error}")))?;
     let mut headers = HeaderMap::with_capacity(config.headers.len());
     for (name, value) in &config.headers {
-        let lower = name.to_ascii_lowercase();
-        if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-param-") {
+        if is_of_the_hub(name) {
             return Err(wrong(format!(
                 "the header `{name}` is set by the hub: take it out of the server's file"
             )));

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
-use super::super::message::{Incoming, Messages};
+use super::super::message::{Incoming, Messages, RequestId};
 use super::super::net::shown;
 use super::super::stderr;
 use super::line::{Media, Reply};
@@ -11,6 +11,11 @@ use crate::upstream::client::ClientError;
 
 /// Of a refusal's body, enough for an error of JSON-RPC and its data.
 const MAX_BODY: usize = 64 * 1024;
+
+/// Codes of errors that the transports of the SDKs give.
+const TRANSPORT_CODES: [i64; 3] = [-32000, -32001, -32600];
+/// What they say of a session that they do not know.
+const NO_SESSION: [&str; 4] = ["session not found", "no valid session", "unknown session", "invalid session"];
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -44,8 +49,8 @@ pub(crate) async fn read(mut reply: Reply, method: &str, has_session: bool) -> R
     let given = reply.was_given("authorization");
     let is_json = reply.media() == Media::Json;
     let body = beginning(&mut reply).await;
-    let rpc = if is_json { rpc_error(&body) } else { None };
-    if has_session && (status == StatusCode::NOT_FOUND || says_no_session(status, rpc.as_ref())) {
+    let (id, rpc) = if is_json { rpc_error(&body) } else { None }.unzip();
+    if has_session && (status == StatusCode::NOT_FOUND || says_no_session(status, id, rpc.as_ref())) {
         let message = format!("{place} does not know the session any more");
         return Refusal::NoSession(rpc.unwrap_or(ClientError::Protocol(message)));
     }
@@ -86,19 +91,25 @@ async fn beginning(reply: &mut Reply) -> Bytes {
     body.freeze()
 }
 
-fn rpc_error(body: &[u8]) -> Option<ClientError> {
+/// With the id of the request that it is about, if it names one of ours.
+fn rpc_error(body: &[u8]) -> Option<(Option<RequestId>, ClientError)> {
     match Incoming::all(body)? {
-        Messages::One(Incoming::Response { outcome: Err(error @ ClientError::Rpc { .. }), .. }) => {
-            Some(error)
+        Messages::One(Incoming::Response { id, outcome: Err(error @ ClientError::Rpc { .. }) }) => {
+            Some((id, error))
         }
         _ => None,
     }
 }
 
-/// Servers that do not say 404 for a session that is gone say it in words.
-fn says_no_session(status: StatusCode, rpc: Option<&ClientError>) -> bool {
-    let Some(ClientError::Rpc { message, .. }) = rpc else { return false };
-    status == StatusCode::BAD_REQUEST && message.to_ascii_lowercase().contains("session")
+/// Servers that do not say 404 for a session that is gone say it in words. A tool may speak of sessions too, and it has been
+/// carried out: so these are words of the transport only where they are about no request, or have a code of its own.
+fn says_no_session(status: StatusCode, id: Option<Option<RequestId>>, rpc: Option<&ClientError>) -> bool {
+    let Some(ClientError::Rpc { code, message, .. }) = rpc else { return false };
+    let of_transport = id == Some(None) || TRANSPORT_CODES.contains(code);
+    let message = message.to_ascii_lowercase();
+    status == StatusCode::BAD_REQUEST
+        && of_transport
+        && NO_SESSION.iter().any(|words| message.contains(words))
 }
 
 /// Names the header that is missing or wrong.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Incoming, Messages, RequestId};
-use crate::upstream::client::{Outgoing, message};
+use crate::upstream::client::{ClientError, Outgoing, message};
 
 fn sent(bytes: &[u8]) -> Value {
     assert!(!bytes.contains(&b'\n'), "a message is one line");
@@ -115,6 +115,26 @@ fn what_comes_in_is_told_apart() {
         assert!(Incoming::all(garbage.as_bytes()).is_none(), "{garbage}");
     }
     assert!(Incoming::all(b"{\"id\":3,\"result\":\"\xff\"}").is_none(), "not UTF-8");
+}
+
+#[test]
+fn an_error_is_passed_on_as_far_as_anybody_reads_it() {
+    let of = |error: Value| {
+        let message = json!({ "id": 3, "error": error }).to_string();
+        match received(message.as_bytes()) {
+            Incoming::Response { outcome: Err(ClientError::Rpc { message, data, .. }), .. } => {
+                (message, data)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let data = json!({ "a": ["b"] });
+    let told = of(json!({ "code": 1, "message": "a \"quoted\" word", "data": data }));
+    assert_eq!(told, ("a \"quoted\" word".to_owned(), Some(data)));
+    assert_eq!(of(json!({ "code": 1, "data": null })), (String::new(), None));
+    let (message, data) = of(json!({ "code": 1, "message": "x".repeat(1 << 20), "data": "x".repeat(9_000) }));
+    assert!(message.len() < 3_000 && message.ends_with('…'), "{}", message.len());
+    assert_eq!(data, None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, Transmit, TransmitError};
+use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, RequestId, Transmit, TransmitError};
 use crate::upstream::client::{ClientError, Listener, message};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ impl Receive for FromServer {
 struct ToServer(mpsc::Sender<Vec<u8>>);
 
 impl Transmit for ToServer {
-    async fn transmit(&mut self, message: Vec<u8>) -> Result<(), TransmitError> {
+    async fn transmit(&mut self, _: Option<RequestId>, message: Vec<u8>) -> Result<(), TransmitError> {
         let room = self.0.reserve().await;
         let room = room.map_err(|_| TransmitError::Connection("the server reads no more".to_owned()))?;
         if message.windows(6).any(|part| part == b"refuse") {

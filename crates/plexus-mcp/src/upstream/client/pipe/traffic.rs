@@ -86,13 +86,17 @@ impl Shared {
             let cancelled = std::mem::take(&mut self.state().cancelled);
             for id in cancelled {
                 let message = message::cancelled(id, "the caller no longer wants the result");
-                if let Err(TransmitError::Connection(why)) = to.transmit(message).await {
+                if let Err(TransmitError::Connection(why)) = to.transmit(None, message).await {
                     return why;
                 }
             }
             let Queued { id, message } = tokio::select! {
                 biased;
                 () = self.cancels.notified() => continue,
+                (id, error) = to.late() => match self.untransmitted(id, error) {
+                    Some(why) => return why,
+                    None => continue,
+                },
                 queued = queued.recv() => match queued {
                     Some(queued) => queued,
                     None => return "the connection was closed".to_owned(),
@@ -101,14 +105,23 @@ impl Shared {
             if id.is_some_and(|id| !self.sending(id)) {
                 continue;
             }
-            match (to.transmit(message).await, id) {
-                (Ok(()), _) => {}
-                (Err(TransmitError::Connection(why)), _) => return why,
-                (Err(TransmitError::Message(error)), Some(id)) => self.answer(id, Err(error)),
-                (Err(TransmitError::Message(error)), None) => {
-                    tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
-                }
+            if let Err(error) = to.transmit(id, message).await
+                && let Some(why) = self.untransmitted(id, error)
+            {
+                return why;
             }
         }
+    }
+
+    /// Tells whoever waits for a message that did not get there; why the connection is over, if it is.
+    fn untransmitted(&self, id: Option<RequestId>, error: TransmitError) -> Option<String> {
+        match (error, id) {
+            (TransmitError::Connection(why), _) => return Some(why),
+            (TransmitError::Message(error), Some(id)) => self.answer(id, Err(error)),
+            (TransmitError::Message(error), None) => {
+                tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
+            }
+        }
+        None
     }
 }

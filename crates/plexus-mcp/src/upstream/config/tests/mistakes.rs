@@ -138,3 +138,14 @@ fn bytes_that_are_no_text_and_files_that_are_none_are_told() {
         ]
     );
 }
+
+#[test]
+fn a_header_of_the_hub_is_refused_in_any_case_and_with_any_end() {
+    for header in ["Expect", "UPGRADE", "content-encoding", "Mcp-Param-Region", "TE"] {
+        let text = format!(r#"{{"url": "https://a.example", "headers": {{"{header}": "x"}}}}"#);
+        let (_dir, folder) = folder(&[("own.json", &text)]);
+        let entries = folder.read();
+        let problems = entries[0].server.as_ref().expect_err(header);
+        assert!(problems.iter().any(|problem| problem.to_string().contains("sets itself")), "{header}");
+    }
+}

@@ -46,7 +46,7 @@ fn an_id_counts_when_its_event_is_whole() {
     events.push(b"data: y\n\n");
     assert_eq!(events.next().unwrap().unwrap().data, "y");
     assert_eq!(events.last_id(), Some("1"));
-    assert_eq!(events.retry(), Some(Duration::from_millis(1500)));
+    assert_eq!(events.retry, Some(Duration::from_millis(1500)));
 }
 
 #[test]
@@ -63,4 +63,21 @@ fn an_event_over_the_limit_is_an_error_and_not_a_full_memory() {
         })
         .collect();
     assert_eq!(seen, Err(TooLong));
+}
+
+#[test]
+fn a_server_is_heeded_within_bounds_about_when_to_come_back() {
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(30);
+    let own = Duration::from_secs(1);
+    for (said, expected) in [
+        ("", own),
+        ("retry: 0\n", Duration::from_millis(100)),
+        ("retry: 2000\n", Duration::from_secs(2)),
+        ("retry: 18446744073709551615\n", Duration::from_secs(30)),
+    ] {
+        let mut events = Events::new(1000);
+        events.push(said.as_bytes());
+        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.pause(own, bounds.clone()), expected, "{said:?}");
+    }
 }
