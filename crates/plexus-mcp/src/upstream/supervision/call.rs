@@ -306,6 +306,7 @@ fn unavailable(unit: &Unit, why: &str) -> CallError {
     let message = format!("{} is not available ({}): {why}", unit.name, status.state.as_str());
     CallError::new(ErrorCode::Unavailable, message)
         .hint(format!("Nothing was run. {}", advice(unit, &status)))
+        .before_it_ran()
 }
 
 fn advice(unit: &Unit, status: &Status) -> String {
