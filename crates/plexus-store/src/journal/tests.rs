@@ -215,7 +215,7 @@ fn after_a_write_that_could_not_be_undone_the_next_commit_begins_a_new_segment()
         journal.stored(journal.take().through);
         journal.append(record(100)).unwrap();
         let next = dir.path().join(segment::name(written as i64 + 1));
-        assert_eq!(folder::segments(dir.path()).unwrap(), [next.clone()]);
+        assert_eq!(folder::segments(dir.path()).unwrap(), std::slice::from_ref(&next));
         assert_eq!(numbers(&segment::scan(&std::fs::read(next).unwrap()).unwrap()), [written as i64 + 1]);
         journal.close();
         journal.stored(journal.take().through);
