@@ -1,5 +1,5 @@
 //! What must not stand in a record: values under telling names, and text that looks like a
-//! credential wherever it stands.
+//! credential wherever it stands, in names too.
 //!
 //! Most of what calls carry has neither. So JSON that is going to be kept as text is looked at as text
 //! first ([`raw`]), and taken apart only where something in it looks as if it had to go.
@@ -9,11 +9,12 @@ mod raw;
 mod tests;
 
 use std::borrow::Cow;
+use std::mem;
 
 use plexus_kit::credential;
 pub(crate) use plexus_kit::credential::{REDACTED, is_secret_name};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Redacts in place.
 pub(crate) fn value(value: &mut Value) {
@@ -25,16 +26,35 @@ pub(crate) fn value(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(self::value),
         Value::Object(fields) => {
-            for (name, field) in fields {
+            for (name, field) in fields.iter_mut() {
                 if is_secret_name(name) && !field.is_null() && !field.is_boolean() {
                     *field = Value::from(REDACTED);
                 } else {
                     self::value(field);
                 }
             }
+            if fields.keys().any(|name| text(name).is_some()) {
+                *fields = named(mem::take(fields));
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// The fields under names without credentials. Those that had different ones still have different names.
+fn named(fields: Map<String, Value>) -> Map<String, Value> {
+    let mut kept = Map::new();
+    for (name, field) in fields {
+        let plain = text(&name).unwrap_or(name);
+        let mut name = plain.clone();
+        let mut number = 1;
+        while kept.contains_key(&name) {
+            number += 1;
+            name = format!("{plain} ({number})");
+        }
+        kept.insert(name, field);
+    }
+    kept
 }
 
 /// The text without what looks like a credential; none when there is nothing to hide.
@@ -68,8 +88,10 @@ fn parsed(json: &str) -> String {
             self::value(&mut value);
             value.to_string()
         }
-        // Too deep, or with a number that is too large: kept as a text that says what it is.
-        Err(_) => Value::from(text(json).unwrap_or_else(|| json.to_owned())).to_string(),
+        // Too deep, or with a number that is too large: kept as text. Where something in it may have to go,
+        // nobody can say how far it goes.
+        Err(_) if raw::is_harmless(json) => Value::from(json).to_string(),
+        Err(_) => serde_json::json!({ "unreadable": true, "bytes": json.len() }).to_string(),
     }
 }
 

@@ -34,11 +34,12 @@ impl Authenticator {
         // How long what it mints may be renewed is the one thing that the token itself does not say.
         let maker = match by.is_admin() {
             true => None,
-            false => self.store.read().await?.token(by.token_id()).await?,
+            false => self.store.read_committed().await?.token(by.token_id()).await?,
         };
         let renewable_until = maker.and_then(|maker| maker.renew_until);
-        let planned = self.plan(by, params, renewable_until);
-        let (created, row) = match planned.and_then(|plan| self.with_profile(plan, profile.as_deref())) {
+        let plan = self.plan(by, params, renewable_until);
+        let (created, row) = match plan.and_then(|plan| self.check_profile(profile.as_deref()).map(|()| plan))
+        {
             Ok(plan) => self.sign(plan, Some(by.token_id()))?,
             Err(error) => return self.refused(by, CREATE, error, &asked).await,
         };
@@ -55,13 +56,11 @@ impl Authenticator {
 
     /// A token of a profile that is not there would see nothing, which nobody asks for. One that goes later
     /// leaves its tokens at that.
-    fn with_profile(&self, plan: Plan, asked: Option<&str>) -> Result<Plan, AuthError> {
-        if let Some(id) = asked {
-            let followed = self.profiles.load_full();
-            let profiles = followed.map_or_else(|| Profiles::shipped().into(), |followed| followed.load());
-            profiles.find(id).map_err(AuthError::Invalid)?;
-        }
-        Ok(plan)
+    fn check_profile(&self, asked: Option<&str>) -> Result<(), AuthError> {
+        let Some(id) = asked else { return Ok(()) };
+        let followed = self.profiles.load_full();
+        let profiles = followed.map_or_else(|| Profiles::shipped().into(), |followed| followed.load());
+        profiles.find(id).map(drop).map_err(AuthError::Invalid)
     }
 
     /// What a request for a token comes to, if it may be granted.

@@ -20,7 +20,7 @@ impl Authenticator {
     /// until its own end.
     pub async fn renew(&self, by: &Principal) -> Result<CreatedToken, AuthError> {
         let asked = json!({ "jti": by.token_id(), "kind": by.kind(), "name": by.name() });
-        let mut reader = self.store.read().await?;
+        let mut reader = self.store.read_committed().await?;
         let token = reader.token(by.token_id()).await?.ok_or(AuthError::InvalidToken)?;
         let children = reader.token_children(by.token_id()).await?;
         drop(reader);

@@ -29,7 +29,7 @@ impl Authenticator {
         grace: Duration,
     ) -> Result<Option<CreatedToken>, AuthError> {
         let _one = self.changing.acquire().await;
-        let mut reader = self.store.read().await?;
+        let mut reader = self.store.read_committed().await?;
         let Some(old) = reader.token(jti).await? else { return Ok(None) };
         // Not the asker itself: what it was replaced by would survive its own revocation.
         if !by.is_admin() && !reader.token_descends_from(jti, by.token_id()).await? {
@@ -141,7 +141,7 @@ impl Authenticator {
         let ending = old.and_then(|old| Some((old.token_id(), old.key().until()?)));
         let row_of_old = match ending {
             Some((jti, _)) => {
-                self.store.read().await?.token(jti).await?.filter(|old| old.revoked_at.is_none())
+                self.store.read_committed().await?.token(jti).await?.filter(|old| old.revoked_at.is_none())
             }
             None => None,
         };

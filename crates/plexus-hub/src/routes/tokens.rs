@@ -74,7 +74,7 @@ pub(super) async fn list(
     caller.needs("read:tokens")?;
     let limit = query::limit(page.limit)?;
     let before = CURSOR.read::<TokenId>(page.cursor.as_deref())?;
-    let items = caller.services.store.read().await?.tokens(before, limit + 1).await?;
+    let items = caller.services.store.read_committed().await?.tokens(before, limit + 1).await?;
     let items = items.into_iter().map(|token| up_to_date(&caller, token)).collect();
     Ok(Json(CURSOR.page(items, limit, |token: &Token| token.jti.to_string())))
 }
@@ -199,14 +199,15 @@ pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json
 /// Goes on only if the token is the caller's, or comes from it.
 async fn own(caller: &Caller, jti: TokenId) -> Result<(), ApiError> {
     let asking = caller.principal.token_id();
-    if jti == asking || caller.services.store.read().await?.token_descends_from(jti, asking).await? {
+    if jti == asking || caller.services.store.read_committed().await?.token_descends_from(jti, asking).await?
+    {
         return Ok(());
     }
     Err(gone())
 }
 
 async fn detail(caller: &Caller, jti: TokenId) -> Result<Json<TokenDetail>, ApiError> {
-    let mut reader = caller.services.store.read().await?;
+    let mut reader = caller.services.store.read_committed().await?;
     let token = reader.token(jti).await?.ok_or_else(gone)?;
     let children = reader.token_children(jti).await?;
     let state = token.state(caller.services.clock.now());

@@ -7,11 +7,12 @@
 //! |---|---|
 //! | `header.json` | [`Header`]: which format and schema it is, which columns the tables have |
 //! | `tables/NAME/000001.jsonl` … | rows as JSON arrays, one per line, in the order of their key |
-//! | `files/PATH` | files of the data folder |
+//! | `files/PATH` | files of the data folder, also those that a person wrote: [servers and profiles](is_setting) |
 //! | `files/journal/N.log` | records that were acknowledged and are not in the tables yet |
 //! | `manifest.json` | [`Manifest`]: what must have been read by now; without it the archive is cut off |
 
 mod read;
+mod settings;
 mod tables;
 mod write;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::StoreError;
 
 pub use read::{Restored, restore};
+pub use settings::{MAX_SETTING, MAX_SETTINGS, PROFILES, SERVERS, is_setting};
 pub use write::{Content, write};
 
 const FORMAT: u32 = 1;

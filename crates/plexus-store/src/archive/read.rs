@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::fs::Permissions;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use aws_lc_rs::digest;
 use flate2::read::GzDecoder;
-use plexus_kit::{Supervisor, hex};
+use plexus_kit::{Supervisor, hex, private_file};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::settings::{MAX_SETTING, MAX_SETTINGS, is_setting, parts};
 use super::tables::{TABLES, Table};
 use super::{
     AuditState, FORMAT, Header, JOURNAL, MAX_CHUNK, Manifest, Progress, Summary, TableColumns, io, wrong,
@@ -53,6 +54,7 @@ pub async fn restore(
         journal: &journal,
         tables: HashMap::new(),
         files: vec![],
+        settings: 0,
     }
     .run(archive, progress)
     .await;
@@ -107,6 +109,8 @@ struct Restoring<'r> {
     /// What was read so far.
     tables: HashMap<&'static str, Reading>,
     files: Vec<Summary>,
+    /// How many of the files a person wrote.
+    settings: usize,
 }
 
 /// A table that is being read.
@@ -203,6 +207,15 @@ impl Restoring<'_> {
         if !may_restore(path) {
             return Err(wrong(format!("files/{} is no file of a data folder", path.display())));
         }
+        let most = if is_setting(path) {
+            self.settings += 1;
+            MAX_SETTING
+        } else {
+            u64::MAX
+        };
+        if self.settings > MAX_SETTINGS {
+            return Err(wrong(format!("it has more than {MAX_SETTINGS} files of servers and profiles")));
+        }
         let target = self.stage.join(path);
         let name = path.display().to_string();
         let failed = io(&name);
@@ -222,6 +235,9 @@ impl Restoring<'_> {
             hash.update(&buffer[..read]);
             std::io::Write::write_all(&mut file, &buffer[..read]).map_err(&failed)?;
             count += read as u64;
+            if count > most {
+                return Err(wrong(format!("files/{name} is too large")));
+            }
         }
         file.sync_all().map_err(&failed)?;
         self.files.push(Summary { name: name.clone(), count, sha256: hex::encode(hash.finish().as_ref()) });
@@ -295,8 +311,7 @@ impl Restoring<'_> {
         for (name, from, to) in moves {
             let failed = io(name);
             if let Some(parent) = to.parent() {
-                fs_err::create_dir_all(parent).map_err(&failed)?;
-                fs_err::set_permissions(parent, Permissions::from_mode(0o700)).map_err(&failed)?;
+                private_file::create_dir(parent).map_err(&failed)?;
             }
             fs_err::rename(&from, &to).map_err(&failed)?;
         }
@@ -337,15 +352,11 @@ fn check_header(header: Header) -> Result<Header, StoreError> {
 
 /// Only what a data folder has, and nothing outside of it.
 fn may_restore(path: &Path) -> bool {
-    let parts: Option<Vec<&str>> = path
-        .components()
-        .map(|part| if let Component::Normal(part) = part { part.to_str() } else { None })
-        .collect();
-    match parts.as_deref() {
+    match parts(path).as_deref() {
         Some(["signing-key" | "audit.head"] | ["retired-keys", _]) => true,
         Some(["sessions", rest @ ..]) => !rest.is_empty(),
         Some([JOURNAL, segment]) => journal::is_segment(Path::new(segment)),
-        _ => false,
+        _ => is_setting(path),
     }
 }
 

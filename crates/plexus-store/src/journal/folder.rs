@@ -23,6 +23,8 @@ const FOREIGN: &str = "foreign";
 pub(super) struct Left {
     pub(super) records: Vec<Records>,
     pub(super) segments: Vec<PathBuf>,
+    /// Those of the segments that have damage in them.
+    pub(super) damaged: Vec<PathBuf>,
     last: Option<i64>,
 }
 
@@ -64,6 +66,9 @@ pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
             tracing::error!(path = %shown, "this journal is of another database; it is set aside and not replayed");
             set_aside(&path, FOREIGN);
             continue;
+        }
+        if !scan.damaged.is_empty() {
+            left.damaged.push(path.clone());
         }
         for damage in &scan.damaged {
             tracing::error!(path = %shown, ?damage, "bytes of the journal are damaged; the file will be kept");
@@ -110,17 +115,10 @@ pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
 }
 
 /// Removes a segment whose records are all in SQL, or keeps it under another name if it is damaged.
-pub(super) fn dispose(path: &Path) {
-    let damaged = fs_err::read(path).ok().and_then(|bytes| segment::scan(&bytes));
-    match damaged {
-        Some(scan) if !scan.damaged.is_empty() => set_aside(path, DAMAGED),
-        _ => remove(path),
-    }
-}
-
-/// Removes a segment whose records are all in SQL.
-pub(super) fn remove(path: &Path) {
-    if let Err(error) = fs_err::remove_file(path) {
+pub(super) fn dispose(path: &Path, damaged: bool) {
+    if damaged {
+        set_aside(path, DAMAGED);
+    } else if let Err(error) = fs_err::remove_file(path) {
         tracing::warn!(%error, "cannot remove a segment of the journal");
     }
 }

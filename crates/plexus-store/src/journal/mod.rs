@@ -12,7 +12,7 @@
 //! - Whatever was acknowledged and not yet moved is replayed before the store is open again.
 //! - Where the journal cannot take records, they are handed back and go the way of the transactions: their
 //!   caller waits for the commit. That is so while the database is away or fails, when the writer is
-//!   [`BACKLOG`] behind, when the disk refuses, for a session that is not known to exist (its caller must
+//!   [`BACKLOG`] behind, while the disk refuses, for a session that is not known to exist (its caller must
 //!   be told), and always with `durability = "power"`, for nothing here waits for the disk.
 //!   So neither the file nor the memory grows without bound.
 //! - Numbers run on without a gap over segments and restarts.
@@ -27,7 +27,7 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -47,7 +47,8 @@ pub(crate) use segment::is_segment;
 
 /// Bytes of records that may wait for the writer; one more is handed back.
 const BACKLOG: usize = 16 << 20;
-/// A segment that is longer than this is the last but one.
+/// A segment that is longer than this gets no more records: they go into a new one, and the old one is removed
+/// as soon as all it has is in SQL.
 const SEGMENT: u64 = 8 << 20;
 /// How long records wait for company on their way into SQL when nobody asks for them.
 const LINGER: Duration = Duration::from_millis(5);
@@ -80,18 +81,66 @@ pub(crate) struct Place {
     pub(crate) id: i64,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// What was left is not in SQL yet.
+    Replaying,
+    Open,
+    Closed,
+}
+
 struct State {
-    /// None before the first and after the last record.
+    phase: Phase,
+    /// Where records go. While the journal is open there is none only where the disk refused; the next
+    /// commit tries again.
     active: Option<Segment>,
-    /// Segments that are full, with the number of their last record, oldest first.
+    /// Segments that get no more, with the number of their last record, oldest first.
     full: Vec<(PathBuf, i64)>,
+    /// Segments that were read and have damage in them.
+    damaged: HashSet<PathBuf>,
     pending: Vec<Records>,
     pending_bytes: usize,
     /// Sessions that were seen to exist.
     known: HashSet<SessionId>,
     frame: Vec<u8>,
-    /// The disk has refused a record, which is said once.
+    /// The disk has refused a record or a segment, which is said once.
     refused: bool,
+}
+
+impl State {
+    /// Makes the segment for records from number `first` on.
+    fn begin(&mut self, place: &Place, first: i64) {
+        match place.segment(first) {
+            Ok(segment) => self.active = Some(segment),
+            Err(error) => refused(&mut self.refused, &error, &place.folder),
+        }
+    }
+
+    /// Nothing more goes into the active segment, whose last record is number `last`.
+    fn retire(&mut self, last: i64) {
+        let active = self.active.take();
+        self.full.extend(active.map(|segment| (segment.path().to_owned(), last)));
+    }
+
+    /// Disposes of the segments whose records up to number `through` are in SQL.
+    fn discard(&mut self, through: i64) {
+        let Self { full, damaged, .. } = self;
+        full.retain(|(path, last)| {
+            let keep = *last > through;
+            if !keep {
+                folder::dispose(path, damaged.remove(path));
+            }
+            keep
+        });
+    }
+}
+
+/// Says that the disk refuses, once.
+fn refused(said: &mut bool, error: &std::io::Error, path: &Path) {
+    if !std::mem::replace(said, true) {
+        let path = path.display();
+        tracing::error!(%error, %path, "cannot write to the journal; calls wait for the database instead");
+    }
 }
 
 /// Records on their way into SQL.
@@ -112,7 +161,9 @@ impl Journal {
             tracing::info!(records = left.records.len(), "replaying the journal of a hub that did not stop");
         }
         let state = State {
+            phase: Phase::Replaying,
             active: None,
+            damaged: left.damaged.into_iter().collect(),
             full: left.segments.into_iter().map(|path| (path, last)).collect(),
             pending: left.records,
             pending_bytes: 0,
@@ -135,9 +186,8 @@ impl Journal {
     pub(crate) fn begin(&self) -> Result<(), StoreError> {
         let shared = &self.0;
         let mut state = self.state();
-        for (path, _) in state.full.drain(..) {
-            folder::dispose(&path);
-        }
+        state.discard(i64::MAX);
+        state.phase = Phase::Open;
         if self.is_used() {
             let first = shared.appended.load(Ordering::Relaxed) + 1;
             state.active = Some(shared.place.segment(first).map_err(|e| shared.place.failed(e))?);
@@ -165,12 +215,9 @@ impl Journal {
             return Err(records);
         }
         if let Err(unwritten) = active.write(&state.frame) {
-            if !std::mem::replace(&mut state.refused, true) {
-                let (error, path) = (&unwritten.error, active.path().display());
-                tracing::error!(%error, %path, "cannot write to the journal; calls wait for the database instead");
-            }
+            refused(&mut state.refused, &unwritten.error, active.path());
             if !unwritten.usable {
-                state.active = None;
+                state.retire(n - 1);
             }
             return Err(records);
         }
@@ -179,14 +226,8 @@ impl Journal {
         state.pending_bytes += state.frame.len();
         shared.appended.store(n, Ordering::Release);
         if active.bytes() > SEGMENT {
-            // Should it not be possible, the old one goes on.
-            match shared.place.segment(n + 1) {
-                Ok(next) => {
-                    let full = std::mem::replace(active, next);
-                    state.full.push((full.path().to_owned(), n));
-                }
-                Err(error) => tracing::warn!(%error, "cannot begin a new segment of the journal"),
-            }
+            state.retire(n);
+            state.begin(&shared.place, n + 1);
         }
         let first = state.pending.len() == 1;
         drop(guard);
@@ -243,27 +284,24 @@ impl Journal {
         state.pending.clear();
         state.pending_bytes = 0;
         let left = folder::read(&self.0.place, position)?;
+        state.damaged.extend(left.damaged);
         Ok(Batch { records: left.records, through: self.0.appended.load(Ordering::Relaxed) })
     }
 
     /// The records up to number `through` are in SQL.
     pub(crate) fn stored(&self, through: i64) {
         self.0.failing.store(false, Ordering::Relaxed);
-        if self.0.stored.swap(through, Ordering::Release) == through {
-            return;
-        }
+        self.0.stored.store(through, Ordering::Release);
         let mut state = self.state();
-        // Before the journal has begun, nothing is removed: what was left may be damaged, see `begin`.
-        if state.active.is_none() {
+        // What was left goes when all of it is stored, see `begin`.
+        if state.phase == Phase::Replaying {
             return;
         }
-        state.full.retain(|(path, last)| {
-            let keep = *last > through;
-            if !keep {
-                folder::remove(path);
-            }
-            keep
-        });
+        state.discard(through);
+        // The disk refused. Once nothing is left of what it took, no name can be in use that the new one gets.
+        if state.phase == Phase::Open && state.active.is_none() && state.full.is_empty() && self.is_used() {
+            state.begin(&self.0.place, through + 1);
+        }
     }
 
     /// A transaction failed; nothing is taken until one succeeds.
@@ -276,10 +314,8 @@ impl Journal {
     /// Takes nothing any more.
     pub(crate) fn close(&self) {
         let mut state = self.state();
-        if let Some(last) = state.active.take() {
-            let n = self.0.appended.load(Ordering::Relaxed);
-            state.full.push((last.path().to_owned(), n));
-        }
+        state.phase = Phase::Closed;
+        state.retire(self.0.appended.load(Ordering::Relaxed));
     }
 
     /// Leaves nothing behind that is in SQL.
@@ -289,9 +325,7 @@ impl Journal {
             tracing::error!(records, "the journal keeps records for the next start: the database took none");
             return;
         }
-        for (path, _) in self.state().full.drain(..) {
-            folder::remove(&path);
-        }
+        self.state().discard(i64::MAX);
     }
 
     /// Which of the sessions are not known to exist, each once.

@@ -6,8 +6,9 @@
 //! | 8..16 | which journal it is of | number of the records, one more than the frame before |
 //! | 16.. | number of its first frame | content |
 //!
-//! A frame that a crash cut short is the last one and was acknowledged to nobody. Anything else that does
-//! not fit is damage: whole frames behind it are still found, and the damage is told apart from the end.
+//! A frame that a crash cut short is the last one and was acknowledged to nobody: what is there of it is its
+//! beginning, as it was written. Anything else that does not fit is damage, also at the end: whole frames
+//! behind it are still found.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -37,13 +38,26 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes the file for frames from number `first` on.
+    /// Makes the file for frames from number `first` on; when that fails, none of it stays.
     pub(super) fn create(folder: &Path, journal: i64, first: i64) -> io::Result<Self> {
         let path = folder.join(name(first));
         let mut file = private_file::open(&path)?;
-        file.set_len(0)?;
-        file.write_all(&header(journal, first))?;
-        Ok(Self { file, path, bytes: HEADER as u64 })
+        match file.set_len(0).and_then(|()| file.write_all(&header(journal, first))) {
+            Ok(()) => Ok(Self { file, path, bytes: HEADER as u64 }),
+            Err(error) => {
+                // If not even that can be done, the next start finds a segment without records.
+                let _ = fs_err::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// A segment on a disk that refuses everything.
+    #[cfg(test)]
+    pub(super) fn refusing(path: &Path) -> Self {
+        let file = File::open(path).unwrap();
+        let bytes = file.metadata().unwrap().len();
+        Self { file, path: path.to_owned(), bytes }
     }
 
     /// Writes a whole frame with one system call; when that fails, none of it stays.
@@ -119,7 +133,7 @@ pub(super) struct Scan {
     pub(super) frames: Vec<Frame>,
     /// Bytes of a frame that was cut short at the end.
     pub(super) torn: usize,
-    /// Bytes that are no frame although frames follow, or should.
+    /// Bytes that were a frame, or several, and are none any more.
     pub(super) damaged: Vec<Range<usize>>,
 }
 
@@ -151,13 +165,25 @@ pub(super) fn scan(bytes: &[u8]) -> Option<Scan> {
             continue;
         }
         let Some(next) = (at + 1..bytes.len()).find(|place| read(bytes, *place, least).is_some()) else {
-            scan.torn = bytes.len() - at;
+            match is_beginning(&bytes[at..]) {
+                true => scan.torn = bytes.len() - at,
+                false => scan.damaged.push(at..bytes.len()),
+            }
             break;
         };
         scan.damaged.push(at..next);
         at = next;
     }
     Some(scan)
+}
+
+/// Whether a frame that was cut short may begin like this. Of one that is all there, or whose length alone is
+/// wrong, some of it was changed.
+fn is_beginning(rest: &[u8]) -> bool {
+    let Some((head, content)) = rest.split_first_chunk::<FRAME>() else { return true };
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let fits = crc32fast::hash(&rest[8..]).to_le_bytes() == head[4..8];
+    length > content.len() && length <= MAX_CONTENT && !fits
 }
 
 /// The whole frame at a place, if there is one with at least this number.

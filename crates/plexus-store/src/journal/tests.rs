@@ -82,7 +82,7 @@ fn a_segment_that_is_cut_anywhere_gives_every_whole_frame_and_is_not_damaged() {
 #[test]
 fn a_changed_byte_costs_its_own_frame_and_is_told() {
     let (bytes, begins) = filled(8);
-    for place in begins[0]..begins[7] {
+    for place in begins[0]..begins[8] {
         let mut changed = bytes.clone();
         changed[place] ^= 0x40;
         let scan = segment::scan(&changed).unwrap();
@@ -156,18 +156,108 @@ fn a_damaged_segment_is_kept_under_another_name_when_the_rest_of_it_is_stored() 
     assert!(!name(1, "log").exists() && name(6, "log").exists());
 }
 
+/// A journal that takes records, and the file of its first segment.
+fn begun(dir: &tempfile::TempDir) -> (Journal, std::path::PathBuf) {
+    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let journal = Journal::open(place, 0, Durability::Process).unwrap();
+    journal.begin().unwrap();
+    (journal, dir.path().join(segment::name(1)))
+}
+
+/// An entry of about this many bytes.
+fn record(bytes: usize) -> Records {
+    let entry = NewAudit { detail: "x".repeat(bytes), ..records(1).audit.remove(0) };
+    Records { audit: vec![entry], events: vec![] }
+}
+
+#[test]
+fn a_segment_that_was_damaged_while_the_hub_ran_is_kept_too() {
+    for close_first in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, path) = begun(&dir);
+        for _ in 0..3 {
+            journal.append(record(100)).unwrap();
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        journal.take();
+        journal.failed();
+        let again = journal.read_again(0).unwrap();
+        assert_eq!((again.records.len(), again.through), (2, 3));
+        if close_first {
+            journal.close();
+            journal.stored(3);
+        } else {
+            journal.stored(3);
+            journal.close();
+        }
+        journal.tidy();
+        assert_eq!(std::fs::read(path.with_extension("damaged")).unwrap(), bytes);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn after_a_write_that_could_not_be_undone_the_next_commit_begins_a_new_segment() {
+    for written in [0, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, path) = begun(&dir);
+        for _ in 0..written {
+            journal.append(record(100)).unwrap();
+        }
+        journal.state().active = Some(segment::Segment::refusing(&path));
+        journal.append(record(100)).unwrap_err();
+        // What it took before is still in the file, until it is stored.
+        journal.append(record(100)).unwrap_err();
+        assert_eq!(segment::scan(&std::fs::read(&path).unwrap()).unwrap().frames.len(), written);
+        journal.stored(journal.take().through);
+        journal.append(record(100)).unwrap();
+        let next = dir.path().join(segment::name(written as i64 + 1));
+        assert_eq!(folder::segments(dir.path()).unwrap(), std::slice::from_ref(&next));
+        assert_eq!(numbers(&segment::scan(&std::fs::read(next).unwrap()).unwrap()), [written as i64 + 1]);
+        journal.close();
+        journal.stored(journal.take().through);
+        journal.tidy();
+        assert!(folder::segments(dir.path()).unwrap().is_empty(), "a closed journal begins nothing");
+    }
+}
+
+#[test]
+fn where_no_new_segment_can_be_made_records_are_handed_back_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, path) = begun(&dir);
+    // Opened, it takes nothing: what was begun must not stay.
+    let next = dir.path().join(segment::name(9));
+    std::os::unix::fs::symlink("/dev/full", &next).unwrap();
+    for _ in 0..8 {
+        journal.append(record(1 << 20)).unwrap();
+    }
+    assert!(next.symlink_metadata().is_err(), "the half-made file is gone");
+    journal.append(record(100)).unwrap_err();
+    assert!(journal.state().refused && path.exists());
+    // The same when the next commit tries.
+    std::fs::create_dir(&next).unwrap();
+    journal.stored(journal.take().through);
+    journal.append(record(100)).unwrap_err();
+    assert!(!path.exists(), "all of it is stored");
+    std::fs::remove_dir(&next).unwrap();
+    // A commit that has nothing of the journal's is enough.
+    journal.stored(journal.take().through);
+    journal.append(record(100)).unwrap();
+    assert!(!journal.state().refused);
+    assert_eq!(numbers(&segment::scan(&std::fs::read(next).unwrap()).unwrap()), [9]);
+}
+
 #[test]
 fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
     let dir = tempfile::tempdir().unwrap();
     let place = Place { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place.clone(), 0, Durability::Process).unwrap();
     journal.begin().unwrap();
-    let large = || Records {
-        audit: vec![NewAudit { detail: "x".repeat(1 << 20), ..records(1).audit.remove(0) }],
-        events: vec![],
-    };
     let mut taken = 0;
-    while journal.append(large()).is_ok() {
+    while journal.append(record(1 << 20)).is_ok() {
         taken += 1;
     }
     assert!((15..=16).contains(&taken), "bounded by the backlog: {taken}");
@@ -175,17 +265,17 @@ fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
     let batch = journal.take();
     assert_eq!((batch.records.len(), batch.through), (taken, taken as i64));
     // In memory there is room again; whatever becomes of the batch, the files have it.
-    journal.append(large()).unwrap();
+    journal.append(record(1 << 20)).unwrap();
     journal.failed();
-    journal.append(large()).unwrap_err();
+    journal.append(record(1 << 20)).unwrap_err();
     let again = journal.read_again(3).unwrap();
     assert_eq!((again.records.len(), again.through), (taken - 2, taken as i64 + 1));
     journal.stored(again.through);
     assert_eq!(folder::segments(dir.path()).unwrap().len(), 1);
-    journal.append(large()).unwrap();
+    journal.append(record(1 << 20)).unwrap();
     assert!(!journal.is_settled());
     journal.close();
-    journal.append(large()).unwrap_err();
+    journal.append(record(1 << 20)).unwrap_err();
     // The next hub finds the one that was not stored.
     let left = folder::read(&place, again.through).unwrap();
     assert_eq!(left.records.len(), 1);

@@ -129,7 +129,7 @@ impl Writer {
             events.clone(),
         );
         if !journal.is_settled() {
-            batch.commit(&mut vec![]).await?;
+            commit(&mut batch, &journal, &mut vec![], &metrics).await?;
         }
         journal.begin()?;
         let kept = journal.clone();
@@ -264,7 +264,7 @@ async fn run(
                 // All was done that was accepted, but for what only the journal has.
                 None if journal.is_settled() => return,
                 None => {
-                    let _ = batch.commit(&mut waiting).await;
+                    let _ = commit(batch, journal, &mut waiting, metrics).await;
                     return;
                 }
             },
@@ -276,10 +276,22 @@ async fn run(
                 continue;
             }
         }
-        let (taken, began) = (waiting.len() + journal.waiting(), Instant::now());
-        let committed = batch.commit(&mut waiting).await;
-        metrics.ended(taken, began.elapsed(), committed.is_ok());
+        // Everyone in it was told, and the batch has logged it.
+        let _ = commit(batch, journal, &mut waiting, metrics).await;
     }
+}
+
+/// One transaction, and what it cost.
+async fn commit(
+    batch: &mut Batch,
+    journal: &Journal,
+    waiting: &mut Vec<Request>,
+    metrics: &StoreMetrics,
+) -> Result<(), StoreError> {
+    let (taken, began) = (waiting.len() + journal.waiting(), Instant::now());
+    let committed = batch.commit(waiting).await;
+    metrics.ended(taken, began.elapsed(), committed.is_ok());
+    committed
 }
 
 /// Adds what is already waiting; while nobody waits for an answer, lingers for more.

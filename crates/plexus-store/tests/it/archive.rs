@@ -44,7 +44,13 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
 
 fn keys() -> Vec<(String, Content)> {
     let file = |name: &str, text: &str| (name.to_owned(), Content::Bytes(text.as_bytes().to_vec()));
-    vec![file("signing-key", "key"), file("audit.head", "head"), file("sessions/a/b.txt", "file")]
+    vec![
+        file("signing-key", "key"),
+        file("audit.head", "head"),
+        file("sessions/a/b.txt", "file"),
+        file("mcp_servers.d/a.json", "server"),
+        file("profiles/p/config.json", "profile"),
+    ]
 }
 
 async fn archived(backend: &impl Backend, files: Vec<(String, Content)>) -> (Manifest, Vec<u8>) {
@@ -207,6 +213,38 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 "no file of a data folder",
             ),
             (
+                "a removed server",
+                changed(&|entries| {
+                    entries.insert(1, ("files/mcp_servers.d/.removed/a.json".to_owned(), b"x".to_vec()));
+                }),
+                "no file of a data folder",
+            ),
+            (
+                "a program beside the servers",
+                changed(&|entries| entries.insert(1, ("files/mcp_servers.d/a.sh".to_owned(), b"x".to_vec()))),
+                "no file of a data folder",
+            ),
+            (
+                "a program in a profile",
+                changed(&|entries| entries.insert(1, ("files/profiles/p/a.sh".to_owned(), b"x".to_vec()))),
+                "no file of a data folder",
+            ),
+            (
+                "a server that is too large",
+                changed(&|entries| {
+                    entries.insert(1, ("files/mcp_servers.d/b.json".to_owned(), vec![b' '; 300_000]));
+                }),
+                "mcp_servers.d/b.json is too large",
+            ),
+            (
+                "too many servers",
+                changed(&|entries| {
+                    let many = (0..3_000).map(|n| (format!("files/mcp_servers.d/{n}.json"), vec![b'x']));
+                    entries.splice(1..1, many);
+                }),
+                "more than 2000 files",
+            ),
+            (
                 "another schema",
                 changed(&|entries| {
                     let header = String::from_utf8(entries[0].1.clone()).unwrap();
@@ -227,12 +265,34 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
         for (what, archive, told) in cases {
             let error = restored(&target, &archive).await.unwrap_err();
             assert!(error.to_string().contains(told), "{what}: {error}");
-            for name in ["signing-key", "audit.head", "sessions", "restore.tmp", "../evil"] {
+            for name in [
+                "signing-key",
+                "audit.head",
+                "sessions",
+                "mcp_servers.d",
+                "profiles",
+                "restore.tmp",
+                "../evil",
+            ] {
                 assert!(!target.dir.path().join(name).exists(), "{what} left {name}");
             }
         }
         assert!(restored(&target, &good).await.is_ok(), "after all that it is still empty");
-        assert_eq!(std::fs::read(target.dir.path().join("sessions/a/b.txt")).unwrap(), b"file");
+        let mode = |name: &str| {
+            let metadata = std::fs::metadata(target.dir.path().join(name)).unwrap();
+            std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777
+        };
+        for (name, content) in [
+            ("sessions/a/b.txt", "file"),
+            ("mcp_servers.d/a.json", "server"),
+            ("profiles/p/config.json", "profile"),
+        ] {
+            assert_eq!(std::fs::read_to_string(target.dir.path().join(name)).unwrap(), content);
+            assert_eq!(mode(name), 0o600, "{name}");
+        }
+        for folder in ["sessions", "sessions/a", "mcp_servers.d", "profiles", "profiles/p"] {
+            assert_eq!(mode(folder), 0o700, "{folder}");
+        }
     })
     .await;
 }

@@ -49,7 +49,16 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Whether the JSON text is on one line, can be read back, and has nothing in it that must go.
 pub(super) fn is_clean(json: &str) -> bool {
-    is_plain(json) && SUSPECT.as_ref().is_some_and(|pattern| !pattern.is_match(json))
+    is_plain(json) && has_no_suspect(json)
+}
+
+/// Whether JSON text that cannot be read back has nothing in it that must go.
+pub(super) fn is_harmless(json: &str) -> bool {
+    !json.contains("\\u") && has_no_suspect(json)
+}
+
+fn has_no_suspect(json: &str) -> bool {
+    SUSPECT.as_ref().is_some_and(|pattern| !pattern.is_match(json))
 }
 
 /// No escape that hides a letter, no control character, nothing that is too deep or too large to be read.

@@ -38,6 +38,19 @@ fn secrets_go_and_the_rest_stays() {
 }
 
 #[test]
+fn a_credential_that_is_a_name_goes_and_no_field_with_it() {
+    let (one, other) = (format!("ghp_{}", "a".repeat(36)), format!("ghp_{}", "b".repeat(36)));
+    let mut by_token = json!({ &one: 1, &other: { format!("of {one}"): true }, "[redacted]": 3, "plain": 4 });
+    let text = by_token.to_string();
+    value(&mut by_token);
+    let kept = by_token.to_string();
+    assert!(!kept.contains("ghp_") && kept.contains(r#"{"of [redacted]":true}"#), "{kept}");
+    let names: Vec<_> = by_token.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    assert_eq!(json_text(&text), kept);
+}
+
+#[test]
 fn a_long_value_is_cut_and_stays_json() {
     let text = bounded(&json!({ "content": "ü".repeat(10_000) }).to_string(), 1000).into_owned();
     let parsed: Value = serde_json::from_str(&text).unwrap();
@@ -153,6 +166,9 @@ impl Seeded {
     }
 
     fn name(&mut self) -> String {
+        if self.below(3) == 0 {
+            return self.text();
+        }
         const NAMES: &[&str] = &[
             "password",
             "pass",
@@ -283,4 +299,21 @@ fn what_could_not_be_read_back_is_kept_as_text() {
         assert_eq!(kept, Value::from(text));
     }
     assert_eq!(json_text("{\"a\":\n1}"), r#"{"a":1}"#);
+}
+
+#[test]
+fn what_could_not_be_read_back_and_may_hold_a_secret_is_not_kept() {
+    let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(200), "]".repeat(200));
+    let key = format!("sk-{}", "a1".repeat(12));
+    for text in [
+        r#"{"password":"hunter2","n":1e400}"#.to_owned(),
+        r#"{"n":1e400,"API-Key" : {"hunter2":[1]}}"#.to_owned(),
+        r#"{"n":1e400,"p\u0061ssword":"hunter2"}"#.to_owned(),
+        deep(r#"{"client_secret":"hunter2"}"#),
+        deep(&format!(r#"{{"note":"use {key} hunter2"}}"#)),
+        deep(&format!(r#"{{"{key}":"hunter2"}}"#)),
+    ] {
+        let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
+        assert_eq!(kept, json!({ "unreadable": true, "bytes": text.len() }), "{text}");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod backup;
 mod restore;
+mod settings;
 mod status;
 
 use std::path::PathBuf;
@@ -35,9 +36,10 @@ enum DbCommand {
 Example:\n  plexus db backup before.tar.gz && plexus db migrate"
     )]
     Migrate(Place),
-    /// Copy the hub into one file, also while it runs: database, keys, session files
+    /// Copy the hub into one file, also while it runs: database, keys, session files, MCP servers, profiles
     #[command(
         after_help = "The file has the keys of the hub in it: whoever has it can make tokens. It is readable by you only.\n\
+plexus.toml is not in it, nor is a folder of MCP servers outside of the data folder.\n\
 The exit code is 3 when the copy was made but the audit does not verify.\n\n\
 Example:\n  plexus db backup /backups/plexus-$(date +%F).tar.gz"
     )]
@@ -71,19 +73,26 @@ struct Place {
 impl Place {
     /// What a hub started with the same flags would use.
     fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
+        Ok(store_options(self.config(invocation)?))
+    }
+
+    fn config(&self, invocation: &Invocation<'_>) -> anyhow::Result<Config> {
         let flags = RawConfig {
             data_dir: invocation.data_dir().map(PathBuf::from),
             database_url: self.database_url.clone(),
             ..RawConfig::default()
         };
-        let config = Config::load(self.config.as_deref(), invocation.environment(), flags)
-            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        Ok(StoreOptions {
-            data_dir: config.data_dir,
-            database_url: config.database_url,
-            durability: config.durability,
-            instance_id: INSTANCE.to_owned(),
-        })
+        Config::load(self.config.as_deref(), invocation.environment(), flags)
+            .map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
+    }
+}
+
+fn store_options(config: Config) -> StoreOptions {
+    StoreOptions {
+        data_dir: config.data_dir,
+        database_url: config.database_url,
+        durability: config.durability,
+        instance_id: INSTANCE.to_owned(),
     }
 }
 

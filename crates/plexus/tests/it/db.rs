@@ -178,6 +178,66 @@ async fn a_copy_of_a_tampered_hub_does_not_look_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
+    let plexus = crate::plexus();
+    plexus.up().await.terminate().await;
+    let data = plexus.data_dir();
+    let write = |name: &str, content: &str| {
+        let path = data.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    };
+    write("mcp_servers.d/docs.json", r#"{ "url": "https://mcp.example.net/mcp", "enabled": false }"#);
+    write("mcp_servers.d/.removed/old.json", "{}");
+    write("mcp_servers.d/notes.txt", "mine");
+    write(
+        "profiles/reader/config.json",
+        r#"{ "name": "Reader", "description": "Reads.", "enabled_tools": ["todo"] }"#,
+    );
+    write("profiles/reader/system_prompt.txt", "Read.");
+    let elsewhere_dir = plexus.home().join("servers");
+    std::fs::create_dir(&elsewhere_dir).expect("a folder");
+    std::os::unix::fs::symlink(data.join("plexus.toml"), data.join("mcp_servers.d/link.json"))
+        .expect("a link");
+
+    let file = plexus.home().join("backup.tar.gz");
+    let made = plexus.run(&["db", "backup", text(&file), "--json"]).await.json(0);
+    assert_eq!(made["left_out"], json!([data.join("mcp_servers.d/link.json")]), "{made}");
+    let elsewhere = crate::plexus();
+    elsewhere.run(&["db", "restore", text(&file)]).await.ok();
+    for name in
+        ["mcp_servers.d/docs.json", "profiles/reader/config.json", "profiles/reader/system_prompt.txt"]
+    {
+        let restored = std::fs::read(elsewhere.data_dir().join(name)).expect(name);
+        assert_eq!(restored, std::fs::read(data.join(name)).expect(name));
+    }
+    for name in ["mcp_servers.d/.removed", "mcp_servers.d/notes.txt", "mcp_servers.d/link.json"] {
+        assert!(!elsewhere.data_dir().join(name).exists(), "{name}");
+    }
+    let hub = elsewhere.up().await;
+    assert_eq!(hub.api("/api/v1/upstreams/docs").await["state"], "disabled");
+    assert_eq!(hub.api("/api/v1/profiles/reader").await["name"], "Reader");
+    assert!(hub.terminate().await.success());
+
+    // What is there already and another is not replaced.
+    let third = crate::plexus();
+    let there = third.data_dir().join("mcp_servers.d/docs.json");
+    std::fs::create_dir_all(there.parent().expect("a folder")).expect("a folder");
+    std::fs::write(&there, "{}").expect("a file");
+    let refused = third.run(&["db", "restore", text(&file)]).await;
+    assert!(refused.failed(1).contains("already has another mcp_servers.d/docs.json"), "{refused:?}");
+
+    // Servers that are kept elsewhere are not in the copy, which is said.
+    let moved = [("PLEXUS_MCP_DIR", text(&elsewhere_dir))];
+    let made = plexus.run_with(&["db", "backup", "--force", text(&file)], &moved).await;
+    assert!(made.stderr.contains(&format!("Not in the copy: {}", elsewhere_dir.display())), "{made:?}");
+    // An export has the database alone.
+    let export = plexus.home().join("export.tar.gz");
+    let made = plexus.run_with(&["db", "export", "--json", text(&export)], &moved).await.json(0);
+    assert_eq!((&made["files"], &made["left_out"]), (&json!(0), &json!([])), "{made}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_done_is_said_and_leaves_nothing() {
     let plexus = crate::plexus();
     for command in ["status", "migrate"] {

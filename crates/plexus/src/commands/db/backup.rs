@@ -5,6 +5,7 @@
 //! as it is, so that a copy never makes a broken record look whole.
 
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use plexus_store::archive::{self, AuditState, Content, Manifest};
 use plexus_store::{JournalCopy, NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
-use super::{Place, no_database, status};
+use super::settings::Settings;
+use super::{Place, no_database, status, store_options};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -47,7 +49,9 @@ pub(super) async fn run(
     keys: Keys,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let options = args.place.options(invocation)?;
+    let mut config = args.place.config(invocation)?;
+    let servers = mem::take(&mut config.upstreams.dir);
+    let options = store_options(config);
     let target = Target::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
@@ -66,12 +70,15 @@ pub(super) async fn run(
         audit.push(AuditState { head, ok: report.ok });
     }
     let intact = audit.iter().all(|state| state.ok);
-    let mut files = match keys {
+    let (mut files, left_out) = match keys {
         Keys::Included => {
             let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
-            files(&options, anchor.as_ref(), own.map(|state| &state.head))?
+            let mut files = files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
+            let settings = Settings::read(&options.data_dir, &servers)?;
+            files.extend(settings.files);
+            (files, settings.left_out)
         }
-        Keys::LeftOut => vec![],
+        Keys::LeftOut => (vec![], vec![]),
     };
     // What was acknowledged and is not in the rows; a hub that starts on the copy stores it.
     let rest = journal.rest(&mut snapshot, &options.instance_id).await?;
@@ -82,7 +89,7 @@ pub(super) async fn run(
         archive::write(&mut snapshot, writer, files, audit, out.now(), &mut tell).await?;
     let written = Target { writer, file }.close(args)?;
     progress.finish("Copied the database");
-    report(out, args, &manifest, written, intact)?;
+    report(out, args, &manifest, written, intact, &left_out)?;
     if intact {
         return Ok(Exit::Ok.into());
     }
@@ -96,7 +103,11 @@ fn report(
     manifest: &Manifest,
     bytes: Option<u64>,
     intact: bool,
+    left_out: &[PathBuf],
 ) -> anyhow::Result<()> {
+    for path in left_out.iter().filter(|_| !out.json()) {
+        out.note(&format!("Not in the copy: {}", path.display()));
+    }
     // Standard output holds the copy itself.
     let Some(bytes) = bytes else { return Ok(()) };
     if out.json() {
@@ -107,6 +118,7 @@ fn report(
             "bytes": bytes,
             "rows": tables,
             "files": manifest.files.len(),
+            "left_out": left_out,
             "audit_intact": intact,
         });
         return out.json_line(&line.to_string());
