@@ -38,6 +38,7 @@ use super::config::{HttpConfig, ServerConfig, Transport};
 use connection::Connection;
 use http::{Dial, HttpClient};
 
+pub(super) use net::names_loopback;
 pub use stderr::StderrRing;
 
 /// What the hub allows every connection.
