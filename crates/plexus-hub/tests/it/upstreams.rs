@@ -172,6 +172,78 @@ async fn a_server_is_tried_out_and_nothing_is_kept() {
     assert_eq!(outcome(&hub, "upstream_test").await, "ok");
 }
 
+/// What was run or connected to is on record, whoever looks later, and no credential is.
+#[tokio::test]
+async fn what_was_tried_out_or_added_is_on_record() {
+    let hub = hub_for_fixtures().await;
+    let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
+    let origin = fixture.url().split('/').take(3).collect::<Vec<_>>().join("/");
+    let process = json!({ "command": program(), "args": ["--no-such-flag", "--api-key", "s3cr3t"] });
+    let masked = json!(["--no-such-flag", "--api-key", "[redacted]"]);
+    let newest = async |operation: &str| {
+        let page = admin.get(&format!("/audit?tool={operation}&limit=1")).await.ok();
+        assert!(!page.to_string().contains("s3cr3t"), "{page}");
+        page["items"][0].clone()
+    };
+    admin.post("/upstreams/trial/test", &json!({ "server": process })).await.ok();
+    let record = newest("upstream_test").await;
+    assert_eq!(record["result"]["command"], json!(program()), "{record}");
+    assert_eq!((&record["result"]["args"], &record["result"]["transport"]), (&masked, &json!("stdio")));
+    // Also one that was refused.
+    let unlisted = json!({ "server": { "command": "/bin/sh", "args": ["-c", "true"] } });
+    assert_eq!(admin.post("/upstreams/trial/test", &unlisted).await.refused(403), "forbidden");
+    let record = newest("upstream_test").await.to_string();
+    assert!(record.contains("/bin/sh") && record.contains(r#"["-c","true"]"#), "{record}");
+
+    let web = json!({ "url": fixture.url(), "headers": { "X-Api-Key": "s3cr3t" } });
+    admin.post("/upstreams", &json!({ "name": "web", "server": web })).await.ok();
+    let stored = |record: &Value| (record["result"]["origin"].clone(), record["result"]["transport"].clone());
+    let expected = (json!(origin), json!("streamable_http"));
+    assert_eq!(stored(&newest("upstream_add").await), expected);
+    admin.post("/upstreams/web/test", &json!({})).await.ok();
+    assert_eq!(stored(&newest("upstream_test").await), expected);
+}
+
+/// Who is no admin sees what their tools let them see anyway.
+#[tokio::test]
+async fn servers_are_seen_by_those_who_see_their_tools() {
+    let hub = hub_for_fixtures().await;
+    let admin = Client::admin(&hub);
+    let server = json!({ "command": program(), "args": ["--stdio"], "env": { "A_KEY": "s3cr3t" } });
+    for name in ["mine", "other"] {
+        admin.post("/upstreams", &json!({ "name": name, "server": server })).await.ok();
+        in_state(&admin, name, "ready").await;
+    }
+    let user = Client::agent(&hub, "user", &["read:upstreams", "call:mcp__mine__echo"]).await;
+    let list = user.get("/upstreams").await.ok();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+    let seen = user.get("/upstreams/mine").await.ok();
+    assert_eq!((&seen["name"], &seen["tools"]), (&json!("mine"), &json!(["mcp__mine__echo"])), "{seen}");
+    assert_eq!((&seen["document"], &seen["warnings"]), (&Value::Null, &json!([])), "{seen}");
+    assert_eq!(list["items"][0]["tools"], seen["tools"]);
+    // Of another there is no more to learn than of one that is not there.
+    let [other, nowhere] = [user.get("/upstreams/other").await, user.get("/upstreams/nowhere").await];
+    assert_eq!((other.refused(404), nowhere.refused(404)), ("not_found", "not_found"));
+    assert_eq!(user.get("/upstreams/mine/logs").await.refused(403), "forbidden");
+    // A failure is told without what the process wrote.
+    let flood = json!({ "arguments": { "bytes": 4096 } });
+    admin.post("/tools/mcp__mine__flood_stderr/call", &flood).await.ok();
+    admin.post("/tools/mcp__mine__crash/call", &json!({ "arguments": {} })).await;
+    let failed = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let shown = admin.get("/upstreams/mine").await.ok();
+            if shown["last_error"]["stderr"].as_array().is_some_and(|lines| !lines.is_empty()) {
+                return in_state(&admin, "mine", "ready").await;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    let failed = failed.await.expect("what it wrote, for an admin, in time");
+    let seen = user.get("/upstreams/mine").await.ok();
+    assert_eq!(seen["last_error"]["message"], failed["last_error"]["message"], "{seen}");
+    assert_eq!(seen["last_error"]["stderr"], json!([]), "{seen}");
+}
+
 #[tokio::test]
 async fn a_wrong_server_is_refused_with_what_is_wrong() {
     let hub = TestHub::start().await;
@@ -212,8 +284,7 @@ async fn credentials_of_a_server_are_not_shown() {
         let told = admin.get(path).await.ok().to_string();
         assert!(!told.contains(&secret), "{path}: {told}");
     }
-    let reader = Client::agent(&hub, "reader", &["read:upstreams"]).await;
-    let shown = reader.get("/upstreams/secretive").await.ok();
+    let shown = admin.get("/upstreams/secretive").await.ok();
     assert!(shown["document"]["headers"]["Authorization"].is_string(), "{shown}");
 }
 

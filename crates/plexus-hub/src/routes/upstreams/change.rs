@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::Request;
 use http::header::LOCATION;
 use http::{HeaderName, StatusCode};
-use plexus_mcp::upstream::config::has_references;
+use plexus_mcp::upstream::config::{has_references, inward};
 use plexus_proto::api::{AddUpstreamParams, ReloadReport, RemovedUpstream, Upstream};
 use serde_json::{Value, json};
 
 use super::gate::{self, Program, Whence};
-use super::record::recorded;
-use super::{check_name, refused_by_folder, stored, unknown};
+use super::record::{recorded, told};
+use super::{check_name, in_folder, refused_by_folder, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
@@ -27,7 +27,8 @@ const RELOAD: &str = "upstream_reload";
 /// Add a server
 ///
 /// Writes its file, starts it, and waits for it unless that takes too long; its state tells. Needs the scope `admin`. A
-/// server that is a process is taken only over loopback, without a proxy, and with a command that `upstreams.commands` has.
+/// server that is a process is taken only over loopback, without a proxy, and with a command that `upstreams.commands` has;
+/// one in the hub's own network over loopback too, or where `upstreams.private_networks` is on.
 #[utoipa::path(
     post,
     path = "/upstreams",
@@ -54,19 +55,24 @@ pub(in crate::routes) async fn add(
     let params: AddUpstreamParams = caller.read_json(request, "a server to add").await?;
     check_name(&params.name)?;
     let AddUpstreamParams { name, server } = params;
-    let asked = json!({ "name": name });
-    let upstream = recorded(caller, ADD, asked, async move |services| {
+    let asked = told(json!({ "name": name }), &server);
+    let upstream = recorded(caller, ADD, asked.clone(), async move |services| {
         let document = Value::Object(server);
         gate::may_refer(&whence, has_references(&document))?;
-        let folder = services.upstreams.folder();
-        let checked = folder.check(&name, &document).map_err(|problems| super::invalid(&problems))?;
-        gate::may_run(&services, &whence, Program::of(&checked))?;
-        folder.add(&name, &document).map_err(refused_by_folder)?;
+        gate::may_reach(&services, &whence, inward(&document))?;
+        let (inside, new) = (services.clone(), name.clone());
+        let added = in_folder(&services, move |folder| {
+            let checked = folder.check(&new, &document).map_err(|problems| super::invalid(&problems))?;
+            gate::may_run(&inside, &whence, Program::of(&checked))?;
+            folder.add(&new, &document).map_err(refused_by_folder)?;
+            Ok::<_, ApiError>(checked.transport.kind())
+        });
+        let transport = added.await??;
         services.upstreams.reload().await;
         let upstream = services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        let kind = checked.transport.kind().as_str();
-        let command = Program::of(&checked).map(|program| program.command().to_owned());
-        Ok((json!({ "name": name, "transport": kind, "command": command }), upstream))
+        let mut done = asked;
+        done["transport"] = json!(transport);
+        Ok((done, upstream))
     })
     .await?;
     let location = format!("/api/v1/upstreams/{}", upstream.name);
@@ -95,7 +101,9 @@ pub(in crate::routes) async fn remove(
 ) -> Result<Json<RemovedUpstream>, ApiError> {
     let removed = recorded(caller, REMOVE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        let backup = services.upstreams.folder().remove(&name).map_err(refused_by_folder)?;
+        let gone = name.clone();
+        let removed = in_folder(&services, move |folder| folder.remove(&gone)).await?;
+        let backup = removed.map_err(refused_by_folder)?;
         services.upstreams.reload().await;
         let backup = backup.display().to_string();
         Ok((json!({ "name": name, "backup": backup }), RemovedUpstream { name, backup }))
@@ -127,7 +135,7 @@ pub(in crate::routes) async fn enable(
 ) -> Result<Json<Upstream>, ApiError> {
     let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        gate::may_run(&services, &whence, Program::of(&stored(&services, &name)?))?;
+        gate::may_run(&services, &whence, Program::of(&stored(&services, &name).await?))?;
         switch(&services, &name, true).await
     });
     Ok(Json(enabled.await?))
@@ -162,7 +170,9 @@ pub(in crate::routes) async fn disable(
 }
 
 async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value, Upstream), ApiError> {
-    services.upstreams.folder().set_enabled(name, enabled).map_err(refused_by_folder)?;
+    let switched = name.to_owned();
+    let switched = in_folder(services, move |folder| folder.set_enabled(&switched, enabled)).await?;
+    switched.map_err(refused_by_folder)?;
     services.upstreams.reload().await;
     let upstream = services.upstreams.get(name).ok_or_else(|| unknown(name))?;
     Ok((json!({ "name": name }), upstream))

@@ -3,7 +3,8 @@
 //! A gateway that starts whatever it is told to "test" is a shell for everyone who reaches it. So a server
 //! that is a process is taken only from the machine itself, and only with a command that the machine lists.
 //! From elsewhere a server also may not refer to the machine's environment and files: what they hold would
-//! go to whoever the server belongs to.
+//! go to whoever the server belongs to. Nor may it be in the hub's own network, unless the hub says so: what
+//! answers there believes that nobody from outside is asking.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -12,7 +13,7 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use http::header::{FORWARDED, HOST, VIA};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use plexus_mcp::upstream::config::{Planned, ServerConfig, Transport};
+use plexus_mcp::upstream::config::{Inward, Planned, ServerConfig, Transport};
 use plexus_proto::ErrorCode;
 use serde_json::{Map, Value, json};
 
@@ -102,6 +103,34 @@ pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), Api
     }
 }
 
+/// Goes on only if the request may have the hub connect to where its server leads.
+pub(super) fn may_reach(services: &Services, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
+    may_lead(services.config.load().upstreams.private_networks, whence, inward)
+}
+
+fn may_lead(private_networks: bool, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
+    let Whence::Elsewhere(how) = whence else { return Ok(()) };
+    let mut what = Vec::new();
+    if inward.loopback {
+        what.push("its `url` names the hub's own machine");
+    }
+    if inward.private {
+        what.push("`allow_private` is for servers on its private networks");
+    }
+    if private_networks || what.is_empty() {
+        return Ok(());
+    }
+    Err(refusal(
+        format!(
+            "a server in the hub's own network is configured on the hub's machine, and this request {how}: {}",
+            what.join(", and ")
+        ),
+        "Run the command on the hub's machine, or set `upstreams.private_networks` in plexus.toml there and restart the \
+         hub. A server on the internet needs no `allow_private`: leave it out.",
+        &["loopback"],
+    ))
+}
+
 /// The program that a server would have the hub run.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
@@ -118,10 +147,6 @@ impl<'a> Program<'a> {
         let Transport::Stdio(stdio) = &server.transport else { return None };
         let variables = stdio.env.keys().cloned().collect();
         Some(Self { server: &server.name, file: &server.file, command: &stdio.command, variables })
-    }
-
-    pub(super) fn command(&self) -> &str {
-        self.command
     }
 
     pub(super) fn planned(planned: &'a Planned) -> Option<Self> {

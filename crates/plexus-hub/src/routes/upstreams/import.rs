@@ -2,15 +2,16 @@
 
 use axum::Json;
 use axum::extract::Request;
-use plexus_mcp::upstream::config::Skipped;
+use plexus_mcp::upstream::config::{Planned, Skipped};
 use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream, UpstreamImport};
 use serde_json::json;
 
 use super::gate::{self, Program, Whence};
 use super::record::recorded;
-use super::refused_by_folder;
+use super::{in_folder, refused_by_folder};
 use crate::http::{ApiError, Caller};
 use crate::routes::{refusals, tag};
+use crate::services::Services;
 
 /// Name of this operation in the audit.
 const IMPORT: &str = "upstream_import";
@@ -45,25 +46,23 @@ pub(in crate::routes) async fn import(
     let ImportUpstreamsParams { file_name, content, dry_run } = params;
     let asked = json!({ "file_name": file_name, "dry_run": dry_run });
     let imported = recorded(caller, IMPORT, asked, async move |services| {
-        let folder = services.upstreams.folder();
-        let mut plan = folder.import(&file_name, &content).map_err(refused_by_folder)?;
-        let mut skipped: Vec<SkippedUpstream> = plan.skipped.drain(..).map(left_out).collect();
-        plan.servers.retain(|planned| {
-            let allowed = gate::may_refer(&whence, planned.has_references())
-                .and_then(|()| gate::may_run(&services, &whence, Program::planned(planned)));
-            skipped.extend(allowed.as_ref().err().map(|refused| SkippedUpstream {
-                name: planned.name.clone(),
-                reason: format!("{}. {}", refused.message, refused.hint.as_deref().unwrap_or_default()),
-            }));
-            allowed.is_ok()
+        let inside = services.clone();
+        let planned = in_folder(&services, move |folder| {
+            let admit = |planned: &Planned| admitted(&inside, &whence, planned);
+            let mut plan = folder.import_admitted(&file_name, &content, admit)?;
+            if !dry_run {
+                // What was taken since the plan was made.
+                let failed = folder.apply(&plan).failed;
+                plan.servers.retain(|planned| failed.iter().all(|one| one.name != planned.name));
+                plan.skipped.extend(failed);
+            }
+            Ok(plan)
         });
+        let plan = planned.await?.map_err(refused_by_folder)?;
         if !dry_run {
-            // What was taken since the plan was made.
-            let failed = folder.apply(&plan).failed;
-            plan.servers.retain(|planned| failed.iter().all(|one| one.name != planned.name));
-            skipped.extend(failed.into_iter().map(left_out));
             services.upstreams.reload().await;
         }
+        let skipped = plan.skipped.into_iter().map(left_out).collect();
         let mut warnings = plan.warnings;
         warnings.extend(plan.servers.iter().flat_map(|planned| planned.warnings.iter().cloned()));
         let added = plan.servers.iter().map(|planned| ImportedUpstream {
@@ -77,6 +76,14 @@ pub(in crate::routes) async fn import(
         Ok((json!({ "dry_run": dry_run, "added": added, "skipped": skipped }), import))
     });
     Ok(Json(imported.await?))
+}
+
+/// Whether the request may have this server added, or why not and what to do.
+fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), String> {
+    gate::may_refer(whence, planned.has_references())
+        .and_then(|()| gate::may_reach(services, whence, planned.inward()))
+        .and_then(|()| gate::may_run(services, whence, Program::planned(planned)))
+        .map_err(|refused| format!("{}. {}", refused.message, refused.hint.unwrap_or_default()))
 }
 
 fn left_out(skipped: Skipped) -> SkippedUpstream {

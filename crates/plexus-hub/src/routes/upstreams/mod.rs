@@ -1,7 +1,8 @@
 //! `/api/v1/upstreams`: the MCP servers behind the hub.
 //!
-//! Who may read them is a matter of scopes; who may change them is told by `gate`, and every change and
-//! every refusal of one is on record (`record`). `-` stands for all servers where one would be named: no
+//! Who may read them is a matter of scopes and profiles: who is no admin knows of those servers only whose
+//! tools they see (`view`). Who may change them is told by `gate`, and every change and every refusal of one
+//! is on record (`record`). `-` stands for all servers where one would be named: no
 //! server can have that name.
 
 mod change;
@@ -9,16 +10,20 @@ mod gate;
 mod import;
 mod record;
 mod trial;
+mod view;
 
 use axum::Json;
 use http::{HeaderMap, StatusCode};
-use plexus_mcp::upstream::config::{FolderError, Problem, ServerConfig};
+use plexus_auth::Scope;
+use plexus_mcp::upstream::config::{Folder, FolderError, Problem, ServerConfig};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{Page, Upstream, UpstreamDetail, UpstreamLogs};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::view::View;
 use super::query::{self, Cursor, PageParams, Params, Segment};
 use super::{refusals, tag};
 use crate::App;
@@ -47,7 +52,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List servers
 ///
-/// By name, each with its state. Needs the scope `read:upstreams`.
+/// By name, each with its state. Needs the scope `read:upstreams`. Who is no admin sees those servers only whose tools
+/// they see, with these tools.
 #[utoipa::path(
     get,
     path = "/upstreams",
@@ -75,7 +81,8 @@ pub(super) async fn list(
     let limit = query::limit(page.limit)?;
     let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let one_more = usize::try_from(limit).unwrap_or_default() + 1;
-    let all = caller.services.upstreams.list().into_iter();
+    let view = View::of(&caller);
+    let all = caller.services.upstreams.list().into_iter().filter_map(|upstream| view.show(upstream));
     let items = all.filter(|upstream| upstream.name > after).take(one_more).collect();
     let page: Page<Upstream> = CURSOR.page(items, limit, |upstream| upstream.name.clone());
     Tagged::json(&headers, &page)
@@ -83,7 +90,8 @@ pub(super) async fn list(
 
 /// Show a server
 ///
-/// Its state, and its file without what is secret. Needs the scope `read:upstreams`.
+/// Its state. Needs the scope `read:upstreams`. Who is no admin must see one of its tools; an admin is also given its
+/// file without what is secret, and what it wrote to its standard error when it failed.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}",
@@ -109,10 +117,13 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Tagged, ApiError> {
     caller.needs(READ)?;
-    let upstreams = &caller.services.upstreams;
+    let upstream = caller.services.upstreams.get(&name).and_then(|upstream| View::of(&caller).show(upstream));
     // A name that there is no server of never gets as far as the folder.
-    let upstream = upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-    let document = upstreams.folder().document(&name).ok();
+    let upstream = upstream.ok_or_else(|| unknown(&name))?;
+    let document = match caller.principal.is_admin() {
+        true => shown(&caller.services, &name).await?,
+        false => None,
+    };
     Tagged::json(&headers, &UpstreamDetail { upstream, document })
 }
 
@@ -127,7 +138,7 @@ pub(super) struct LogParams {
 
 /// Show what a server wrote to its standard error
 ///
-/// The newest lines, oldest first; a server over HTTP has none. Needs the scope `read:upstreams`.
+/// The newest lines, oldest first; a server over HTTP has none. Needs the scope `admin`: a server may write anything there.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}/logs",
@@ -149,7 +160,7 @@ pub(super) async fn logs(
     Segment(name): Segment,
     Params(params): Params<LogParams>,
 ) -> Result<Json<UpstreamLogs>, ApiError> {
-    caller.needs(READ)?;
+    caller.needs(Scope::ADMIN)?;
     let limit = match params.limit.unwrap_or(LINES) {
         limit @ 1..=MAX_LINES => limit,
         other => {
@@ -178,9 +189,26 @@ fn check_name(name: &str) -> Result<(), ApiError> {
     ))
 }
 
+/// Works on the folder of servers where it holds up no request: a disk can be slow.
+async fn in_folder<T: Send + 'static>(
+    services: &Services,
+    work: impl FnOnce(&Folder) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let upstreams = services.upstreams.clone();
+    let done = tokio::task::spawn_blocking(move || work(upstreams.folder())).await;
+    done.map_err(|error| ApiError::internal("working on the files of servers", &error))
+}
+
+/// The file of a server as it may be shown; none where it cannot be read.
+async fn shown(services: &Services, name: &str) -> Result<Option<Value>, ApiError> {
+    let name = name.to_owned();
+    in_folder(services, move |folder| folder.document(&name).ok()).await
+}
+
 /// What the file of a server says; one that is wrong says nothing.
-fn stored(services: &Services, name: &str) -> Result<ServerConfig, ApiError> {
-    let entry = services.upstreams.folder().read().into_iter().find(|entry| entry.name == name);
+async fn stored(services: &Services, name: &str) -> Result<ServerConfig, ApiError> {
+    let entries = in_folder(services, Folder::read).await?;
+    let entry = entries.into_iter().find(|entry| entry.name == name);
     match entry.ok_or_else(|| unknown(name))?.server {
         Ok(server) => Ok(server),
         Err(problems) => {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use plexus_auth::{Principal, Scope};
+use plexus_mcp::upstream::config::outline;
 use plexus_proto::CallId;
 use plexus_proto::api::AuditPhase;
 use plexus_store::{NewAudit, Records};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::http::{ApiError, Caller};
 use crate::services::Services;
@@ -46,6 +47,15 @@ where
             result.map(|(_, value)| value)
         })
         .await?
+}
+
+/// What the record says of a server that was given as this document, beside what else is known of it.
+pub(super) fn told(known: Value, document: &Map<String, Value>) -> Value {
+    let mut told = outline(document);
+    if let Value::Object(known) = known {
+        told.extend(known);
+    }
+    Value::Object(told)
 }
 
 struct Entry<'a> {

@@ -3,14 +3,14 @@
 use axum::Json;
 use axum::extract::Request;
 use http::StatusCode;
-use plexus_mcp::upstream::config::has_references;
+use plexus_mcp::upstream::config::{has_references, inward};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{TestUpstreamParams, UpstreamTest};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::gate::{self, Program, Whence};
-use super::record::recorded;
-use super::{check_name, stored, unknown};
+use super::record::{recorded, told};
+use super::{check_name, in_folder, shown, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
@@ -46,20 +46,25 @@ pub(in crate::routes) async fn test(
 ) -> Result<Json<UpstreamTest>, ApiError> {
     let params: TestUpstreamParams = caller.read_json(request, "a server to try out").await?;
     let asked = json!({ "name": name, "stored": params.server.is_none() });
-    let tested = recorded(caller, TEST, asked, async move |services| {
-        let server = match params.server {
+    let asked = told(asked, params.server.as_ref().unwrap_or(&Map::new()));
+    let tested = recorded(caller, TEST, asked.clone(), async move |services| {
+        let (server, mut done) = match params.server {
             Some(document) => {
                 check_name(&name)?;
                 let document = Value::Object(document);
                 gate::may_refer(&whence, has_references(&document))?;
-                let checked = services.upstreams.folder().check(&name, &document);
-                checked.map_err(|problems| super::invalid(&problems))?
+                gate::may_reach(&services, &whence, inward(&document))?;
+                let tried = name.clone();
+                let checked = in_folder(&services, move |folder| folder.check(&tried, &document)).await?;
+                (checked.map_err(|problems| super::invalid(&problems))?, asked)
             }
             None => {
                 services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-                stored(&services, &name)?
+                let document = shown(&services, &name).await?.and_then(|shown| shown.as_object().cloned());
+                (stored(&services, &name).await?, told(asked, &document.unwrap_or_default()))
             }
         };
+        done["transport"] = json!(server.transport.kind());
         gate::may_run(&services, &whence, Program::of(&server))?;
         let Ok(_place) = services.upstream_trials.try_acquire() else {
             let message = "other servers are being tried out";
@@ -68,7 +73,8 @@ pub(in crate::routes) async fn test(
         };
         tokio::select! {
             report = services.upstreams.test(server) => {
-                Ok((json!({ "name": name, "success": report.success }), report))
+                done["success"] = json!(report.success);
+                Ok((done, report))
             }
             () = services.draining.cancelled() => {
                 let message = "the hub is stopping";

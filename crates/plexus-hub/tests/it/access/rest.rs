@@ -80,8 +80,9 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             Scope("call:todo", 404, 200),
         ),
         (Method::GET, "/api/v1/upstreams", none(), Scope("read:upstreams", 403, 200)),
-        (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 200)),
-        (Method::GET, "/api/v1/upstreams/{server}/logs", none(), Scope("read:upstreams", 403, 200)),
+        // A server none of whose tools one sees is not there for who is no admin.
+        (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 404)),
+        (Method::GET, "/api/v1/upstreams/{server}/logs", none(), Scope("admin", 403, 200)),
         (
             Method::POST,
             "/api/v1/upstreams",

@@ -111,7 +111,7 @@ async fn a_request_through_a_proxy_is_not_of_this_machine() {
 async fn what_the_machine_holds_is_not_sent_where_another_machine_says() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
-    let plain = json!({ "url": "http://127.0.0.1:9/mcp", "enabled": false });
+    let plain = json!({ "url": "https://mcp.example.net/mcp", "enabled": false });
     let mut telling = plain.clone();
     telling["headers"] = json!({ "X-Spy": "${file:/etc/hostname}" });
     let proxied =
@@ -125,6 +125,55 @@ async fn what_the_machine_holds_is_not_sent_where_another_machine_says() {
     assert_eq!(added.status, 201, "{added:?}");
     let added = admin.post("/upstreams", &json!({ "name": "here", "server": telling })).await;
     assert_eq!(added.status, 201, "{added:?}");
+}
+
+/// What a reference names is not looked for before it is refused: that alone would tell what is there.
+#[tokio::test]
+async fn another_machine_does_not_learn_which_files_there_are() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    for (operation, path) in [("upstream_add", 0), ("upstream_test", 1), ("upstream_import", 2)] {
+        let mut said = Vec::new();
+        for file in ["/etc/passwd", "/etc/no-such-file", "/etc", "relative"] {
+            let server =
+                json!({ "url": "https://mcp.example.net/mcp", "timeout": format!("${{file:{file}}}") });
+            let (_, path, body) = ways(&server).swap_remove(path);
+            let answer = send(admin.request(Method::POST, &path).json(&body).header("Via", "1.1 p")).await;
+            assert_refused(operation, &answer, &["refers to"], &json!(["loopback"]));
+            let (message, skipped) = (&answer.body["message"], &answer.body["skipped"]);
+            said.push(json!([message, skipped, answer.body["warnings"]]));
+        }
+        said.dedup();
+        assert_eq!(said.len(), 1, "{operation}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_machine_does_not_lead_the_hub_into_its_own_network() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    let inner = [
+        (json!({ "url": "http://127.0.0.1:9/mcp", "enabled": false }), "`url` names the hub's own machine"),
+        (json!({ "url": "http://localhost:9/mcp", "enabled": false }), "`url` names the hub's own machine"),
+        (json!({ "url": "http://10.0.0.1/mcp", "allow_private": true, "enabled": false }), "`allow_private`"),
+    ];
+    for (server, words) in &inner {
+        for (operation, path, body) in ways(server) {
+            let answer = send(admin.request(Method::POST, &path).json(&body).header("Via", "1.1 p")).await;
+            assert_refused(operation, &answer, &[words, "proxy"], &json!(["loopback"]));
+        }
+    }
+    assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
+    // On the machine itself it is meant, and so it is where the hub's settings say so.
+    let [(local, _), _, (private, _)] = &inner;
+    admin.post("/upstreams", &json!({ "name": "here", "server": private })).await.ok();
+    let open = TestHub::start_with(|config| config.upstreams.private_networks = true).await;
+    let admin = Client::admin(&open);
+    for (name, server) in [("a", local), ("b", private)] {
+        let body = json!({ "name": name, "server": server });
+        let added = send(admin.request(Method::POST, "/upstreams").json(&body).header("Via", "1.1 p")).await;
+        assert_eq!(added.status, 201, "{added:?}");
+    }
 }
 
 /// Whoever is no admin is told that and nothing else: not what there is, not what would have been wrong next.

@@ -42,6 +42,7 @@ use http::{Dial, HttpClient};
 
 pub(in crate::upstream) use detail::for_callers;
 pub(in crate::upstream) use stderr::Mark;
+pub(super) use net::names_loopback;
 pub use stderr::StderrRing;
 
 /// What the hub allows every connection.

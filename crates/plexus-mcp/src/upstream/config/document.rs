@@ -41,7 +41,8 @@ pub(super) struct Document {
     /// Off: the server is known and not started.
     #[schemars(extend("default" = true))]
     pub(super) enabled: Option<bool>,
-    /// Start with the first call instead of with the hub.
+    /// Started once with the hub, to learn its tools; from then on stopped when it was not called for a while, and
+    /// started by the next call.
     pub(super) lazy: bool,
     /// A connection (and process) for each session instead of one for all.
     pub(super) per_session: bool,

@@ -13,6 +13,7 @@ use fs_err as fs;
 use plexus_kit::{Clock, Environment, private_file};
 use plexus_proto::tool_name;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::check::{self, Missing};
 use super::problem::{Findings, FolderError, Problem};
@@ -152,7 +153,19 @@ impl Folder {
         let file = self.new_file(name);
         let mut text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;
         text.push('\n');
-        private_file::write(&file, text.as_bytes())?;
+        // Another process may have taken the name since it was looked at: a link never replaces, as a rename would.
+        let draft = self.dir.join(format!(".{name}-{}.new", Uuid::now_v7()));
+        private_file::write(&draft, text.as_bytes())?;
+        let linked = fs::hard_link(&draft, &file);
+        fs::remove_file(&draft)?;
+        match linked {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(FolderError::Exists { name: name.to_owned(), file });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        fs::File::open(&self.dir)?.sync_all()?;
         Ok(file)
     }
 
@@ -197,7 +210,7 @@ impl Folder {
     }
 
     /// The files of servers, by name.
-    fn files(&self) -> Result<Vec<(PathBuf, Format)>, FolderError> {
+    pub(super) fn files(&self) -> Result<Vec<(PathBuf, Format)>, FolderError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

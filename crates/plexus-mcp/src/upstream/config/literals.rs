@@ -18,7 +18,7 @@ pub(super) fn warn(slug: &str, document: &Map<String, Value>, findings: &mut Fin
                     replacement(field, &prefix)
                 ),
             );
-        } else if matches!(field, Field::Argument(_)) && names_credential(text) {
+        } else if matches!(field, Field::Argument { .. }) && names_credential(text) {
             findings.warn(
                 &field.to_string(),
                 "puts a credential where every user of the machine can read it; hand it over in `env` if the program \
@@ -44,8 +44,11 @@ fn mask(field: &Field<'_>, value: &mut Value) {
     match value {
         Value::String(text) if is_credential(field, text) => *text = without_credential(field, text),
         Value::Array(items) => {
+            let mut before: Option<String> = None;
             for (place, item) in items.iter_mut().enumerate() {
-                mask(&Field::Argument(place), item);
+                let written = item.as_str().map(str::to_owned);
+                mask(&Field::Argument { place, before: before.as_deref() }, item);
+                before = written;
             }
         }
         Value::Object(fields) => {
@@ -61,12 +64,17 @@ fn mask(field: &Field<'_>, value: &mut Value) {
     }
 }
 
-/// Of an address or a longer text the rest is worth reading.
+/// Of an address or a longer text the rest is worth reading, and so is the name that a credential is given by.
 fn without_credential(field: &Field<'_>, text: &str) -> String {
-    match (field, credential::pattern()) {
-        (Field::Key("url" | "instructions"), Some(pattern)) => {
-            pattern.replace_all(text, REDACTED).into_owned()
-        }
+    let Some(pattern) = credential::pattern() else { return REDACTED.to_owned() };
+    match field {
+        Field::Key("instructions") => pattern.replace_all(text, REDACTED).into_owned(),
+        Field::Key("url") => without_random(&pattern.replace_all(text, REDACTED)),
+        Field::Argument { before, .. } => match assigned(text) {
+            Some(value) => format!("{}{REDACTED}", &text[..text.len() - value.len()]),
+            None if follows_flag(*before, text) || pattern.is_match(text) => REDACTED.to_owned(),
+            None => without_random(text),
+        },
         _ => REDACTED.to_owned(),
     }
 }
@@ -88,7 +96,11 @@ pub fn has_references(document: &Value) -> bool {
 enum Field<'a> {
     Variable(&'a str),
     Header(&'a str),
-    Argument(usize),
+    /// With the one before it, which may be the flag that it belongs to.
+    Argument {
+        place: usize,
+        before: Option<&'a str>,
+    },
     Key(&'a str),
 }
 
@@ -97,7 +109,7 @@ impl std::fmt::Display for Field<'_> {
         match self {
             Self::Variable(name) => write!(f, "env.{name}"),
             Self::Header(name) => write!(f, "headers.{name}"),
-            Self::Argument(place) => write!(f, "args[{place}]"),
+            Self::Argument { place, .. } => write!(f, "args[{place}]"),
             Self::Key(name) => f.write_str(name),
         }
     }
@@ -110,10 +122,12 @@ fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) 
             look(&Field::Key(key), text);
         }
     }
+    let mut before = None;
     for (place, item) in document.get("args").and_then(Value::as_array).into_iter().flatten().enumerate() {
         if let Some(text) = item.as_str() {
-            look(&Field::Argument(place), text);
+            look(&Field::Argument { place, before }, text);
         }
+        before = item.as_str();
     }
     for (name, item) in document.get("env").and_then(Value::as_object).into_iter().flatten() {
         if let Some(text) = item.as_str() {
@@ -129,7 +143,8 @@ fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) 
 
 fn is_credential(field: &Field<'_>, text: &str) -> bool {
     let literal = reference::literal(text);
-    if credential::is_in(&literal) {
+    let may_be_address = matches!(field, Field::Key("url") | Field::Argument { .. });
+    if credential::is_in(&literal) || (may_be_address && without_random(&literal) != literal) {
         return true;
     }
     // What is only partly written there is taken for a frame around the credential.
@@ -139,8 +154,52 @@ fn is_credential(field: &Field<'_>, text: &str) -> bool {
     match field {
         Field::Variable(name) | Field::Key(name) => names_secret(name) && is_value(&literal),
         Field::Header(name) => names_secret(name) && !literal.trim().is_empty(),
-        Field::Argument(_) => false,
+        Field::Argument { before, .. } => assigned(&literal).is_some() || follows_flag(*before, &literal),
     }
+}
+
+/// The value in an argument such as `--api-key=value` or `X-Api-Key: value`.
+fn assigned(argument: &str) -> Option<&str> {
+    let (name, value) = argument.split_once(['=', ':'])?;
+    let name = name.trim_start_matches('-');
+    let value = value.trim_start();
+    (names_secret(name) && is_value(value)).then_some(value)
+}
+
+/// Whether an argument is the value of the flag before it, as in `--api-key value`.
+fn follows_flag(before: Option<&str>, argument: &str) -> bool {
+    let flag = before.filter(|before| before.starts_with('-')).map(|flag| flag.trim_start_matches('-'));
+    flag.is_some_and(names_secret) && is_value(argument) && !argument.starts_with('-')
+}
+
+/// An address without those parts of its path that nobody would think of: there are servers that know their users by them.
+fn without_random(text: &str) -> String {
+    const ENDS: [char; 5] = ['/', '?', '&', '=', '#'];
+    let host = text.find("://").map(|scheme| scheme + "://".len());
+    let path = host.and_then(|host| text[host..].find('/').map(|path| host + path));
+    let (before, path) = text.split_at(path.unwrap_or(text.len()));
+    let mut shown = before.to_owned();
+    for piece in path.split_inclusive(ENDS) {
+        let segment = piece.trim_end_matches(ENDS);
+        shown.push_str(if is_random(segment) { REDACTED } else { segment });
+        shown.push_str(&piece[segment.len()..]);
+    }
+    shown
+}
+
+/// Long, and not put together from words and numbers.
+fn is_random(segment: &str) -> bool {
+    let has = |text: &str, kind: fn(&u8) -> bool| text.as_bytes().iter().any(|byte| kind(byte));
+    let mixed = |text: &str| has(text, u8::is_ascii_digit) && has(text, u8::is_ascii_alphabetic);
+    if segment.len() < 20 || !segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~%".contains(&b)) {
+        return false;
+    }
+    let digits = segment.bytes().filter(u8::is_ascii_hexdigit).count();
+    let is_hex = digits >= 32 && segment.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    let is_cased = has(segment, u8::is_ascii_uppercase) && has(segment, u8::is_ascii_lowercase);
+    is_hex
+        || (segment.len() >= 32 && is_cased && mixed(segment))
+        || segment.split(['-', '_', '.', '~', '%']).any(|part| part.len() >= 16 && mixed(part))
 }
 
 /// Also names that say so only in a configuration.

@@ -19,14 +19,14 @@ pub const LEGACY_FILE: &str = "mcp_servers.json";
 pub struct Migration {
     pub plan: ImportPlan,
     pub applied: Applied,
-    /// Where the old file is now.
-    pub backup: PathBuf,
+    /// Where the old file is now; none where it had to stay because files could not be written.
+    pub backup: Option<PathBuf>,
 }
 
 /// Brings the servers of the old file over and sets it aside; none where there is no such file. An old file that cannot
-/// be used stays where it is.
+/// be used stays where it is, and so does one whose servers could not all be written.
 ///
-/// Killed in between it is done again by the next start, which finds what has been written and leaves it.
+/// Killed or failed in between it is done again by the next start, which finds what has been written and leaves it.
 pub fn migrate(data_dir: &Path, folder: &Folder) -> Result<Option<Migration>, FolderError> {
     let file = data_dir.join(LEGACY_FILE);
     if file.symlink_metadata().is_err() {
@@ -38,26 +38,37 @@ pub fn migrate(data_dir: &Path, folder: &Folder) -> Result<Option<Migration>, Fo
     })?;
     let plan = folder.import(&file.display().to_string(), &text)?;
     let applied = folder.apply(&plan);
+    if applied.incomplete {
+        return Ok(Some(Migration { plan, applied, backup: None }));
+    }
     let backup = free_path(data_dir, &format!("{LEGACY_FILE}.migrated-{}", folder.stamp()), "bak");
     fs::rename(&file, &backup)?;
     // It may hold what its new files hold, which only their owner can read.
     fs::set_permissions(&backup, Permissions::from_mode(0o600))?;
-    Ok(Some(Migration { plan, applied, backup }))
+    Ok(Some(Migration { plan, applied, backup: Some(backup) }))
 }
 
 impl Migration {
     /// Says in the log what happened.
     pub fn log(&self) {
-        tracing::info!(
-            servers = self.applied.written.len(),
-            backup = %self.backup.display(),
-            "the servers of {LEGACY_FILE} have files of their own now"
-        );
+        let servers = self.applied.written.len();
+        match &self.backup {
+            Some(backup) => tracing::info!(
+                servers,
+                backup = %backup.display(),
+                "the servers of {LEGACY_FILE} have files of their own now"
+            ),
+            None => tracing::error!(
+                servers,
+                "not all servers of {LEGACY_FILE} could be written; it stays, and the next start tries again"
+            ),
+        }
         for warning in &self.plan.warnings {
             tracing::warn!("{warning}");
         }
         for skipped in self.plan.skipped.iter().chain(&self.applied.failed) {
-            tracing::warn!("{LEGACY_FILE}: {skipped}; it is in the backup");
+            let kept = if self.backup.is_some() { "; it is in the backup" } else { "" };
+            tracing::warn!("{LEGACY_FILE}: {skipped}{kept}");
         }
     }
 }

@@ -10,6 +10,7 @@ mod folder;
 mod import;
 mod literals;
 mod migrate;
+mod outline;
 mod problem;
 mod schema;
 mod syntax;
@@ -30,6 +31,7 @@ pub use folder::{Entry, Folder};
 pub use import::{Applied, ImportPlan, Planned, Skipped};
 pub use literals::has_references;
 pub use migrate::{LEGACY_FILE, Migration, migrate};
+pub use outline::{Inward, inward, outline};
 pub use problem::{Cause, FolderError, Problem};
 pub use schema::schema_file;
 pub(crate) use transport::is_of_the_hub;
@@ -43,7 +45,7 @@ pub struct ServerConfig {
     pub slug: String,
     pub file: PathBuf,
     pub enabled: bool,
-    /// Started by the first call and not with the hub.
+    /// Started once to learn its tools; then it rests while nobody calls it.
     pub lazy: bool,
     /// A connection (and process) for each session instead of one for all.
     pub per_session: bool,

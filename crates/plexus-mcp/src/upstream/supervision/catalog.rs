@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plexus_kit::glob;
 use plexus_proto::api::ToolAnnotations;
 use plexus_proto::tool_name;
 use plexus_tools::{Access, Placement, ToolSpec, UpstreamTool};
@@ -114,7 +113,7 @@ fn draft<'d>(
         return Err(format!("{start:?}… has a name of more than {MAX_NAME} bytes and is left out"));
     }
     let rules = &config.tools;
-    if !(rules.allow.is_empty() || any(&rules.allow, name)) || any(&rules.deny, name) {
+    if !rules.admit(name) {
         return Ok(None);
     }
     if !definition.get("inputSchema").is_some_and(Value::is_object) {
@@ -148,8 +147,7 @@ fn draft<'d>(
         description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
         description.push_str(" […]");
     }
-    let shown = rules.rename.get(name).map_or(name, String::as_str);
-    Ok(Some(Draft { tool: name, shown, definition }))
+    Ok(Some(Draft { tool: name, shown: rules.name_of(name), definition }))
 }
 
 /// Gives each its canonical name. Where two would have the same, each gets one with a hash of its own in it.
@@ -178,12 +176,11 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
     let (input_schema, injected) = inject::prepare(schema, &config.inject);
     let text = |member: &str| definition.get(member).and_then(Value::as_str).map(str::to_owned);
     let mut annotations = annotations(&definition);
-    annotations.idempotent_hint |= annotations.read_only_hint || any(&config.tools.idempotent, tool);
-    let groups = config.groups.iter().filter(|(_, tools)| any(tools, tool)).map(|(group, _)| group.clone());
+    annotations.idempotent_hint |= annotations.read_only_hint || config.tools.is_idempotent(tool);
     let upstream = UpstreamTool {
         server: config.slug.clone(),
         tool: shown.to_owned(),
-        groups: groups.collect(),
+        groups: config.groups_of(tool).map(str::to_owned).collect(),
         bare: config.bare_names,
         definition: Map::new(),
     };
@@ -214,10 +211,6 @@ fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
         idempotent_hint: hint("idempotentHint").unwrap_or(false),
         open_world_hint: hint("openWorldHint").unwrap_or(true),
     }
-}
-
-fn any(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| glob::matches(pattern, name))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) struct AddArgs {
     name: String,
     #[command(flatten)]
     server: ServerArgs,
-    /// Start it with the first call of one of its tools, and not with the hub
+    /// Start it once to learn its tools, stop it while nobody calls it, and start it again with the next call
     #[arg(long)]
     lazy: bool,
     /// Only write its file
@@ -74,7 +74,7 @@ pub(super) async fn report(out: &Output, hub: &Hub, name: &str, wait: &WaitArgs)
         UpstreamState::Disabled => {
             format!("{shown} is off. `plexus upstream enable {shown}` switches it on.")
         }
-        UpstreamState::Idle => format!("{shown} starts with the first call of one of its tools."),
+        UpstreamState::Idle => format!("{shown} rests; the next call of one of its tools starts it."),
         UpstreamState::Starting => {
             format!("{shown} is still being started. `plexus upstream show {shown}` says how it is doing.")
         }

@@ -55,8 +55,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
             format!("The hub tries again by itself; `plexus upstream restart {name}` does it now.")
         }
         _ => format!(
-            "Nothing more is tried until its file changes or you run `plexus upstream restart {name}`. \
-             `plexus upstream logs {name}` has more of what it said."
+            "It crashed too often and is left alone for 10 minutes, unless its file changes or you run \
+             `plexus upstream restart {name}`. `plexus upstream logs {name}` has more of what it said."
         ),
     });
     Ok(())

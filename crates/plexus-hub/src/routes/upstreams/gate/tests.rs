@@ -2,7 +2,9 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Whence, decides_what_runs, may_refer};
+use plexus_mcp::upstream::config::Inward;
+
+use super::{Whence, decides_what_runs, may_lead, may_refer};
 
 fn whence(peer: &str, headers: &[(&'static str, &'static str)]) -> Whence {
     let headers: HeaderMap = headers
@@ -48,6 +50,20 @@ fn what_the_machine_holds_is_told_from_the_machine_only() {
     let refused = may_refer(&elsewhere, true).unwrap_err();
     assert!(refused.message.contains("comes from afar"), "{refused:?}");
     assert!(may_refer(&Whence::Here, true).is_ok() && may_refer(&elsewhere, false).is_ok());
+}
+
+#[test]
+fn the_hubs_own_network_is_for_requests_of_its_machine_unless_it_says_otherwise() {
+    let elsewhere = Whence::Elsewhere("comes from afar".to_owned());
+    let (private, loopback) =
+        (Inward { private: true, loopback: false }, Inward { private: false, loopback: true });
+    for (inward, word) in [(private, "allow_private"), (loopback, "`url`")] {
+        let refused = may_lead(false, &elsewhere, inward).unwrap_err();
+        assert!(refused.message.contains(word) && refused.message.contains("from afar"), "{refused:?}");
+        assert!(refused.hint.unwrap().contains("upstreams.private_networks"));
+        assert!(may_lead(true, &elsewhere, inward).is_ok() && may_lead(false, &Whence::Here, inward).is_ok());
+    }
+    assert!(may_lead(false, &elsewhere, Inward::default()).is_ok());
 }
 
 #[test]

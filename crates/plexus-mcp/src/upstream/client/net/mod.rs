@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-use self::rules::{Allowed, names_loopback, refusal};
+pub(in crate::upstream) use self::rules::names_loopback;
+use self::rules::{Allowed, refusal};
 use super::ClientError;
 
 /// A connection, encrypted or not.

@@ -22,7 +22,7 @@ enum Kind {
 const METADATA: Kind = Kind::Never("the address of a cloud's metadata service");
 
 /// Whether a URL says in so many words that it means this machine.
-pub(super) fn names_loopback(host: &Host<&str>) -> bool {
+pub(in crate::upstream) fn names_loopback(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(name) => {
             let name = name.trim_end_matches('.');

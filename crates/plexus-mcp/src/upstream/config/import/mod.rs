@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::check::{self, Missing};
 use super::literals;
 use super::problem::{Cause, FolderError, Problem};
-use super::{Folder, syntax};
+use super::{Folder, Inward, outline, syntax};
 
 /// Longest file that is imported. Programs that keep their servers among other things have long ones.
 pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;
@@ -66,6 +66,12 @@ impl Planned {
         self.document.get("command").and_then(Value::as_str)
     }
 
+    /// Where it leads into the hub's own network.
+    #[must_use]
+    pub fn inward(&self) -> Inward {
+        outline::inward(&self.document)
+    }
+
     /// Whether it asks for something of the hub's machine; see [`super::has_references`].
     #[must_use]
     pub fn has_references(&self) -> bool {
@@ -97,11 +103,24 @@ impl fmt::Display for Skipped {
 pub struct Applied {
     pub written: Vec<PathBuf>,
     pub failed: Vec<Skipped>,
+    /// Some failed for what may pass, such as a full disk.
+    pub incomplete: bool,
 }
 
 impl Folder {
     /// What importing a file of another program would do. Nothing is written.
     pub fn import(&self, file_name: &str, text: &str) -> Result<ImportPlan, FolderError> {
+        self.import_admitted(file_name, text, |_| Ok(()))
+    }
+
+    /// The same of those servers only that `admit` lets through; of the others it says why not. It is asked before a
+    /// reference of the server is looked up, which alone would tell what is there.
+    pub fn import_admitted(
+        &self,
+        file_name: &str,
+        text: &str,
+        admit: impl Fn(&Planned) -> Result<(), String>,
+    ) -> Result<ImportPlan, FolderError> {
         let refuse = |why: String| FolderError::Import { file: file_name.to_owned(), why };
         if text.len() as u64 > MAX_IMPORT_BYTES {
             return Err(refuse(format!("is longer than {} MiB", MAX_IMPORT_BYTES / 1024 / 1024)));
@@ -114,10 +133,12 @@ impl Folder {
             skipped: Vec::new(),
             warnings: found.warnings,
         };
+        // A folder that cannot be read is no reason to leave out one server after the other.
+        self.files()?;
         let mut slugs = BTreeSet::new();
         for (place, (name, given)) in found.servers.into_iter().enumerate() {
             let planned = match place < MAX_SERVERS {
-                true => self.plan(&name, &given, &found.inputs, &mut slugs),
+                true => self.plan(&name, &given, &found.inputs, &admit, &mut slugs),
                 false => Err(format!("only {MAX_SERVERS} servers of a file are imported")),
             };
             match planned {
@@ -136,6 +157,7 @@ impl Folder {
             match self.write_new(&server.name, &server.document) {
                 Ok(file) => applied.written.push(file),
                 Err(error) => {
+                    applied.incomplete |= matches!(error, FolderError::Io(_));
                     applied.failed.push(Skipped { name: server.name.clone(), why: error.to_string() });
                 }
             }
@@ -148,6 +170,7 @@ impl Folder {
         given_name: &str,
         given: &Value,
         inputs: &form::Inputs,
+        admit: &dyn Fn(&Planned) -> Result<(), String>,
         slugs: &mut BTreeSet<String>,
     ) -> Result<Planned, String> {
         let name = file_name(given_name);
@@ -162,17 +185,19 @@ impl Folder {
             Err(error) => return Err(error.to_string()),
         }
         let file = self.new_file(&name);
-        let mut warnings: Vec<String> =
-            converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
+        let warnings = converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
+        let fields = converted.document.clone();
+        let mut planned = Planned { name, file, warnings, document: Value::Object(converted.document) };
+        admit(&planned)?;
         let checked = check::check(
-            &name,
-            file.clone(),
-            converted.document.clone(),
+            &planned.name,
+            planned.file.clone(),
+            fields,
             self.environment(),
             Missing::ExcusedWhileOff,
         );
         match checked {
-            Ok(server) => warnings.extend(server.warnings),
+            Ok(server) => planned.warnings.extend(server.warnings),
             Err(problems) => {
                 // What is not there now may be there when the hub is next started.
                 let (missing, wrong): (Vec<_>, Vec<_>) =
@@ -180,10 +205,10 @@ impl Folder {
                 if !wrong.is_empty() {
                     return Err(wrong.iter().map(in_source).collect::<Vec<_>>().join("; and "));
                 }
-                warnings.extend(missing.iter().map(Problem::to_string));
+                planned.warnings.extend(missing.iter().map(Problem::to_string));
             }
         }
-        Ok(Planned { name, file, warnings, document: Value::Object(converted.document) })
+        Ok(planned)
     }
 }
 

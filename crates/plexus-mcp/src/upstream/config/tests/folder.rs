@@ -190,3 +190,25 @@ fn a_document_that_asks_for_something_of_the_machine_is_known() {
     assert!(has_references(&json!({ "args": ["${file:/etc/passwd}"] })));
     assert!(!has_references(&json!({ "args": ["$${env:A}", "$A"], "lazy": true })));
 }
+
+/// As two processes would: each with a lock of its own.
+#[test]
+fn a_name_is_given_once_however_many_ask_for_it() {
+    let (dir, _folder) = folder(&[]);
+    for round in 0..40 {
+        let name = format!("n{round}");
+        let start = std::sync::Barrier::new(2);
+        let add = |command: &'static str| {
+            let folder = super::Folder::new(dir.path().to_owned(), super::environment());
+            start.wait();
+            folder.add(&name, &json!({ "command": command })).map(|_| command)
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let (one, two) = (scope.spawn(|| add("one")), scope.spawn(|| add("two")));
+            (one.join().unwrap(), two.join().unwrap())
+        });
+        let written = std::fs::read_to_string(dir.path().join(format!("{name}.json"))).unwrap();
+        let ((Ok(winner), Err(_)) | (Err(_), Ok(winner))) = (&one, &two) else { panic!("{one:?} {two:?}") };
+        assert!(written.contains(winner), "{winner}: {written}");
+    }
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use plexus_kit::Clock;
 use serde_json::{Value, json};
 
-use super::super::{Folder, ImportPlan, migrate};
+use super::super::{Folder, ImportPlan, Planned, migrate};
 use super::{folder, plain};
 
 fn plan(folder: &Folder, text: &str) -> ImportPlan {
@@ -306,12 +306,58 @@ fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!(migration.applied.written, [data.path().join("mcp_servers.d/a.json")]);
     assert_eq!(migration.plan.skipped.len(), 1);
-    assert_eq!(migration.backup, data.path().join("mcp_servers.json.migrated-20261116T060000Z.bak"));
-    assert_eq!(std::fs::read_to_string(&migration.backup).unwrap(), text);
-    assert_eq!(std::fs::metadata(&migration.backup).unwrap().permissions().mode() & 0o777, 0o600);
+    let backup = data.path().join("mcp_servers.json.migrated-20261116T060000Z.bak");
+    assert_eq!(migration.backup.as_ref(), Some(&backup));
+    assert_eq!(std::fs::read_to_string(&backup).unwrap(), text);
+    assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(migrate(data.path(), &folder).unwrap().is_none());
     // One that cannot be used stays.
     std::fs::write(&old, "{").unwrap();
     assert!(migrate(data.path(), &folder).is_err());
     assert!(old.exists());
+}
+
+#[test]
+fn an_old_file_stays_until_its_servers_are_written() {
+    let data = tempfile::tempdir().unwrap();
+    let dir = data.path().join("mcp_servers.d");
+    let folder = Folder::new(dir.clone(), super::environment());
+    let old = data.path().join("mcp_servers.json");
+    std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}, "b": {"command": "npx"}}}"#).unwrap();
+    // A folder on a disk that is not there now.
+    std::os::unix::fs::symlink(data.path().join("disk"), &dir).unwrap();
+    let migration = migrate(data.path(), &folder).unwrap().unwrap();
+    assert_eq!((migration.applied.failed.len(), &migration.backup), (2, &None));
+    assert!(old.exists());
+    // The next start does what is left.
+    std::fs::create_dir(data.path().join("disk")).unwrap();
+    std::fs::write(dir.join("a.json"), r#"{"command": "npx"}"#).unwrap();
+    let migration = migrate(data.path(), &folder).unwrap().unwrap();
+    assert_eq!(migration.applied.written, [dir.join("b.json")]);
+    assert!(migration.backup.unwrap().exists() && !old.exists());
+    // Nor does it go where not even that can be told.
+    std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}}}"#).unwrap();
+    let file = Folder::new(dir.join("a.json"), super::environment());
+    assert!(migrate(data.path(), &file).is_err() && old.exists());
+}
+
+/// What a reference names is not even looked for where the server is not admitted.
+#[test]
+fn who_is_not_admitted_does_not_learn_what_is_there() {
+    let (_dir, folder) = folder(&[]);
+    let said = |path: &str| {
+        let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });
+        let text = json!({ "mcpServers": { "spy": entry } }).to_string();
+        let admit = |planned: &Planned| match planned.has_references() {
+            true => Err("it refers to something".to_owned()),
+            false => Ok(()),
+        };
+        let plan = folder.import_admitted("theirs.json", &text, admit).unwrap();
+        assert!(plan.servers.is_empty());
+        skipped(&folder, &plan)
+    };
+    let there = said("/etc/passwd");
+    assert_eq!(there, ["\"spy\" is left out: it refers to something"]);
+    assert_eq!(said("/etc/no-such-file"), there);
+    assert_eq!(said("/etc"), there);
 }

@@ -3,7 +3,7 @@
 use plexus_kit::Environment;
 use serde_json::{Value, json};
 
-use super::super::Folder;
+use super::super::{Folder, Inward, inward, outline};
 use super::{folder, server};
 
 /// Put together here, so that no text of this file looks like a credential.
@@ -42,6 +42,15 @@ fn a_literal_credential_is_a_warning_with_what_to_write() {
             json!({ "command": "npx", "args": ["--key", key] }),
             &[
                 "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+               that variable where the hub is started",
+            ],
+        ),
+        (
+            json!({ "command": "npx", "args": ["--api-key", "hunter2", "--my-token=hunter2", "--token", "--verbose", "--key", "/etc/key"] }),
+            &[
+                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+               that variable where the hub is started",
+                "`args[2]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
                that variable where the hub is started",
             ],
         ),
@@ -110,6 +119,84 @@ fn a_shown_document_has_its_references_and_no_credential() {
             "password": "[redacted]",
         })
     );
+}
+
+#[test]
+fn the_value_of_a_flag_is_masked_and_its_name_is_not() {
+    for (written, shown) in [
+        (json!(["--api-key", "s3cr3t", "x"]), json!(["--api-key", "[redacted]", "x"])),
+        (json!(["--api-key=s3cr3t"]), json!(["--api-key=[redacted]"])),
+        (json!(["--db-pass=s3=cr3t="]), json!(["--db-pass=[redacted]"])),
+        (json!(["--header", "X-Api-Key: s3cr3t"]), json!(["--header", "X-Api-Key: [redacted]"])),
+        (json!(["-e", "MY_KEY=s3cr3t"]), json!(["-e", "MY_KEY=[redacted]"])),
+        (json!(["--token", "--verbose", "x"]), json!(["--token", "--verbose", "x"])),
+        (json!(["--token", "${env:TOKEN}"]), json!(["--token", "${env:TOKEN}"])),
+        (json!(["--token-file", "name", "key"]), json!(["--token-file", "name", "key"])),
+    ] {
+        let text = json!({ "command": "npx", "args": written }).to_string();
+        let (_dir, folder) = folder(&[("a.json", &text)]);
+        assert_eq!(folder.document("a").unwrap()["args"], shown, "{text}");
+    }
+}
+
+/// There are servers whose address is the credential.
+#[test]
+fn a_part_of_an_address_that_nobody_would_think_of_is_masked() {
+    let (uuid, random) = ("0190f3c2-7b1a-7c3e-9d52-3f6a1b2c4d5e", "NjQ2YzE5ZmItMTIzNC00".repeat(2));
+    for (path, shown) in [
+        (format!("api/s/{random}/mcp"), "api/s/[redacted]/mcp"),
+        (format!("{uuid}/sse"), "[redacted]/sse"),
+        (format!("v1/{}", "a1b2c3d4".repeat(3)), "v1/[redacted]"),
+        (format!("mcp?user={uuid}&a=b"), "mcp?user=[redacted]&a=b"),
+        ("v1/model-context-protocol-2025-11-25/mcp".to_owned(), "v1/model-context-protocol-2025-11-25/mcp"),
+        ("projects/my-long-project-name/servers/42".to_owned(), "projects/my-long-project-name/servers/42"),
+        ("${env:TOKEN}/mcp".to_owned(), "${env:TOKEN}/mcp"),
+    ] {
+        let host = "https://a1b2c3d4a1b2c3d4a1b2.example";
+        let (written, shown) = (format!("{host}/{path}"), format!("{host}/{shown}"));
+        let as_url = json!({ "url": written }).to_string();
+        let as_argument = json!({ "command": "npx", "args": ["mcp-remote", written] }).to_string();
+        let (_dir, folder) = folder(&[("a.json", &as_url), ("b.json", &as_argument)]);
+        assert_eq!(folder.document("a").unwrap()["url"], shown);
+        assert_eq!(folder.document("b").unwrap()["args"][1], shown);
+        let warned = folder.read()[0].server.as_ref().unwrap().warnings.len();
+        assert_eq!(warned, usize::from(written != shown), "{written}");
+    }
+}
+
+#[test]
+fn what_a_document_asks_for_is_told_without_credentials() {
+    let told = |document: Value| Value::Object(outline(document.as_object().unwrap()));
+    assert_eq!(
+        told(json!({ "command": "npx", "args": ["-y", "x", "--api-key", "s3cr3t"], "env": { "A": "b" } })),
+        json!({ "command": "npx", "args": ["-y", "x", "--api-key", "[redacted]"] })
+    );
+    assert_eq!(
+        told(
+            json!({ "url": "https://a.example:8443/s3cr3t?a=b", "headers": { "X": "y" }, "transport": "sse" })
+        ),
+        json!({ "origin": "https://a.example:8443", "transport": "sse" })
+    );
+    let long = told(json!({ "command": "é".repeat(300), "args": vec!["x"; 40] }));
+    assert_eq!(long["command"], format!("{}…", "é".repeat(200)));
+    assert_eq!((long["args"].as_array().unwrap().len(), &long["args"][32]), (33, &json!("… and 8 more")));
+}
+
+#[test]
+fn what_leads_into_the_hubs_own_network_is_known() {
+    for url in [
+        "http://127.0.0.1:9/mcp",
+        "http://localhost",
+        "https://a.LOCALHOST/x",
+        "http://[::1]:1/",
+        "http://127.1/",
+    ] {
+        assert_eq!(inward(&json!({ "url": url })), Inward { private: false, loopback: true }, "{url}");
+    }
+    for url in ["https://a.example/127.0.0.1", "https://localhost.example", "http://10.0.0.1/", "nonsense"] {
+        assert_eq!(inward(&json!({ "url": url, "allow_private": false })), Inward::default(), "{url}");
+        assert!(inward(&json!({ "url": url, "allow_private": true })).private, "{url}");
+    }
 }
 
 /// Puts a secret into every place that a value can have, as it is and by reference, in files that are right and wrong:
