@@ -41,8 +41,8 @@ use connection::Connection;
 use http::{Dial, HttpClient};
 
 pub(in crate::upstream) use detail::for_callers;
-pub(in crate::upstream) use stderr::Mark;
 pub(super) use net::names_loopback;
+pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
 
 /// What the hub allows every connection.
