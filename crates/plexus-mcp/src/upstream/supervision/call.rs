@@ -69,7 +69,7 @@ struct UpstreamCall<'c> {
 struct Connected<'u> {
     client: Client,
     place: Option<Place>,
-    _running: Running<'u>,
+    running: Running<'u>,
 }
 
 impl UpstreamCall<'_> {
@@ -166,10 +166,10 @@ impl UpstreamCall<'_> {
             let running = unit.pulse.run();
             let connected = fingerprint().and_then(|of| unit.sessions.connected(session, of));
             if let Some((place, client)) = connected {
-                return Ok(Connected { client, place: Some(place), _running: running });
+                return Ok(Connected { client, place: Some(place), running });
             }
         }
-        let running = shared(unit, patience).await?._running;
+        let running = shared(unit, patience).await?.running;
         let Some(of) = fingerprint() else { return Err(unavailable(unit, "")) };
         let Some(place) = unit.sessions.place(session, of) else {
             let message = format!(
@@ -187,7 +187,7 @@ impl UpstreamCall<'_> {
             Client::connect(unit.connect(config, unit.stderr.clone())).await
         };
         match place.client(connect).await {
-            Ok(client) => Ok(Connected { client, place: Some(place), _running: running }),
+            Ok(client) => Ok(Connected { client, place: Some(place), running }),
             Err(error) => {
                 unit.sessions.forget(session, &place);
                 let why = format!("a connection for this session cannot be made: {error}");
@@ -253,7 +253,7 @@ enum Patience {
 fn there(unit: &Unit) -> Option<Connected<'_>> {
     let running = unit.pulse.run();
     let client = unit.client.load_full().filter(|client| !client.has_ended())?;
-    Some(Connected { client: (*client).clone(), place: None, _running: running })
+    Some(Connected { client: (*client).clone(), place: None, running })
 }
 
 /// The connection that all share, as soon as there is one.

@@ -76,7 +76,7 @@ async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_looked_for_in_a_path_that_only_an_admin_sees() {
+async fn of_a_program_that_is_not_there_it_is_told_where_it_was_looked_for() {
     let hub = TestHub::start_timed(quick()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
     hub.upstreams().reload().await;

@@ -83,7 +83,7 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
 /// The way to a server, which can be closed to those who are not on it yet.
 struct Door {
     address: SocketAddr,
-    _accepting: JoinSet<()>,
+    accepting: JoinSet<()>,
     _passing: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -102,11 +102,11 @@ impl Door {
                 });
             }
         });
-        Self { address, _accepting: accepting, _passing: passing }
+        Self { address, accepting, _passing: passing }
     }
 
     async fn close(&mut self) {
-        self._accepting.shutdown().await;
+        self.accepting.shutdown().await;
     }
 }
 
