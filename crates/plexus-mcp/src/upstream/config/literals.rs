@@ -189,7 +189,7 @@ fn without_random(text: &str) -> String {
 
 /// Long, and not put together from words and numbers.
 fn is_random(segment: &str) -> bool {
-    let has = |text: &str, kind: fn(&u8) -> bool| text.as_bytes().iter().any(|byte| kind(byte));
+    let has = |text: &str, kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
     let mixed = |text: &str| has(text, u8::is_ascii_digit) && has(text, u8::is_ascii_alphabetic);
     if segment.len() < 20 || !segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~%".contains(&b)) {
         return false;
