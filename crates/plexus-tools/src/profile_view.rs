@@ -10,9 +10,6 @@ use crate::Tool;
 use crate::listing::listed;
 use crate::registry::Catalog;
 
-/// Tools that start agents, by canonical name. A sub-agent is never shown one, whatever its profile says.
-const STARTS_AGENTS: [&str; 0] = [];
-
 /// Profiles whose warnings are remembered as logged; of those beyond nothing is logged.
 const TOLD: usize = 1_000;
 
@@ -40,7 +37,7 @@ pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
         server: spec
             .upstream()
             .map(|upstream| CandidateServer { slug: &upstream.server, groups: &upstream.groups }),
-        starts_agents: STARTS_AGENTS.contains(&&*spec.name),
+        starts_agents: spec.starts_agents,
     }
 }
 

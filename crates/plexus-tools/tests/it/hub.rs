@@ -265,6 +265,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         placement: Placement::Hub,
         deadline,
         admin: false,
+        starts_agents: false,
     }
 }
 

@@ -34,6 +34,7 @@ fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };

@@ -198,6 +198,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         placement: Placement::Upstream(Arc::new(UpstreamTool { definition, ..upstream })),
         deadline: config.timeout,
         admin: false,
+        starts_agents: false,
     };
     let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, injected };
     (entry, spec)
