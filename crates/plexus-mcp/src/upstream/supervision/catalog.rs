@@ -13,6 +13,7 @@ use plexus_proto::tool_name;
 use plexus_tools::{Access, Placement, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value};
 
+use super::definition;
 use super::inject::{self, Injected};
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
@@ -117,9 +118,6 @@ fn draft<'d>(
     if !(rules.allow.is_empty() || any(&rules.allow, name)) || any(&rules.deny, name) {
         return Ok(None);
     }
-    if !definition.get("inputSchema").is_some_and(Value::is_object) {
-        return Err(format!("{name:?} has no inputSchema that is an object and is left out"));
-    }
     let size = serde_json::to_vec(definition).map_or(usize::MAX, |json| json.len());
     if size > MAX_DEFINITION {
         return Err(format!(
@@ -127,21 +125,7 @@ fn draft<'d>(
         ));
     }
     let mut definition = definition.clone();
-    // What has another type than it should would be passed on to clients that believe it.
-    for (member, right) in [
-        ("title", Value::is_string as fn(&Value) -> bool),
-        ("description", Value::is_string),
-        ("annotations", Value::is_object),
-        ("outputSchema", Value::is_object),
-        ("icons", Value::is_array),
-        ("_meta", Value::is_object),
-    ] {
-        if definition.get(member).is_some_and(|value| !right(value)) {
-            definition.remove(member);
-        }
-    }
-    // Tasks of the server are not passed on, so nobody should ask for them.
-    definition.remove("execution");
+    definition::clean(&mut definition).map_err(|why| format!("{name:?} {why} and is left out"))?;
     if let Some(Value::String(description)) = definition.get_mut("description")
         && description.len() > MAX_DESCRIPTION
     {

@@ -5,7 +5,7 @@
 //! | `unit` | one server, as everybody else knows it |
 //! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
-//! | `catalog`, `inject` | from what a server lists to tools of the hub |
+//! | `catalog`, `definition`, `inject` | from what a server lists to tools of the hub |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
@@ -16,6 +16,7 @@ mod attend;
 mod backoff;
 mod call;
 mod catalog;
+mod definition;
 mod gate;
 mod inject;
 mod instructions;
