@@ -1,6 +1,7 @@
 //! The client side: connections to servers of every transport and era.
 
 mod faults;
+mod foreign;
 mod http;
 mod net;
 mod recovery;
