@@ -56,3 +56,24 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::candidate;
+    use crate::{Access, Outcome, Tool, ToolOutput, ToolSpec};
+
+    #[test]
+    fn a_tool_that_starts_agents_is_known_as_one_to_profiles() {
+        let tool = |spec: ToolSpec| {
+            let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {
+                Box::pin(std::future::ready(Ok(Outcome::Ready(ToolOutput::new("", &())))))
+            };
+            Tool::upstream(spec, Arc::new(run))
+        };
+        let spec = ToolSpec::hub("spawn", "Spawn", "", Access::ADD);
+        assert!(!candidate(&tool(spec.clone())).starts_agents);
+        assert!(candidate(&tool(spec.starting_agents())).starts_agents);
+    }
+}
