@@ -36,12 +36,13 @@ impl<'s> Walk<'s> {
             return false;
         }
         self.left -= 1;
+        let is_root = std::ptr::eq(value, self.root);
         match value {
             Value::Object(members) => members.iter().all(|(name, value)| match (name.as_str(), value) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
                     self.fits_reference(target, depth)
                 }
-                (name, Value::String(_)) if name == self.id => depth == 0,
+                (name, Value::String(_)) if name == self.id => is_root,
                 _ => self.fits(value, depth + 1),
             }),
             Value::Array(items) => items.iter().all(|item| self.fits(item, depth + 1)),
