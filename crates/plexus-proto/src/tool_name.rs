@@ -99,6 +99,7 @@ pub fn is_plain(text: &str) -> bool {
 ///
 /// assert_eq!(canonicalized("mcp:my-server:issues.create"), "mcp__my_server__issues_create");
 /// assert_eq!(canonicalized("mcp__my.server__*"), "mcp__my_server__*");
+/// assert_eq!(canonicalized("mcp__my.server__issues.*"), "mcp__my_server__issues_*");
 /// assert_eq!(canonicalized("mcp__plexus__todo"), "todo");
 /// assert_eq!(canonicalized("mcp__my-*"), "mcp__my-*");
 /// ```
@@ -115,7 +116,11 @@ pub fn canonicalized(name: &str) -> Cow<'_, str> {
     }
     match slug(server) {
         None => name.into(),
-        Some(slug) if tool.contains('*') => format!("{PREFIX}{slug}{SEPARATOR}{tool}").into(),
+        Some(slug) if tool.contains('*') => {
+            // Between the stars it is as in names, or it would fit none.
+            let parts: Vec<String> = tool.split('*').map(sanitized).collect();
+            format!("{PREFIX}{slug}{SEPARATOR}{}", parts.join("*")).into()
+        }
         Some(slug) => canonical(&slug, tool).into(),
     }
 }

@@ -1,5 +1,7 @@
 //! A tool as one object: its spec, its validator and what it does.
 
+mod weight;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -113,16 +115,18 @@ impl Tool {
         Self::new(ToolSpec { input_schema: schema::of_input::<A>(), ..spec }, Handler::Indirect)
     }
 
-    /// A tool of another MCP server. A schema of its that cannot be used here is its own affair: it checks
-    /// the arguments too.
+    /// A tool of another MCP server. A schema of its that cannot be used here, or only at too great a cost, is its own
+    /// affair: it checks the arguments too.
     #[must_use]
     pub fn upstream(spec: ToolSpec, run: Arc<Run>) -> Self {
-        let validator = jsonschema::validator_for(&spec.input_schema)
-            .inspect_err(|error| {
-                tracing::warn!(tool = %spec.name, %error, "the schema cannot be used; arguments are passed on unchecked");
-            })
-            .ok();
-        let validator = validator.map(Arc::new);
+        let compiled = match weight::is_light(&spec.input_schema) {
+            true => jsonschema::validator_for(&spec.input_schema).map_err(|error| error.to_string()),
+            false => Err("it is too large with its references written out".to_owned()),
+        };
+        let validator = compiled.map(Arc::new).inspect_err(|error| {
+            tracing::warn!(tool = %spec.name, %error, "the schema cannot be used; arguments are passed on unchecked");
+        });
+        let validator = validator.ok();
         Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run) }
     }
 

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::de::Error as _;
-use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -126,20 +125,24 @@ impl std::fmt::Debug for RawJson {
     }
 }
 
+/// As a string: what is kept of a result is its text, not what a reader of JSON makes of it. Behind an untagged enum
+/// raw JSON would be a value, with its members in another order and its large numbers rounded.
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(S::Error::custom)?;
-        raw.serialize(serializer)
+        serializer.serialize_str(self.as_str())
     }
 }
 
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By way of a value: behind an untagged enum there is no raw text any more.
-        let value = Value::deserialize(deserializer)?;
-        serde_json::to_vec(&value).map(|json| Self(json.into())).map_err(D::Error::custom)
+        let text = String::deserialize(deserializer)?;
+        let _: &RawValue = serde_json::from_str(&text).map_err(D::Error::custom)?;
+        Ok(Self(text.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes that a value takes as JSON text, without making it.
 pub(crate) fn json_length(value: &Value) -> usize {

@@ -10,9 +10,6 @@ use crate::Tool;
 use crate::listing::listed;
 use crate::registry::Catalog;
 
-/// Tools that start agents, by canonical name. A sub-agent is never shown one, whatever its profile says.
-const STARTS_AGENTS: [&str; 0] = [];
-
 /// Profiles whose warnings are remembered as logged; of those beyond nothing is logged.
 const TOLD: usize = 1_000;
 
@@ -40,7 +37,7 @@ pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
         server: spec
             .upstream()
             .map(|upstream| CandidateServer { slug: &upstream.server, groups: &upstream.groups }),
-        starts_agents: STARTS_AGENTS.contains(&&*spec.name),
+        starts_agents: spec.starts_agents,
     }
 }
 
@@ -57,5 +54,26 @@ impl Told {
     /// The profiles are others now.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::candidate;
+    use crate::{Access, Outcome, Tool, ToolOutput, ToolSpec};
+
+    #[test]
+    fn a_tool_that_starts_agents_is_known_as_one_to_profiles() {
+        let tool = |spec: ToolSpec| {
+            let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {
+                Box::pin(std::future::ready(Ok(Outcome::Ready(ToolOutput::new("", &())))))
+            };
+            Tool::upstream(spec, Arc::new(run))
+        };
+        let spec = ToolSpec::hub("spawn", "Spawn", "", Access::ADD);
+        assert!(!candidate(&tool(spec.clone())).starts_agents);
+        assert!(candidate(&tool(spec.starting_agents())).starts_agents);
     }
 }

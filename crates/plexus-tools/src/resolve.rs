@@ -7,14 +7,17 @@
 //! What always holds: the tools looked at are those the caller sees, so what is found may be called by its
 //! canonical name as well, and a tool that is not seen changes neither what is found nor a word of an error.
 
+mod index;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plexus_proto::{ErrorCode, tool_name};
 use serde_json::json;
 
 use crate::visible::nearest;
 use crate::{CallError, Tool, UpstreamTool};
+pub(crate) use index::Index;
 
 /// Longest name that is repeated back to a caller.
 const NAME_SHOWN: usize = 100;
@@ -27,13 +30,17 @@ const CANDIDATES: usize = 10;
 type Tools = BTreeMap<String, Arc<Tool>>;
 
 /// The tool that `name` stands for among these.
-pub(crate) fn resolve<'t>(tools: &'t Tools, name: &str) -> Result<&'t Arc<Tool>, CallError> {
+pub(crate) fn resolve<'t>(
+    tools: &'t Tools,
+    index: &OnceLock<Index>,
+    name: &str,
+) -> Result<&'t Arc<Tool>, CallError> {
     // Nearly every call ends here.
     if let Some(tool) = tools.get(name) {
         return Ok(tool);
     }
     let found = match tool_name::is_plain(name) && (1..=LONGEST).contains(&name.len()) {
-        true => fitting(tools, name),
+        true => fitting(tools, index.get_or_init(|| Index::new(tools)), name),
         false => Vec::new(),
     };
     match found[..] {
@@ -45,13 +52,14 @@ pub(crate) fn resolve<'t>(tools: &'t Tools, name: &str) -> Result<&'t Arc<Tool>,
 
 /// What the first step that fits anything fits: as written, else in letters of any case, else without what
 /// clients put in front.
-fn fitting<'t>(tools: &'t Tools, name: &str) -> Vec<&'t Arc<Tool>> {
+fn fitting<'t>(tools: &'t Tools, index: &Index, name: &str) -> Vec<&'t Arc<Tool>> {
     let spellings = [Some(name), without_client_prefix(name)];
     for name in spellings.into_iter().flatten() {
         for any_case in [false, true] {
             let written = Written::new(name, any_case);
+            let possible = index.possible(tools, &written);
             for step in STEPS {
-                let found: Vec<_> = tools.values().filter(|tool| step(&written, tool)).collect();
+                let found: Vec<_> = possible.iter().copied().filter(|tool| step(&written, tool)).collect();
                 if !found.is_empty() {
                     return found;
                 }

@@ -103,6 +103,8 @@ pub struct ToolSpec {
     pub deadline: Duration,
     /// For admins only: no scope of a tool's own reaches it.
     pub admin: bool,
+    /// It starts agents, and so no sub-agent is ever shown it, whatever its profile says.
+    pub starts_agents: bool,
 }
 
 /// What a tool of the hub itself may take; longer means that it is stuck.
@@ -139,6 +141,7 @@ impl ToolSpec {
             placement: Placement::Hub,
             deadline: HUB_DEADLINE,
             admin: false,
+            starts_agents: false,
         }
     }
 
@@ -146,6 +149,12 @@ impl ToolSpec {
     #[must_use]
     pub fn for_admins(self) -> Self {
         Self { admin: true, ..self }
+    }
+
+    /// The same tool as one that starts agents: sub-agents are not shown it.
+    #[must_use]
+    pub fn starting_agents(self) -> Self {
+        Self { starts_agents: true, ..self }
     }
 
     /// The same tool with actions, which say what it does in its place.

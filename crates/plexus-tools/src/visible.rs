@@ -1,7 +1,7 @@
 //! What one caller may see: the only place names are looked up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, Profiles};
@@ -9,7 +9,7 @@ use plexus_auth::profiles::{Candidate, Profiles};
 use crate::listing::listed;
 use crate::profile_view::{self, Told};
 use crate::registry::Catalog;
-use crate::resolve::resolve;
+use crate::resolve::{Index, resolve};
 use crate::{CallError, Tool};
 
 /// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
@@ -18,6 +18,8 @@ use crate::{CallError, Tool};
 pub struct Visible {
     version: u64,
     tools: BTreeMap<String, Arc<Tool>>,
+    /// For names that are not the listed ones, from the first of them on.
+    index: OnceLock<Index>,
     profiles: Arc<Profiles>,
 }
 
@@ -27,7 +29,12 @@ impl Visible {
         let shown = |tool: &&Arc<Tool>| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
         let tools =
             catalog.tools.values().filter(shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
-        Self { version: catalog.version, tools: listed(tools), profiles: catalog.profiles.clone() }
+        Self {
+            version: catalog.version,
+            tools: listed(tools),
+            index: OnceLock::new(),
+            profiles: catalog.profiles.clone(),
+        }
     }
 
     /// The profiles there are, as of this view.
@@ -40,6 +47,12 @@ impl Visible {
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate<'_>> {
         self.tools().map(|tool| profile_view::candidate(tool)).collect()
+    }
+
+    /// Those of these names that stand for a tool which is seen: a text made for everybody names nothing else here.
+    #[must_use]
+    pub fn seen_of(&self, names: &[String]) -> Vec<String> {
+        names.iter().filter(|name| self.resolve(name).is_ok()).cloned().collect()
     }
 
     /// Version of the catalogue this was cut from.
@@ -65,22 +78,70 @@ impl Visible {
 
     /// The tool that a name stands for; the module `resolve` says which do.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        resolve(&self.tools, name)
+        resolve(&self.tools, &self.index, name)
     }
 }
 
 /// Longest words that are compared: the cost grows with the square of it.
 const LIKENESS: usize = 64;
+/// Words that are compared letter by letter; of more, those that look most promising.
+const COMPARED: usize = 50;
+/// How alike two words must be for one to be meant by the other, from 0 to 1.
+const ALIKE: f64 = 0.6;
 
-/// The candidate a misspelt word most likely meant.
+/// The candidate a misspelt word most likely meant; of two that are as near, the last.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.to_lowercase().chars().take(LIKENESS).collect();
-    candidates
-        .filter(|candidate| candidate.len() <= LIKENESS)
-        .map(|candidate| {
+    let letters = Letters::of(&word);
+    let begins_so = |candidate: &str| word.len() >= 3 && candidate.starts_with(&word);
+    let mut promising: Vec<(f64, usize, &str)> = candidates
+        .enumerate()
+        .filter(|(_, candidate)| candidate.len() <= LIKENESS)
+        .map(|(place, candidate)| (letters.likeness(&Letters::of(candidate)), place, candidate))
+        .filter(|(most, _, candidate)| *most >= ALIKE || begins_so(candidate))
+        .collect();
+    if promising.len() > COMPARED {
+        promising.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
+        promising.truncate(COMPARED);
+        promising.sort_by_key(|(_, place, _)| *place);
+    }
+    promising
+        .into_iter()
+        .map(|(_, _, candidate)| {
             (strsim::normalized_damerau_levenshtein(&word, &candidate.to_lowercase()), candidate)
         })
-        .filter(|(likeness, candidate)| *likeness >= 0.6 || (word.len() >= 3 && candidate.starts_with(&word)))
+        .filter(|(likeness, candidate)| *likeness >= ALIKE || begins_so(candidate))
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
+
+/// How often each letter is in a word, whatever its case: two words cannot be more alike than their letters are, and
+/// these are compared in no time.
+struct Letters {
+    counts: [u8; 32],
+    length: u8,
+}
+
+impl Letters {
+    /// Of a word of at most [`LIKENESS`] letters.
+    fn of(word: &str) -> Self {
+        let mut letters = Self { counts: [0; 32], length: 0 };
+        for letter in word.chars().flat_map(char::to_lowercase) {
+            // Several letters share a place, which only makes words look more alike than they are.
+            let count = &mut letters.counts[u32::from(letter) as usize % 32];
+            *count = count.saturating_add(1);
+            letters.length = letters.length.saturating_add(1);
+        }
+        letters
+    }
+
+    /// The most that the likeness of the two words can be.
+    fn likeness(&self, other: &Self) -> f64 {
+        let both = |(a, b): (&u8, &u8)| u32::from(*a.min(b));
+        let common: u32 = self.counts.iter().zip(&other.counts).map(both).sum();
+        f64::from(common) / f64::from(self.length.max(other.length).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests;

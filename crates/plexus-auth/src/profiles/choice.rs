@@ -56,28 +56,38 @@ impl Profile {
     #[must_use]
     pub fn shown(&self, candidates: &[Candidate<'_>]) -> Choice {
         let index = Index::new(candidates);
-        let mut choice = Choice::default();
-        match &self.enabled_tools {
-            Some(patterns) => index.choose("enabled_tools", patterns, &mut choice),
-            None => {
-                let own = candidates.iter().filter(|tool| tool.server.is_none());
-                choice.tools.extend(own.map(|tool| tool.name.to_owned()));
-            }
-        }
+        let mut choice = self.enabled(&index);
         for server in &self.servers {
             index.choose_server(server, &mut choice);
         }
         choice
     }
 
-    /// What a sub-agent is shown: of what the profile shows, what `subagent_tools` names, or all of it where that is
-    /// empty; never a tool that starts agents.
+    /// Tools that `enabled_tools` names; without it, all of the hub's own.
+    fn enabled(&self, index: &Index<'_>) -> Choice {
+        let mut choice = Choice::default();
+        match &self.enabled_tools {
+            Some(patterns) => index.choose("enabled_tools", patterns, &mut choice),
+            None => {
+                let own = index.candidates.iter().filter(|tool| tool.server.is_none());
+                choice.tools.extend(own.map(|tool| tool.name.to_owned()));
+            }
+        }
+        choice
+    }
+
+    /// What a sub-agent is shown: of what the profile shows, what `subagent_tools` names; where that is empty, what
+    /// `enabled_tools` does, without the tools of `mcp_servers`. Never a tool that starts agents.
     #[must_use]
     pub fn subagent_view(&self, candidates: &[Candidate<'_>]) -> Choice {
-        let Choice { mut tools, .. } = self.shown(candidates);
+        let index = Index::new(candidates);
         let mut choice = Choice::default();
-        if !self.subagent_tools.is_empty() {
-            Index::new(candidates).choose("subagent_tools", &self.subagent_tools, &mut choice);
+        let mut tools;
+        if self.subagent_tools.is_empty() {
+            tools = self.enabled(&index).tools;
+        } else {
+            tools = self.shown(candidates).tools;
+            index.choose("subagent_tools", &self.subagent_tools, &mut choice);
             let beyond = choice.tools.iter().filter(|name| !tools.contains(*name));
             choice.warnings.extend(
                 beyond.map(|name| format!("subagent_tools: the profile itself does not show {name}")),

@@ -167,7 +167,8 @@ fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
         choices(&config).1
     };
     for (listed, shown) in [
-        (json!([]), &["todo", "scratchpad", "mcp__github__create_issue", "mcp__github__list_issues"][..]),
+        // As `enabled_tools`: what `mcp_servers` brings is for the agent itself.
+        (json!([]), &["todo", "scratchpad"][..]),
         (json!(["todo"]), &["todo"]),
         (json!(["*"]), &["todo", "scratchpad"]),
         (json!(["mcp__github__list_issues"]), &["mcp__github__list_issues"]),

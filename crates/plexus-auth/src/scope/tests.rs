@@ -139,6 +139,9 @@ fn a_scope_in_another_spelling_grants_the_one_tool() {
             "call:mcp:my-server:x*",
             &["mcp__my_server__x", "mcp__my_server__x_y", "mcp__my_server__x-y", "mcp__my_server__xx"],
         ),
+        // Between the stars it is as in names.
+        ("call:mcp__my_server__x.*", &["mcp__my_server__x_y"]),
+        ("call:mcp:my-server:*.y", &["mcp__my_server__x_y"]),
         // Bare names and single underscores depend on what else there is: no grant.
         ("call:x", &[]),
         ("call:mcp_my_server_x", &[]),

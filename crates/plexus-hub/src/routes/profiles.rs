@@ -128,7 +128,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         full_description: ProfileDescription {
             specialization: full.specialization,
             when_to_use: full.when_to_use,
-            key_tools: full.key_tools,
+            key_tools: visible.seen_of(&full.key_tools),
         },
         usable: true,
         warnings: warnings.into_iter().chain(subagents.warnings).collect(),

@@ -1,6 +1,7 @@
 //! `tools/call`, the part that all revisions share.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use http::HeaderMap;
@@ -20,6 +21,10 @@ use super::version::Features;
 
 /// Key under which a client stamps a write that it may retry.
 const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
+/// Largest `_meta` of another server's result, in bytes; a larger one is left out as a whole.
+const MAX_FOREIGN_META: usize = 16 << 10;
+/// What keys of `_meta` begin with that no other server may set.
+const OUR_META: [&str; 2] = ["io.modelcontextprotocol/", "plexus/"];
 
 /// `_meta` of a request as a map; empty when there is none.
 pub(super) fn meta(params: &Params<'_>) -> Result<Map<String, Value>, RpcError> {
@@ -130,7 +135,8 @@ pub(super) fn result_members(reply: CallReply, features: Features) -> Result<Str
 
 /// The same of what another server gave back, text for text.
 fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
-    let structured = foreign.structured.as_ref().filter(|_| features.structured);
+    let is_allowed = |data: &&RawJson| features.any_data || data.as_str().starts_with('{');
+    let structured = foreign.structured.as_ref().filter(|_| features.structured).filter(is_allowed);
     let length = foreign.content.len() + structured.map_or(0, RawJson::len);
     let mut json = String::with_capacity(length + 64);
     json.push_str("\"content\":");
@@ -144,7 +150,7 @@ fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
 }
 
 /// `_meta` members that tell a caller how to find the call again and, of one that failed, why, in words
-/// for programs.
+/// for programs; then what another server said in its own.
 pub(super) fn reply_meta(reply: &CallReply) -> String {
     let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
     let error = match &reply.result {
@@ -155,7 +161,22 @@ pub(super) fn reply_meta(reply: &CallReply) -> String {
             error.code.is_retryable()
         ),
     };
-    format!("\"plexus/call-id\":\"{}\"{replayed}{error}", reply.call_id)
+    let foreign = match &reply.result {
+        Ok(ToolOutput::Foreign(ForeignOutput { meta: Some(meta), .. })) => foreign_meta(meta),
+        Ok(_) | Err(_) => String::new(),
+    };
+    format!("\"plexus/call-id\":\"{}\"{replayed}{error}{foreign}", reply.call_id)
+}
+
+/// Members of another server's `_meta`, each after a comma, but for those that only the protocol and we may set.
+fn foreign_meta(meta: &RawJson) -> String {
+    if meta.len() > MAX_FOREIGN_META {
+        return String::new();
+    }
+    let members: BTreeMap<String, &RawValue> = meta.parsed().unwrap_or_default();
+    let theirs = |name: &str| !OUR_META.iter().any(|prefix| name.starts_with(prefix));
+    let members = members.iter().filter(|(name, _)| theirs(name));
+    members.map(|(name, value)| format!(",{}:{value}", Value::from(name.as_str()))).collect()
 }
 
 /// JSON text of the progress token, if the client wants progress.

@@ -138,5 +138,9 @@ fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> Str
         json.remove("title");
         json.remove("outputSchema");
     }
+    let is_object = json.get("outputSchema").is_some_and(|schema| schema["type"] == "object");
+    if !is_object && !features.any_data {
+        json.remove("outputSchema");
+    }
     serde_json::Value::Object(json).to_string()
 }

@@ -23,13 +23,21 @@ pub(super) fn response(events: impl Stream<Item = Bytes> + Send + 'static) -> Re
     response
 }
 
-/// One JSON message. JSON text has no line breaks, so it is one `data` line.
+/// One JSON message. What other servers sent is part of it text for text, line breaks included: each line is a `data`
+/// line of its own, and the reader puts a line break between them again, which in JSON is white space.
 pub(super) fn event(id: Option<&str>, json: &str) -> Bytes {
     let mut text = String::with_capacity(json.len() + 40);
     if let Some(id) = id {
         let _ = writeln!(text, "id: {id}");
     }
-    let _ = write!(text, "event: message\ndata: {json}\n\n");
+    text.push_str("event: message\n");
+    // An empty line, as between the two characters of `\r\n`, is one more line break.
+    for line in json.split(['\n', '\r']) {
+        text.push_str("data: ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push('\n');
     Bytes::from(text)
 }
 
@@ -48,4 +56,21 @@ pub(super) fn ticks(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+#[cfg(test)]
+mod tests {
+    use super::event;
+
+    #[test]
+    fn a_message_of_several_lines_is_one_event() {
+        let text = event(Some("7"), "{\n \"a\":\r\n[1,\r2]}");
+        let text = std::str::from_utf8(&text).unwrap();
+        let (head, data): (Vec<_>, Vec<_>) = text.lines().partition(|line| !line.starts_with("data: "));
+        assert_eq!(head, ["id: 7", "event: message", ""]);
+        let data: Vec<_> = data.iter().map(|line| &line["data: ".len()..]).collect();
+        let json: serde_json::Value = serde_json::from_str(&data.join("\n")).unwrap();
+        assert_eq!(json, serde_json::json!({ "a": [1, 2] }));
+        assert!(text.ends_with("]}\n\n") && !text.contains('\r'), "{text:?}");
+    }
 }

@@ -53,7 +53,11 @@ impl Version {
     }
 
     pub(super) fn features(self) -> Features {
-        Features { annotations: self >= Self::V2025_03_26, structured: self >= Self::V2025_06_18 }
+        Features {
+            annotations: self >= Self::V2025_03_26,
+            structured: self >= Self::V2025_06_18,
+            any_data: false,
+        }
     }
 }
 
@@ -87,8 +91,11 @@ pub(super) struct Features {
     pub(super) annotations: bool,
     /// Titles, output schemas and structured results.
     pub(super) structured: bool,
+    /// Structured results, and schemas of them, that are no objects. Clients of the session era refuse a whole list or
+    /// result for one.
+    pub(super) any_data: bool,
 }
 
 impl Features {
-    pub(super) const ALL: Self = Self { annotations: true, structured: true };
+    pub(super) const ALL: Self = Self { annotations: true, structured: true, any_data: true };
 }

@@ -1,13 +1,14 @@
 // Connects with the TypeScript SDK 1.x and says what it sees, one JSON object per line.
 //
 // Arguments: the URL of the endpoint, and the mode: "legacy", or "resume" to make one call of the tool `work` that asks
-// for progress. The token is in PLEXUS_TOKEN.
+// for progress. A third argument is the name of a tool to call after the list, with progress, and nothing else is done. The
+// token is in PLEXUS_TOKEN.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { McpError, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
-const [url, mode] = process.argv.slice(2);
+const [url, mode, other] = process.argv.slice(2);
 const say = (what) => console.log(JSON.stringify(what));
 const names = ({ tools }) => tools.map((tool) => tool.name);
 
@@ -70,12 +71,19 @@ async function resume() {
   say({ text: result.content[0].text, resumed });
 }
 
+async function use() {
+  const tools = await client.listTools();
+  const onprogress = () => {};
+  const result = await client.callTool({ name: other, arguments: {} }, undefined, { onprogress });
+  say({ tools: names(tools), result });
+}
+
 try {
   await client.connect(transport);
 } catch (refused) {
   say({ refused: refused.message });
   process.exit(0);
 }
-await (mode === "resume" ? resume() : report());
+await (other ? use() : mode === "resume" ? resume() : report());
 await transport.terminateSession();
 await client.close();

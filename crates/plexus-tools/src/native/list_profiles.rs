@@ -58,12 +58,13 @@ impl TypedTool for ListProfiles {
     }
 
     async fn run(&self, context: ToolContext, _: Args) -> Result<Outcome, CallError> {
-        let profiles = context.visible.profiles().usable().map(|profile| Entry {
+        let visible = &context.visible;
+        let profiles = visible.profiles().usable().map(|profile| Entry {
             id: profile.id.clone(),
             name: profile.name.clone(),
             description: profile.description.clone(),
             when_to_use: profile.full_description.when_to_use.clone(),
-            key_tools: profile.full_description.key_tools.clone(),
+            key_tools: visible.seen_of(&profile.full_description.key_tools),
         });
         let output = Output { profiles: profiles.collect() };
         let text = match output.profiles.is_empty() {

@@ -128,9 +128,14 @@ impl Hub {
         self.mint(name, scopes, profile).await.unwrap()
     }
 
-    /// The same, unless one of the scopes is refused.
-    pub(crate) async fn try_agent(&self, name: &str, scopes: &[&str]) -> Option<Arc<Principal>> {
-        self.mint(name, scopes, None).await.ok()
+    /// The same, unless the profile or one of the scopes is refused.
+    pub(crate) async fn try_agent(
+        &self,
+        name: &str,
+        scopes: &[&str],
+        profile: Option<&str>,
+    ) -> Option<Arc<Principal>> {
+        self.mint(name, scopes, profile).await.ok()
     }
 
     async fn mint(
@@ -265,6 +270,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         placement: Placement::Hub,
         deadline,
         admin: false,
+        starts_agents: false,
     }
 }
 

@@ -34,6 +34,7 @@ fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };
@@ -125,7 +126,7 @@ async fn profiles_are_listed_for_an_agent_that_chooses_one() {
         let hub = Hub::start().await;
         let folder = hub.dir.path().join("profiles");
         write(&folder, "broken", &json!({ "approve": [] }));
-        let full = json!({ "when_to_use": "For leaks.", "key_tools": ["wrench"] });
+        let full = json!({ "when_to_use": "For leaks.", "key_tools": ["list_profiles", "todo", "wrench"] });
         write(
             &folder,
             "plumber",
@@ -136,9 +137,12 @@ async fn profiles_are_listed_for_an_agent_that_chooses_one() {
         let output = hub.ok(&agent, "list_profiles", json!({})).await;
         let text = output.text().into_owned();
         assert!(
-            text.contains("plumber (Plumber): Mends pipes.\n  when to use: For leaks.\n  key tools: wrench"),
+            text.contains(
+                "plumber (Plumber): Mends pipes.\n  when to use: For leaks.\n  key tools: list_profiles\n"
+            ),
             "{text}"
         );
+        assert!(!text.contains("todo"), "it names what its reader does not see: {text}");
         let structured = output.structured().unwrap().into_owned();
         let ids: Vec<_> =
             structured["profiles"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();

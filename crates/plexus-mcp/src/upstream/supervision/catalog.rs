@@ -12,6 +12,7 @@ use plexus_proto::tool_name;
 use plexus_tools::{Access, Placement, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value};
 
+use super::definition;
 use super::inject::{self, Injected};
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
@@ -116,9 +117,6 @@ fn draft<'d>(
     if !rules.admit(name) {
         return Ok(None);
     }
-    if !definition.get("inputSchema").is_some_and(Value::is_object) {
-        return Err(format!("{name:?} has no inputSchema that is an object and is left out"));
-    }
     let size = serde_json::to_vec(definition).map_or(usize::MAX, |json| json.len());
     if size > MAX_DEFINITION {
         return Err(format!(
@@ -126,21 +124,7 @@ fn draft<'d>(
         ));
     }
     let mut definition = definition.clone();
-    // What has another type than it should would be passed on to clients that believe it.
-    for (member, right) in [
-        ("title", Value::is_string as fn(&Value) -> bool),
-        ("description", Value::is_string),
-        ("annotations", Value::is_object),
-        ("outputSchema", Value::is_object),
-        ("icons", Value::is_array),
-        ("_meta", Value::is_object),
-    ] {
-        if definition.get(member).is_some_and(|value| !right(value)) {
-            definition.remove(member);
-        }
-    }
-    // Tasks of the server are not passed on, so nobody should ask for them.
-    definition.remove("execution");
+    definition::clean(&mut definition).map_err(|why| format!("{name:?} {why} and is left out"))?;
     if let Some(Value::String(description)) = definition.get_mut("description")
         && description.len() > MAX_DESCRIPTION
     {
@@ -195,6 +179,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         placement: Placement::Upstream(Arc::new(UpstreamTool { definition, ..upstream })),
         deadline: config.timeout,
         admin: false,
+        starts_agents: false,
     };
     let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, injected };
     (entry, spec)

@@ -2,6 +2,7 @@
 
 mod busy;
 mod faults;
+mod foreign;
 mod http;
 mod net;
 mod recovery;

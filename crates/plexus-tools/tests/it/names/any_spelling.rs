@@ -1,13 +1,16 @@
-//! For any catalogue, any scopes and any spelling: nothing that is not granted is reached, or noticed.
+//! For any catalogue, any scopes, any profile and any spelling: nothing that is not granted is reached, or noticed.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use plexus_auth::Principal;
+use plexus_auth::profiles::{LiveProfiles, Profiles};
 use plexus_proto::tool_name;
 use plexus_tools::{CallError, Registry, Tool};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestError, TestRunner};
+use serde_json::json;
 
 use super::{Naming, upstream};
 use crate::hub::Hub;
@@ -17,11 +20,15 @@ const WORDS: &[&str] =
     &["a", "b", "my", "server", "git", "hub", "x", "Run", "run", "mcp", "plexus", "todo", "tool"];
 const JOINTS: &[&str] = &["_", "-", "__", ".", ":", "/", "", "*"];
 
+const PROFILE: &str = "drawn";
+
 #[derive(Debug, Clone)]
 struct Case {
     /// Server, whether its tools are listed bare, tool.
     tools: Vec<(String, bool, String)>,
     scopes: Vec<String>,
+    /// What is in `enabled_tools` of the profile of the caller, if it has one.
+    profile: Option<Vec<String>>,
     written: Vec<String>,
 }
 
@@ -81,6 +88,17 @@ fn scope() -> impl Strategy<Value = String> {
     ]
 }
 
+/// An entry of `enabled_tools`.
+fn pattern(tools: Vec<(String, bool, String)>) -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => written(tools),
+        1 => server().prop_map(|server| format!("mcp__{server}__*")),
+        1 => words(JOINTS, 3),
+        1 => Just("mcp__*".to_owned()),
+        1 => Just("*".to_owned()),
+    ]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let tools = prop::collection::vec((server(), any::<bool>(), tool()), 1..12);
     let scopes = prop::collection::vec(scope(), 1..5);
@@ -90,8 +108,14 @@ fn case() -> impl Strategy<Value = Case> {
             tools.iter().map(|(server, _, tool)| format!("call:mcp__{server}__{tool}")).collect();
         let scopes = (Just(scopes), prop::sample::subsequence(named, 0..=tools.len().min(4)))
             .prop_map(|(random, named)| [random, named].concat());
+        let profile = prop::option::of(prop::collection::vec(pattern(tools.clone()), 0..6));
         let written = prop::collection::vec(written(tools.clone()), 1..12);
-        (Just(tools), scopes, written).prop_map(|(tools, scopes, written)| Case { tools, scopes, written })
+        (Just(tools), scopes, profile, written).prop_map(|(tools, scopes, profile, written)| Case {
+            tools,
+            scopes,
+            profile,
+            written,
+        })
     })
 }
 
@@ -111,26 +135,43 @@ fn outcome(registry: &Registry, principal: &Principal, written: &str) -> Result<
         .map(|tool| format!("{} as {}", tool.spec().name, tool.name()))
 }
 
-/// The two things that must hold.
-fn holds(principal: &Principal, case: &Case) -> Result<(), TestCaseError> {
+/// A token as the case has it, one of the same scopes without a profile, and one that sees all.
+struct Callers {
+    narrowed: Arc<Principal>,
+    free: Arc<Principal>,
+    admin: Arc<Principal>,
+}
+
+/// The things that must hold. Whom a profile narrows is as one without a profile where there is nothing else.
+fn holds(callers: &Callers, profiles: &Arc<Profiles>, case: &Case) -> Result<(), TestCaseError> {
+    let Callers { narrowed: principal, free, admin } = callers;
     let all = Registry::new(catalogue(case));
+    all.set_profiles(profiles.clone());
+    let everything = all.visible_to(admin);
+    let in_profile = case.profile.as_ref().map(|_| profiles.shown(PROFILE, &everything.candidates()).tools);
     let granted = catalogue(case)
         .into_iter()
         .filter(|tool| all.visible_to(principal).tools().any(|seen| seen.spec().name == tool.spec().name));
     let only_granted = Registry::new(granted);
-    let listed = |registry: &Registry| -> Vec<String> {
+    let listed = |registry: &Registry, principal: &Principal| -> Vec<String> {
         registry.visible_to(principal).tools().map(|tool| tool.name().to_owned()).collect()
     };
-    prop_assert_eq!(listed(&all), listed(&only_granted), "what is hidden changes names of what is not");
+    prop_assert_eq!(
+        listed(&all, principal),
+        listed(&only_granted, free),
+        "what is hidden changes names of what is not"
+    );
     for written in &case.written {
         if let Ok(tool) = all.visible_to(principal).resolve(written) {
             let scope = tool.spec().scope();
             let actions =
                 tool.spec().actions.iter().any(|action| principal.allows(&tool.spec().action_scope(action)));
             prop_assert!(principal.allows(&scope) || actions, "{written:?} reaches {scope}");
+            let shown = in_profile.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
+            prop_assert!(shown, "{written:?} reaches {scope}, which the profile does not show");
         }
         let (with_hidden, without) =
-            (outcome(&all, principal, written), outcome(&only_granted, principal, written));
+            (outcome(&all, principal, written), outcome(&only_granted, free, written));
         prop_assert_eq!(with_hidden, without, "{:?}: what is hidden is noticed", written);
     }
     Ok(())
@@ -140,26 +181,41 @@ fn holds(principal: &Principal, case: &Case) -> Result<(), TestCaseError> {
 fn no_spelling_reaches_or_reveals_what_is_not_granted() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let hub = runtime.block_on(Hub::start());
+    let folder = hub.dir.path().join("profiles");
+    let live = LiveProfiles::open(folder.clone());
+    hub.follow_profiles(&live);
     let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
-    let counted = Cell::new(0_usize);
+    let (counted, with_profile) = (Cell::new(0_usize), Cell::new(0_usize));
     let result = runner.run(&case(), |case| {
         // Not every text with these words is a scope; what is refused grants nothing.
         let scopes: Vec<&str> = case.scopes.iter().map(String::as_str).collect();
-        let Some(principal) = runtime.block_on(hub.try_agent("ann", &scopes)) else { return Ok(()) };
+        let mint = |profile| runtime.block_on(hub.try_agent("ann", &scopes, profile));
+        if let Some(patterns) = &case.profile {
+            std::fs::create_dir_all(folder.join(PROFILE)).unwrap();
+            let config = json!({ "enabled_tools": patterns });
+            std::fs::write(folder.join(PROFILE).join("config.json"), config.to_string()).unwrap();
+            live.reload();
+        }
+        let (Some(narrowed), Some(free)) = (mint(case.profile.as_ref().map(|_| PROFILE)), mint(None)) else {
+            return Ok(());
+        };
         let registry = Registry::new(catalogue(&case));
+        registry.set_profiles(live.load());
         let found =
-            case.written.iter().filter(|written| outcome(&registry, &principal, written).is_ok()).count();
-        counted.set(counted.get() + found);
-        holds(&principal, &case)
+            case.written.iter().filter(|written| outcome(&registry, &narrowed, written).is_ok()).count();
+        let counter = if case.profile.is_some() { &with_profile } else { &counted };
+        counter.set(counter.get() + found);
+        let callers = Callers { narrowed, free, admin: hub.admin() };
+        holds(&callers, &live.load(), &case)
     });
-    let resolved = counted.get();
+    let (resolved, narrowed) = (counted.get(), with_profile.get());
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, case)) => panic!("{why}\n{case:#?}"),
         Err(TestError::Abort(why)) => panic!("{why}"),
     }
     assert!(
-        resolved > 100,
-        "only {resolved} spellings stood for anything: the cases are too wild to tell much"
+        resolved > 100 && narrowed > 50,
+        "only {resolved} and, with a profile, {narrowed} spellings stood for anything: the cases are too wild to tell much"
     );
 }

@@ -1,0 +1,69 @@
+//! Which tools a written name can be about at all: few, found without a look at the others.
+//!
+//! All ways to write a name have its letters and digits in common, in this order and in any case. So tools are kept by
+//! these, for each of their names, and only those of the same letters are compared further.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::{Tools, Written, own_names};
+use crate::Tool;
+
+/// Places of tools in the order of their listed names, by what is common to all spellings of a name.
+#[derive(Debug, Default)]
+pub(crate) struct Index(Vec<(u64, usize)>);
+
+impl Index {
+    pub(crate) fn new(tools: &Tools) -> Self {
+        let mut places = Vec::new();
+        for (place, tool) in tools.values().enumerate() {
+            places.push((key(&[tool.name()]), place));
+            places.push((key(&[&tool.spec().name]), place));
+            let Some((upstream, names)) = own_names(tool) else { continue };
+            for name in names {
+                places.push((key(&[name]), place));
+                places.push((key(&[&upstream.server, name]), place));
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+        Self(places)
+    }
+
+    /// Tools that one of the steps may find for this name, in the order of their listed names.
+    pub(super) fn possible<'t>(&self, tools: &'t Tools, written: &Written<'_>) -> Vec<&'t Arc<Tool>> {
+        let whole = [Some(written.name), written.canonical.as_deref(), written.after_mcp];
+        let whole = whole.into_iter().flatten().map(|name| key(&[name]));
+        // A slug may have been cut, and then its letters are others than those that were written.
+        let parts = written.splits.iter().chain(&written.splits_after_mcp);
+        let parts = parts.map(|(server, tool)| key(&[server, tool]));
+        let mut keys: Vec<u64> = whole.chain(parts).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut places: Vec<usize> = keys.into_iter().flat_map(|key| self.of(key)).collect();
+        places.sort_unstable();
+        places.dedup();
+        if places.is_empty() {
+            return Vec::new();
+        }
+        let is_possible = |place: &usize| places.binary_search(place).is_ok();
+        tools.values().enumerate().filter(|(place, _)| is_possible(place)).map(|(_, tool)| tool).collect()
+    }
+
+    fn of(&self, key: u64) -> impl Iterator<Item = usize> {
+        let start = self.0.partition_point(|(other, _)| *other < key);
+        self.0[start..].iter().take_while(move |(other, _)| *other == key).map(|(_, place)| *place)
+    }
+}
+
+/// Letters and digits of a text in parts. Of two that are the same by chance both are compared.
+fn key(parts: &[&str]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for byte in parts.iter().flat_map(|part| part.bytes()).filter(u8::is_ascii_alphanumeric) {
+        byte.to_ascii_lowercase().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;
