@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Order of shutdown, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +114,8 @@ impl Supervisor {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        SeeThrough { work: Some(Box::pin(work)), stage, name, supervisor: self.clone() }
+        let counted = self.stage(stage).tracker.token();
+        SeeThrough { work: Some(Box::pin(work)), stage, name, supervisor: self.clone(), _counted: counted }
     }
 
     /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.
@@ -176,7 +178,8 @@ impl Supervisor {
                 abort.abort();
                 drained.aborted.push(name.into_owned());
             }
-            state.tracker.wait().await;
+            // What others carry out themselves cannot be aborted here, and must not hold up the end for good.
+            let _ = tokio::time::timeout(grace, state.tracker.wait()).await;
         }
         drained
     }
@@ -189,6 +192,8 @@ pub struct SeeThrough<T: Send + 'static> {
     stage: Stage,
     name: &'static str,
     supervisor: Supervisor,
+    /// Its stage does not end before it.
+    _counted: TaskTrackerToken,
 }
 
 impl<T: Send + 'static> Future for SeeThrough<T> {
