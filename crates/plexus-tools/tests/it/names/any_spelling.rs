@@ -215,7 +215,7 @@ fn no_spelling_reaches_or_reveals_what_is_not_granted() {
         Err(TestError::Abort(why)) => panic!("{why}"),
     }
     assert!(
-        resolved > 100 && narrowed > 40,
+        resolved > 100 && narrowed > 20,
         "only {resolved} and, with a profile, {narrowed} spellings stood for anything: the cases are too wild to tell much"
     );
 }
