@@ -92,12 +92,15 @@ impl SseStream {
 }
 
 fn parse(event: &str) -> SseEvent {
-    let (mut id, mut data) = (None, None);
+    let (mut id, mut data) = (None, None::<String>);
     for line in event.lines() {
         match line.split_once(':') {
             Some(("", comment)) => return SseEvent::Comment(comment.to_owned()),
             Some(("id", value)) => id = Some(value.trim().to_owned()),
-            Some(("data", value)) => data = Some(value.trim().to_owned()),
+            // Several lines are one text with line breaks.
+            Some(("data", value)) => {
+                data = Some(data.map_or_else(String::new, |before| before + "\n") + value.trim());
+            }
             _ => {}
         }
     }
