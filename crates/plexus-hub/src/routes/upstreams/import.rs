@@ -1,5 +1,7 @@
 //! Servers from the files of other programs.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::Request;
 use plexus_mcp::upstream::config::Skipped;
@@ -62,7 +64,8 @@ pub(in crate::routes) async fn import(
             let failed = folder.apply(&plan).failed;
             plan.servers.retain(|planned| failed.iter().all(|one| one.name != planned.name));
             skipped.extend(failed.into_iter().map(left_out));
-            services.upstreams.reload().await;
+            // How each comes up is not part of the answer.
+            services.upstreams.reload_within(Duration::ZERO).await;
         }
         let mut warnings = plan.warnings;
         warnings.extend(plan.servers.iter().flat_map(|planned| planned.warnings.iter().cloned()));
