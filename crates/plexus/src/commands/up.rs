@@ -175,7 +175,7 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
         ("status", "how the hub is doing"),
         ("token create --kind agent --name codex", "a token for an agent"),
         ("tools list", "the tools there are"),
-        ("upstream add time -- uvx mcp-server-time", "an MCP server behind the hub"),
+        ("upstream add --help", "how to put an MCP server behind it"),
     ];
     let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let next: Vec<String> = next

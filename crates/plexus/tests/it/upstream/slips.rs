@@ -25,7 +25,8 @@ async fn a_server_that_hangs_is_waited_for_as_long_as_was_said() {
     let late = plexus.run(&["upstream", "enable", "slow", "--wait", "1s", "--json"]).await;
     assert_eq!((&late.json(1)["state"], began.elapsed() < soon), (&"starting".into(), true), "{late:?}");
     let file = plexus.home().join("other.json");
-    let servers = serde_json::json!({ "mcpServers": { "slower": { "command": hanging[1], "args": hanging[2..] } } });
+    let servers =
+        serde_json::json!({ "mcpServers": { "slower": { "command": hanging[1], "args": hanging[2..] } } });
     std::fs::write(&file, servers.to_string()).expect("a file");
     let began = Instant::now();
     plexus.run(&["upstream", "import", file.to_str().expect("UTF-8")]).await.ok();
@@ -67,7 +68,8 @@ async fn the_doctor_looks_at_another_folder_and_calls_what_is_unset_here_a_warni
     std::fs::create_dir_all(&folder).expect("a folder");
     let server = r#"{"command": "sh", "env": {"A": "${env:ONLY_THE_HUB_HAS_IT}", "API_TOKEN": "hunter2"}}"#;
     std::fs::write(folder.join("one.json"), server).expect("a file");
-    std::fs::write(folder.join("not there.json"), r#"{"command": "no-such-program-anywhere"}"#).expect("a file");
+    std::fs::write(folder.join("not there.json"), r#"{"command": "no-such-program-anywhere"}"#)
+        .expect("a file");
     let named = folder.to_str().expect("UTF-8");
     let listen = [("PLEXUS_LISTEN", "127.0.0.1:0")];
     let report = plexus.run_with(&["doctor", "--mcp-dir", named, "--json"], &listen).await.json(1);
@@ -83,12 +85,20 @@ async fn the_doctor_looks_at_another_folder_and_calls_what_is_unset_here_a_warni
 async fn a_slip_on_the_command_line_is_answered_with_what_was_meant() {
     let (plexus, _hub) = running().await;
     for (args, exit, words) in [
-        (&["upstream", "add", "u8", "npx", "-y", "pkg"][..], 2, "hint: plexus upstream add u8 -- npx -y pkg\n"),
+        (
+            &["upstream", "add", "u8", "npx", "-y", "pkg"][..],
+            2,
+            "hint: plexus upstream add u8 -- npx -y pkg\n",
+        ),
         (&["upstream", "add", "u8", "node"], 2, "hint: plexus upstream add u8 -- node\n"),
         (&["upstream", "test", "u8", "node"], 2, "hint: plexus upstream test u8 -- node\n"),
         (&["upstream", "add", "../u8", "http://127.0.0.1:9"], 2, "the name of a server has"),
         (&["upstream", "add", "u8", "ftp://127.0.0.1:9"], 2, "error: `url` "),
-        (&["token", "create", "--kind", "agent", "--name", "a", "--profile", "develper"], 1, "did you mean --profile developer?"),
+        (
+            &["token", "create", "--kind", "agent", "--name", "a", "--profile", "develper"],
+            1,
+            "did you mean --profile developer?",
+        ),
     ] {
         let ran = plexus.run(args).await;
         let said = ran.failed(exit);
@@ -146,5 +156,5 @@ async fn a_folder_of_servers_that_was_named_and_is_not_there_is_warned_about() {
     let folder = plexus.home().join("no-such-folder");
     let hub = plexus.up_with(&["--mcp-dir", folder.to_str().expect("UTF-8")]).await;
     assert!(hub.log().contains("no-such-folder, which is no folder that is there"), "{}", hub.log());
-    assert!(hub.welcome().contains(" upstream add time -- uvx mcp-server-time "), "{}", hub.welcome());
+    assert!(hub.welcome().contains(" upstream add --help "), "{}", hub.welcome());
 }
