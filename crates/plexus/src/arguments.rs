@@ -19,9 +19,9 @@ pub(crate) fn ttl(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `15m`, `12h`, `30d`, `1y` in seconds; a year is 365 days. Nothing at all needs no unit.
+/// `30s`, `15m`, `12h`, `30d`, `1y` in seconds; a year is 365 days. Nothing at all needs no unit.
 pub(crate) fn span(text: &str) -> Result<u64, String> {
-    const EXPECTED: &str = "a number and a unit: 15m, 12h, 30d, 2w or 1y";
+    const EXPECTED: &str = "a number and a unit: 30s, 15m, 12h, 30d, 2w or 1y";
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     if text == "0" {

@@ -131,7 +131,18 @@ impl Hub {
         body: &B,
         headers: &[(&'static str, Option<&str>)],
     ) -> anyhow::Result<Answer> {
-        let mut request = self.request(Method::POST, path)?.json(body);
+        self.post_with(path, &[], body, headers).await
+    }
+
+    /// The same with parameters in the URL.
+    pub(crate) async fn post_with<B: Serialize>(
+        &self,
+        path: &[&str],
+        query: &[Param<'_>],
+        body: &B,
+        headers: &[(&'static str, Option<&str>)],
+    ) -> anyhow::Result<Answer> {
+        let mut request = self.request(Method::POST, path)?.query(&given(query)).json(body);
         for (name, value) in headers {
             let Some(value) = value else { continue };
             let value = HeaderValue::from_str(value).map_err(|_| {

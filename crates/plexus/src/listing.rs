@@ -1,8 +1,10 @@
 //! Lists of the hub: pages followed until there is as much as was asked for.
 
 use clap::Args;
+use plexus_kit::config::nearest;
 use plexus_proto::api::Page;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::client::{Hub, Param, decode};
@@ -12,6 +14,8 @@ use crate::output::Output;
 const PAGE: usize = 100;
 /// Requests for one list; a hub that always names a next page is not followed for ever.
 const MAX_PAGES: usize = 1_000;
+/// Names among which one that was meant is looked for.
+const MEANT: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -54,6 +58,14 @@ pub(crate) async fn fetch(
         }
     }
     Ok(Page { items, next })
+}
+
+/// The name in a list of the hub that was most likely meant by a word that is in none.
+pub(crate) async fn meant(hub: &Hub, list: &str, key: &str, word: &str) -> Option<String> {
+    let args = ListArgs { limit: MEANT, cursor: None };
+    let page = fetch(hub, &[list], &[], &args, |_| true).await.ok()?;
+    let items: Vec<Value> = page.items.iter().filter_map(|item| decode(item).ok()).collect();
+    nearest(word, items.iter().filter_map(|item| item[key].as_str())).map(str::to_owned)
 }
 
 /// A list for a program, or as rows for a person; `empty` says what to do when there is none.

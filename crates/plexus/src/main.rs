@@ -27,11 +27,21 @@ fn main() -> ExitCode {
     let environment = Environment::of_process();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return output::usage(&error, std::env::args_os().any(|arg| arg == "--json")),
+        Err(error) => {
+            let words: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let json = words.iter().any(|word| word == "--json");
+            return match commands::upstream::without_dashes(&error, &words) {
+                Some(failure) => output::report(&failure, json),
+                None => output::usage(&error, json),
+            };
+        }
     };
     // The hub's log is part of its configuration, which is read later.
     if !cli.command.is_hub() {
-        telemetry::init_from_environment("warn", &environment);
+        // What the doctor finds stands in its report; the same as lines of a log would only be in the way.
+        let filter = if matches!(cli.command, Command::Doctor(_)) { "off" } else { "warn" };
+        telemetry::init_from_environment(filter, &environment);
         for warning in commands::variable_warnings(&environment) {
             output::warning(&warning);
         }

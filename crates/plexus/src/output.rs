@@ -42,6 +42,11 @@ impl Output {
         self.json
     }
 
+    /// Whether a person reads the answer as it comes, and not a program or a file.
+    pub(crate) fn terminal(&self) -> bool {
+        self.terminal
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

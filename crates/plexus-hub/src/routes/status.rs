@@ -54,5 +54,8 @@ fn counts(upstreams: &[Upstream]) -> UpstreamCounts {
         starting: of(UpstreamState::Starting),
         idle: of(UpstreamState::Idle),
         disabled: of(UpstreamState::Disabled),
+        down: of(UpstreamState::Down),
+        failed: of(UpstreamState::Failed),
+        invalid: of(UpstreamState::Invalid),
     }
 }

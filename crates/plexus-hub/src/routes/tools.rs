@@ -8,7 +8,7 @@ use http::HeaderMap;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
-use plexus_tools::{Call, SessionKey, Via};
+use plexus_tools::{Call, SessionKey, ToolOutput, Via};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -165,11 +165,16 @@ pub(super) async fn call(
         until_end: None,
     };
     let reply = caller.services.dispatcher.call(caller.principal, call).await;
-    let (success, text, structured) = match reply.result {
+    let (success, text, structured, content) = match reply.result {
         Ok(output) => {
-            (!output.is_error(), output.text().into_owned(), output.structured().map(Cow::into_owned))
+            let content = match &output {
+                ToolOutput::Foreign(foreign) => foreign.content.parsed().ok(),
+                ToolOutput::Own { .. } => None,
+            };
+            let structured = output.structured().map(Cow::into_owned);
+            (!output.is_error(), output.text().into_owned(), structured, content)
         }
-        Err(error) if is_the_tools_own(error.code) => (false, error.text(), None),
+        Err(error) if is_the_tools_own(error.code) => (false, error.text(), None, None),
         Err(error) => return Err(error.into()),
     };
     let session_id = reply.session_id.ok_or_else(|| ApiError::bad_request("the call has no session"))?;
@@ -181,6 +186,7 @@ pub(super) async fn call(
         replayed: reply.replayed,
         text,
         structured,
+        content,
     }))
 }
 

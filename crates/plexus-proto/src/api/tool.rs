@@ -73,4 +73,8 @@ pub struct CallToolResponse {
     /// The result as data, if the tool has an `output_schema`.
     #[schema(value_type = Value, required)]
     pub structured: Option<Value>,
+    /// The blocks of another server's result as it sent them, pictures and links too; absent for tools of the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>, nullable = false)]
+    pub content: Option<Value>,
 }

@@ -121,7 +121,7 @@ pub struct SkippedUpstream {
     pub reason: String,
 }
 
-/// How many servers there are, and how they are doing; those that are left are not well.
+/// How many servers there are, and how they are doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamCounts {
     pub total: usize,
@@ -131,4 +131,16 @@ pub struct UpstreamCounts {
     /// To be started by the first call.
     pub idle: usize,
     pub disabled: usize,
+    /// Not there; another attempt follows.
+    #[serde(default)]
+    #[schema(required)]
+    pub down: usize,
+    /// Given up after too many crashes.
+    #[serde(default)]
+    #[schema(required)]
+    pub failed: usize,
+    /// Their files are wrong.
+    #[serde(default)]
+    #[schema(required)]
+    pub invalid: usize,
 }

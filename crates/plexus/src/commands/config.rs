@@ -118,6 +118,16 @@ pub(super) fn load(file: Option<&Path>, invocation: &Invocation<'_>) -> Result<C
     Config::load(file, invocation.environment(), flags(invocation))
 }
 
+/// The same with `--mcp-dir`.
+pub(super) fn load_with(
+    file: Option<&Path>,
+    mcp_dir: Option<&Path>,
+    invocation: &Invocation<'_>,
+) -> Result<Config, ConfigError> {
+    let flags = RawConfig { mcp_dir: mcp_dir.map(Path::to_owned), ..flags(invocation) };
+    Config::load(file, invocation.environment(), flags)
+}
+
 fn flags(invocation: &Invocation<'_>) -> RawConfig {
     RawConfig { data_dir: invocation.data_dir().map(Path::to_owned), ..RawConfig::default() }
 }

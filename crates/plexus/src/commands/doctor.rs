@@ -19,7 +19,7 @@ mod profiles;
 mod signing_key;
 mod upstreams;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -43,6 +43,10 @@ pub(crate) struct DoctorArgs {
     /// there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Folder with the files of MCP servers, where the hub was started with another one [env: PLEXUS_MCP_DIR] [default:
+    /// mcp_servers.d in the data folder]
+    #[arg(long, value_name = "DIR")]
+    mcp_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -96,7 +100,8 @@ struct Subject {
 
 pub(crate) async fn run(args: DoctorArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let environment = invocation.environment();
-    let (mut findings, config) = configuration::check(args.config.as_deref(), invocation);
+    let (mut findings, config) =
+        configuration::check(args.config.as_deref(), args.mcp_dir.as_deref(), invocation);
     findings.extend(environment::check(environment));
     if let Some(config) = config {
         let plexus = match invocation.data_dir() {
@@ -126,9 +131,6 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.push(admin_token::check(subject, invocation.out.now()));
         findings.extend(audit::check(subject, has_database));
     }
-    if folder != Folder::Unusable {
-        findings.extend(upstreams::check(subject, invocation.environment()));
-    }
     let seen = match folder {
         // The folder would say where the hub is.
         Folder::Unusable if !invocation.names_hub() => None,
@@ -140,6 +142,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
             seen
         }
     };
+    if folder != Folder::Unusable {
+        findings.extend(upstreams::check(subject, invocation, seen.is_some()).await);
+    }
     if folder == Folder::Ours {
         findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
     }
@@ -171,8 +176,12 @@ fn show(out: &Output, findings: &[Finding]) -> anyhow::Result<()> {
 }
 
 /// The configuration without what made it unusable, to go on with the other checks.
-fn fallback(invocation: &Invocation<'_>) -> Option<Config> {
-    let flags = RawConfig { data_dir: invocation.data_dir().map(PathBuf::from), ..RawConfig::default() };
+fn fallback(mcp_dir: Option<&Path>, invocation: &Invocation<'_>) -> Option<Config> {
+    let flags = RawConfig {
+        data_dir: invocation.data_dir().map(PathBuf::from),
+        mcp_dir: mcp_dir.map(PathBuf::from),
+        ..RawConfig::default()
+    };
     let environment = invocation.environment().without_settings();
     Config::load(Some("/dev/null".as_ref()), &environment, flags).ok()
 }

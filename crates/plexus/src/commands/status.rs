@@ -49,18 +49,24 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
 
 /// The MCP servers behind the hub, in words.
 fn servers(counts: &UpstreamCounts) -> String {
-    let UpstreamCounts { total, ready, starting, idle, disabled } = *counts;
+    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid } = *counts;
     if total == 0 {
         return "none; `plexus upstream add` puts one behind the hub".to_owned();
     }
-    let unwell = total.saturating_sub(ready + starting + idle + disabled);
-    let others = [(starting, "starting"), (idle, "idle"), (disabled, "disabled"), (unwell, "not well")];
+    let others = [
+        (starting, "starting"),
+        (idle, "idle"),
+        (disabled, "disabled"),
+        (down, "down"),
+        (failed, "failed"),
+        (invalid, "invalid"),
+    ];
     let others: Vec<String> = others
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, state)| format!("{count} {state}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-    let look = if unwell > 0 { ": see `plexus upstream list`" } else { "" };
+    let look = if down + failed + invalid > 0 { ": see `plexus upstream list`" } else { "" };
     format!("{ready} ready of {total}{others}{look}")
 }

@@ -15,11 +15,11 @@ use plexus_proto::api::{CreateTokenParams, CreatedToken, RotateTokenParams, Toke
 use serde_json::value::RawValue;
 
 use super::Invocation;
-use crate::client::Answer;
-use crate::failure::Exit;
+use crate::client::{Answer, Hub};
+use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
 use crate::output::one_line;
-use crate::{arguments, client};
+use crate::{arguments, client, shell};
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
@@ -121,8 +121,27 @@ async fn create(args: CreateArgs, invocation: &Invocation<'_>) -> anyhow::Result
     let CreateArgs { kind, name, profile, scopes, ttl, renew_for } = args;
     let params =
         CreateTokenParams { kind, name, profile, scopes, ttl_seconds: ttl, renew_seconds: renew_for };
-    let answer = invocation.hub()?.post(&["tokens"], &params, &[]).await?;
+    let hub = invocation.hub()?;
+    let answer = match hub.post(&["tokens"], &params, &[]).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(misspelt(&hub, error, params.profile.as_deref()).await),
+    };
     print_new("Created", &answer, invocation)
+}
+
+/// A profile that is not there is most likely one of another spelling.
+async fn misspelt(hub: &Hub, error: anyhow::Error, profile: Option<&str>) -> anyhow::Error {
+    let mut failure = match error.downcast::<Failure>() {
+        Ok(failure) => failure,
+        Err(error) => return error,
+    };
+    if let Some(profile) = profile.filter(|_| failure.exit == Exit::Failed)
+        && let Some(meant) = listing::meant(hub, "profiles", "id", profile).await
+        && meant != profile
+    {
+        failure.hint = Some(format!("did you mean --profile {}?", shell::name(&one_line(&meant))));
+    }
+    failure.into()
 }
 
 /// The token alone on standard output, and beside it what there is to say.
@@ -135,6 +154,9 @@ fn print_new(done: &str, answer: &Answer, invocation: &Invocation<'_>) -> anyhow
     let created: CreatedToken = answer.decode()?;
     out.note(&format!("{done} {} token {} ({}).", created.kind, created.name, created.jti));
     out.note(&format!("Scopes: {}. Expires {}.", scopes_text(&created.scopes), out.at(created.expires_at)));
+    if let Some(profile) = &created.profile {
+        out.note(&format!("Profile: {}.", one_line(profile)));
+    }
     if let Some(until) = created.renew_until {
         out.note(&format!("Can be renewed until {}.", out.at(until)));
     }

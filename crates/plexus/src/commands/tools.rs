@@ -1,17 +1,21 @@
 //! `plexus tools`: list, describe and call tools.
 
+mod content;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_proto::CallId;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Tool, ToolAnnotations};
+use plexus_proto::{CallId, ErrorCode};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::Invocation;
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
 use crate::output::{Output, one_line, shorten};
+use crate::{client, shell};
 
 /// Longest description in a list.
 const ABOUT: usize = 120;
@@ -25,8 +29,14 @@ pub(crate) struct ToolsArgs {
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
     /// List the tools your token may call
-    #[command(after_help = "Example:\n  plexus tools list --json")]
-    List(ListArgs),
+    #[command(visible_alias = "ls", after_help = "Example:\n  plexus tools list --server time")]
+    List {
+        /// Only those of this MCP server behind the hub
+        #[arg(long, value_name = "NAME")]
+        server: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Describe one tool: what it does, its arguments, what it needs
     #[command(visible_alias = "describe", after_help = "Example:\n  plexus tools show todo")]
     Show {
@@ -64,14 +74,24 @@ struct CallArgs {
 
 pub(crate) async fn run(args: ToolsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     match args.command {
-        ToolsCommand::List(args) => list(&args, invocation).await,
+        ToolsCommand::List { server, list } => self::list(server.as_deref(), &list, invocation).await,
         ToolsCommand::Show { name } => show(&name, invocation).await,
         ToolsCommand::Call(args) => call(args, invocation).await,
     }
 }
 
-async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, |_| true).await?;
+async fn list(
+    server: Option<&str>,
+    args: &ListArgs,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<ExitCode> {
+    let wanted = server.map(|server| format!("upstream:{server}"));
+    // One that does not parse is shown and complained about, not hidden.
+    let keep = |raw: &RawValue| match &wanted {
+        Some(wanted) => client::decode(raw).map_or(true, |tool: Tool| tool.placement == *wanted),
+        None => true,
+    };
+    let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, keep).await?;
     let row = |tool: &Tool| {
         let about = tool.description.lines().next().unwrap_or_default();
         vec![
@@ -81,8 +101,14 @@ async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<Ex
             shorten(about, ABOUT),
         ]
     };
-    let empty = "No tools. Your token's scopes or profile allow none: see `plexus token list`.";
-    listing::show(&invocation.out, &page, &["NAME", "PLACEMENT", "EFFECT", "ABOUT"], row, empty)?;
+    let empty = match server {
+        Some(server) => {
+            let shown = shell::name(&one_line(server));
+            format!("No tools of {shown}. `plexus upstream show {shown}` says how it is doing.")
+        }
+        None => "No tools. Your token's scopes or profile allow none: see `plexus token list`.".to_owned(),
+    };
+    listing::show(&invocation.out, &page, &["NAME", "PLACEMENT", "EFFECT", "ABOUT"], row, &empty)?;
     Ok(Exit::Ok.into())
 }
 
@@ -129,6 +155,7 @@ fn schema(out: &Output, heading: &str, schema: &Value) -> anyhow::Result<()> {
 
 async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let CallArgs { name, pairs, json_args, session, idempotency_key } = args;
+    let no_text = pairs.iter().find(|(_, value)| !value.is_string()).cloned();
     let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
     // Stamped before the first attempt: where the answer gets lost, the same call can be sent again.
     let key = idempotency_key.unwrap_or_else(|| format!("cli-{}", CallId::new()));
@@ -137,7 +164,7 @@ async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<Exi
         .hub()?
         .post(&["tools", &name, "call"], &params, &headers)
         .await
-        .map_err(|e| lost(e, &key))?;
+        .map_err(|e| as_text(lost(e, &key), no_text))?;
     let out = &invocation.out;
     if out.json() {
         out.json_line(answer.raw().get())?;
@@ -148,6 +175,7 @@ async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<Exi
             (Some(structured), true) => out.block(&format!("{structured:#}\n"))?,
             _ => out.block(&response.text)?,
         }
+        content::unshown(&response).iter().for_each(|told| out.note(told));
         if response.replayed {
             out.note("note: this is the result of an earlier call with the same idempotency key");
         }
@@ -158,6 +186,19 @@ async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<Exi
     let message = format!("{} reported a failure", one_line(&response.tool));
     let hint = format!("its record: plexus audit show {}", response.call_id);
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
+}
+
+/// A text that looks like JSON was taken as JSON, which the tool may not want.
+fn as_text(error: anyhow::Error, no_text: Option<(String, Value)>) -> anyhow::Error {
+    match (error.downcast::<Failure>(), no_text) {
+        (Ok(failure), Some((key, value))) if failure.code == Some(ErrorCode::InvalidArguments) => {
+            let pair = shell::name(&format!("{key}={}", Value::String(value.to_string())));
+            let before = failure.hint.as_ref().map(|hint| format!("{hint} ")).unwrap_or_default();
+            failure.hint(format!("{before}{key} was taken as JSON; as a text it is --arg {pair}")).into()
+        }
+        (Ok(failure), _) => failure.into(),
+        (Err(error), _) => error,
+    }
 }
 
 /// A call whose answer did not come may have run all the same.

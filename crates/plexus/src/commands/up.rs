@@ -86,6 +86,12 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
             config.listen
         );
     }
+    if args.mcp_dir.is_some() && !config.upstreams.dir.is_dir() {
+        tracing::warn!(
+            "--mcp-dir names {}, which is no folder that is there: there are no MCP servers until it is",
+            config.upstreams.dir.display()
+        );
+    }
     refusal::unoccupied(&data_dir)?;
     // Before anything is started, so that a signal during start-up is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -169,6 +175,7 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
         ("status", "how the hub is doing"),
         ("token create --kind agent --name codex", "a token for an agent"),
         ("tools list", "the tools there are"),
+        ("upstream add --help", "how to put an MCP server behind it"),
     ];
     let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let next: Vec<String> = next

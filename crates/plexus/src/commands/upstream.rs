@@ -5,9 +5,13 @@ mod document;
 mod import;
 mod show;
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
+use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
+use plexus_proto::ErrorCode;
 use plexus_proto::api::{ReloadReport, RemovedUpstream, Upstream, UpstreamLogs, UpstreamState};
 
 use self::document::ServerArgs;
@@ -16,6 +20,7 @@ use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
 use crate::output::{Output, one_line, shorten};
+use crate::shell;
 
 /// Longest remark about a server in a list.
 const ABOUT: usize = 100;
@@ -29,7 +34,7 @@ pub(crate) struct UpstreamArgs {
 #[derive(Debug, Subcommand)]
 enum UpstreamCommand {
     /// List the servers and how each is doing
-    #[command(after_help = "Example:\n  plexus upstream list")]
+    #[command(visible_alias = "ls", after_help = "Example:\n  plexus upstream list")]
     List(ListArgs),
     /// Show a server: its state, its tools, its file, and why it failed
     #[command(after_help = "Example:\n  plexus upstream show time")]
@@ -47,7 +52,7 @@ plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:
     )]
     Add(add::AddArgs),
     /// Take a server away; its file is kept as a backup
-    #[command(after_help = "Example:\n  plexus upstream remove time")]
+    #[command(visible_alias = "rm", after_help = "Example:\n  plexus upstream remove time")]
     Remove {
         /// Name of the server
         name: String,
@@ -96,8 +101,8 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
     },
     /// Take over servers from the file of another program
     #[command(
-        after_help = "Takes mcp_servers.json and the {\"mcpServers\": …} files of Claude Code, Cursor and VS Code. The file \
-itself is not changed. The exit code is 1 when a server was left out.\n\n\
+        after_help = "Takes mcp_servers.json, the {\"mcpServers\": …} files of Claude Code and Cursor, and the {\"servers\": …} \
+files of VS Code. The file itself is not changed. The exit code is 1 when a server was left out.\n\n\
 Example:\n  plexus upstream import ~/.claude.json --dry-run"
     )]
     Import(import::ImportArgs),
@@ -106,16 +111,61 @@ Example:\n  plexus upstream import ~/.claude.json --dry-run"
     Reload,
 }
 
+impl UpstreamCommand {
+    /// The server that has to be there.
+    fn server(&self) -> Option<&str> {
+        match self {
+            Self::Show { name }
+            | Self::Remove { name }
+            | Self::Enable { name, .. }
+            | Self::Disable { name }
+            | Self::Test { name, .. }
+            | Self::Restart { name, .. }
+            | Self::Logs { name, .. } => Some(name),
+            Self::List(_) | Self::Add(_) | Self::Import(_) | Self::Reload => None,
+        }
+    }
+}
+
 pub(crate) async fn run(args: UpstreamArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, hub) = (&invocation.out, invocation.hub()?);
-    match args.command {
-        UpstreamCommand::List(args) => list(out, &hub, &args).await?,
-        UpstreamCommand::Show { name } => show::run(out, &hub, &name).await?,
-        UpstreamCommand::Add(args) => add::run(out, &hub, args).await?,
-        UpstreamCommand::Remove { name } => remove(out, &hub, &name).await?,
+    let name = args.command.server().map(str::to_owned);
+    if let Err(error) = act(args.command, out, &hub).await {
+        return Err(misspelt(&hub, error, name.as_deref()).await);
+    }
+    Ok(Exit::Ok.into())
+}
+
+/// The command line of a server whose command lacks the `--` before it.
+pub(crate) fn without_dashes(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
+    (error.kind() == ErrorKind::UnknownArgument).then(|| document::without_dashes(words)).flatten()
+}
+
+/// A name that no server has is most likely one of another spelling.
+async fn misspelt(hub: &Hub, error: anyhow::Error, name: Option<&str>) -> anyhow::Error {
+    let mut failure = match error.downcast::<Failure>() {
+        Ok(failure) => failure,
+        Err(error) => return error,
+    };
+    if let Some(name) = name.filter(|_| failure.code == Some(ErrorCode::NotFound))
+        && let Some(meant) = listing::meant(hub, "upstreams", "name", name).await
+    {
+        let hint = failure.hint.take().unwrap_or_default();
+        failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&meant))));
+    }
+    failure.into()
+}
+
+async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
+    match command {
+        UpstreamCommand::List(args) => list(out, hub, &args).await?,
+        UpstreamCommand::Show { name } => show::run(out, hub, &name).await?,
+        UpstreamCommand::Add(args) => add::run(out, hub, args).await?,
+        UpstreamCommand::Remove { name } => remove(out, hub, &name).await?,
         UpstreamCommand::Enable { name, wait } => {
-            hub.post(&["upstreams", &name, "enable"], &(), &[]).await?;
-            add::report(out, &hub, &name, &wait).await?;
+            let began = Instant::now();
+            hub.post_with(&["upstreams", &name, "enable"], &wait.query(), &(), &[]).await?;
+            add::report(out, hub, &name, &wait, began).await?;
         }
         UpstreamCommand::Disable { name } => {
             let answer = hub.post(&["upstreams", &name, "disable"], &(), &[]).await?;
@@ -123,20 +173,21 @@ pub(crate) async fn run(args: UpstreamArgs, invocation: &Invocation<'_>) -> anyh
                 true => out.json_line(answer.raw().get())?,
                 false => out.line(&format!(
                     "{} is off. `plexus upstream enable {0}` switches it on again.",
-                    one_line(&name)
+                    shell::name(&one_line(&name))
                 ))?,
             }
         }
-        UpstreamCommand::Test { name, server } => show::test(out, &hub, &name, server).await?,
+        UpstreamCommand::Test { name, server } => show::test(out, hub, &name, server).await?,
         UpstreamCommand::Restart { name, wait } => {
-            hub.post(&["upstreams", &name, "restart"], &(), &[]).await?;
-            add::report(out, &hub, &name, &wait).await?;
+            let began = Instant::now();
+            hub.post_with(&["upstreams", &name, "restart"], &wait.query(), &(), &[]).await?;
+            add::report(out, hub, &name, &wait, began).await?;
         }
-        UpstreamCommand::Logs { name, lines } => logs(out, &hub, &name, lines).await?,
-        UpstreamCommand::Import(args) => import::run(out, &hub, &args).await?,
-        UpstreamCommand::Reload => reload(out, &hub).await?,
+        UpstreamCommand::Logs { name, lines } => logs(out, hub, &name, lines).await?,
+        UpstreamCommand::Import(args) => import::run(out, hub, &args).await?,
+        UpstreamCommand::Reload => reload(out, hub).await?,
     }
-    Ok(Exit::Ok.into())
+    Ok(())
 }
 
 async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
@@ -148,7 +199,10 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             upstream.transport.map_or("-", |transport| transport.as_str()).to_owned(),
             upstream.tools.len().to_string(),
             out.when(upstream.since),
-            shorten(&about(upstream), ABOUT),
+            match out.terminal() {
+                true => shorten(&about(upstream), ABOUT),
+                false => about(upstream),
+            },
         ]
     };
     let empty = "No servers yet. Put one behind the hub with `plexus upstream add NAME -- COMMAND …` or \
@@ -156,7 +210,7 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
     listing::show(out, &page, &["NAME", "STATE", "TRANSPORT", "TOOLS", "SINCE", "ABOUT"], row, empty)?;
     let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
     let unwell: Vec<String> =
-        decoded.filter(|one| is_unwell(one.state)).map(|one| one_line(&one.name)).collect();
+        decoded.filter(|one| is_unwell(one.state)).map(|one| shell::name(&one_line(&one.name))).collect();
     if let (Some(first), false) = (unwell.first(), out.json()) {
         out.note(&format!("Not well: {}. `plexus upstream show {first}` says why.", unwell.join(", ")));
     }
@@ -166,13 +220,17 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
 /// What there is to say of a server on one line.
 fn about(upstream: &Upstream) -> String {
     match (&upstream.last_error, &upstream.server) {
-        (Some(error), _) if is_unwell(upstream.state) => error.message.clone(),
+        (Some(error), _) if is_unwell(upstream.state) => {
+            // Which folder it is stands in `show`; here it would be all that there is room for.
+            let folder = Path::new(&upstream.file).parent().unwrap_or(Path::new(""));
+            error.message.replace(&format!("{}/", folder.display()), "").replace('\n', "; ")
+        }
         (_, Some(server)) => server.clone(),
         _ => String::new(),
     }
 }
 
-fn is_unwell(state: UpstreamState) -> bool {
+pub(crate) fn is_unwell(state: UpstreamState) -> bool {
     matches!(state, UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed)
 }
 

@@ -71,8 +71,10 @@ fn printed_commands(hub: &HubProcess) -> Vec<String> {
 /// Runs them in a shell, as somebody would who copies them from the terminal.
 async fn printed_commands_work(plexus: &Plexus, hub: &HubProcess) {
     let commands = printed_commands(hub);
-    assert_eq!(commands.len(), 3, "{}", hub.welcome());
-    for (command, expected) in commands.iter().zip(["nothing is on record yet", "eyJ", "todo"]) {
+    assert_eq!(commands.len(), 4, "{}", hub.welcome());
+    for (command, expected) in
+        commands.iter().zip(["nothing is on record yet", "eyJ", "todo", "upstream add"])
+    {
         let ran = plexus.shell(command).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.stdout.contains(expected), "{command}: {ran:?}");

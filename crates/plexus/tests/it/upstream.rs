@@ -1,5 +1,7 @@
 //! `plexus upstream`: a server behind the hub, from the command line to a call of its tools and back.
 
+mod slips;
+
 use std::path::Path;
 use std::time::Duration;
 

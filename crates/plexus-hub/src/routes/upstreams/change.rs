@@ -1,5 +1,7 @@
 //! Adding, removing, switching and restarting servers.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::Request;
 use http::header::LOCATION;
@@ -10,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::gate::{self, Program, Whence};
 use super::record::{recorded, told};
-use super::{check_name, in_folder, refused_by_folder, stored, unknown};
+use super::{MAX_WAIT, WaitParams, check_name, in_folder, refused_by_folder, stored, unknown};
 use crate::http::{ApiError, Caller};
-use crate::routes::query::Segment;
+use crate::routes::query::{Params, Segment};
 use crate::routes::{refusals, tag};
 use crate::services::Services;
 
@@ -34,6 +36,7 @@ const RELOAD: &str = "upstream_reload";
     path = "/upstreams",
     operation_id = "addUpstream",
     tag = tag::UPSTREAMS,
+    params(WaitParams),
     request_body = AddUpstreamParams,
     responses(
         (status = 201, description = "The server.", body = Upstream,
@@ -50,10 +53,12 @@ const RELOAD: &str = "upstream_reload";
 pub(in crate::routes) async fn add(
     caller: Caller,
     whence: Whence,
+    Params(wait): Params<WaitParams>,
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Upstream>), ApiError> {
     let params: AddUpstreamParams = caller.read_json(request, "a server to add").await?;
     check_name(&params.name)?;
+    let patience = wait.patience()?;
     let AddUpstreamParams { name, server } = params;
     let asked = told(json!({ "name": name }), &server);
     let upstream = recorded(caller, ADD, asked.clone(), async move |services| {
@@ -68,7 +73,7 @@ pub(in crate::routes) async fn add(
             Ok::<_, ApiError>(checked.transport.kind())
         });
         let transport = added.await??;
-        services.upstreams.reload().await;
+        services.upstreams.reload_within(patience).await;
         let upstream = services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
         let mut done = asked;
         done["transport"] = json!(transport);
@@ -119,7 +124,10 @@ pub(in crate::routes) async fn remove(
     path = "/upstreams/{server}/enable",
     operation_id = "enableUpstream",
     tag = tag::UPSTREAMS,
-    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    params(
+        ("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
+        WaitParams,
+    ),
     responses(
         (status = 200, description = "The server.", body = Upstream),
         (status = 400, response = refusals::BadRequest),
@@ -132,11 +140,13 @@ pub(in crate::routes) async fn enable(
     caller: Caller,
     whence: Whence,
     Segment(name): Segment,
+    Params(wait): Params<WaitParams>,
 ) -> Result<Json<Upstream>, ApiError> {
+    let patience = wait.patience()?;
     let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
         gate::may_run(&services, &whence, Program::of(&stored(&services, &name).await?))?;
-        switch(&services, &name, true).await
+        switch(&services, &name, true, patience).await
     });
     Ok(Json(enabled.await?))
 }
@@ -164,16 +174,21 @@ pub(in crate::routes) async fn disable(
 ) -> Result<Json<Upstream>, ApiError> {
     let disabled = recorded(caller, DISABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        switch(&services, &name, false).await
+        switch(&services, &name, false, Duration::from_secs(MAX_WAIT)).await
     });
     Ok(Json(disabled.await?))
 }
 
-async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value, Upstream), ApiError> {
+async fn switch(
+    services: &Services,
+    name: &str,
+    enabled: bool,
+    patience: Duration,
+) -> Result<(Value, Upstream), ApiError> {
     let switched = name.to_owned();
     let switched = in_folder(services, move |folder| folder.set_enabled(&switched, enabled)).await?;
     switched.map_err(refused_by_folder)?;
-    services.upstreams.reload().await;
+    services.upstreams.reload_within(patience).await;
     let upstream = services.upstreams.get(name).ok_or_else(|| unknown(name))?;
     Ok((json!({ "name": name }), upstream))
 }
@@ -186,7 +201,10 @@ async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value
     path = "/upstreams/{server}/restart",
     operation_id = "restartUpstream",
     tag = tag::UPSTREAMS,
-    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    params(
+        ("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
+        WaitParams,
+    ),
     responses(
         (status = 200, description = "The server.", body = Upstream),
         (status = 400, response = refusals::BadRequest),
@@ -197,9 +215,12 @@ async fn switch(services: &Services, name: &str, enabled: bool) -> Result<(Value
 pub(in crate::routes) async fn restart(
     caller: Caller,
     Segment(name): Segment,
+    Params(wait): Params<WaitParams>,
 ) -> Result<Json<Upstream>, ApiError> {
+    let patience = wait.patience()?;
     let restarted = recorded(caller, RESTART, json!({ "name": name }), async move |services| {
-        let upstream = services.upstreams.restart(&name).await.ok_or_else(|| unknown(&name))?;
+        let upstream =
+            services.upstreams.restart_within(&name, patience).await.ok_or_else(|| unknown(&name))?;
         Ok((json!({ "name": name, "state": upstream.state }), upstream))
     });
     Ok(Json(restarted.await?))

@@ -1,5 +1,7 @@
 //! Servers from the files of other programs.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::Request;
 use plexus_mcp::upstream::config::{Planned, Skipped};
@@ -60,7 +62,8 @@ pub(in crate::routes) async fn import(
         });
         let plan = planned.await?.map_err(refused_by_folder)?;
         if !dry_run {
-            services.upstreams.reload().await;
+            // How each comes up is not part of the answer.
+            services.upstreams.reload_within(Duration::ZERO).await;
         }
         let skipped = plan.skipped.into_iter().map(left_out).collect();
         let mut warnings = plan.warnings;

@@ -12,6 +12,8 @@ mod record;
 mod trial;
 mod view;
 
+use std::time::Duration;
+
 use axum::Json;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Scope;
@@ -36,6 +38,8 @@ const CURSOR: Cursor = Cursor("upstreams");
 const LINES: usize = 100;
 /// Most lines of a log in one answer; the hub keeps no more than a ring of them.
 const MAX_LINES: usize = 1_000;
+/// Longest that an answer waits for a server, in seconds: whoever wants to wait longer asks again.
+const MAX_WAIT: u64 = 15;
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -136,6 +140,25 @@ pub(super) struct LogParams {
     limit: Option<usize>,
 }
 
+/// How long to wait for what a change starts.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitParams {
+    /// Longest to wait for the server, in seconds; its state in the answer tells how far it is.
+    #[param(minimum = 0, maximum = 15, default = 15)]
+    wait_seconds: Option<u64>,
+}
+
+impl WaitParams {
+    fn patience(&self) -> Result<Duration, ApiError> {
+        match self.wait_seconds.unwrap_or(MAX_WAIT) {
+            seconds @ 0..=MAX_WAIT => Ok(Duration::from_secs(seconds)),
+            other => Err(ApiError::bad_request(format!("wait_seconds must be 0 to {MAX_WAIT}, not {other}"))),
+        }
+    }
+}
+
 /// Show what a server wrote to its standard error
 ///
 /// The newest lines, oldest first; a server over HTTP has none. Needs the scope `admin`: a server may write anything there.
@@ -234,7 +257,7 @@ fn refused_by_folder(error: FolderError) -> ApiError {
         FolderError::NotFound { name, .. } => unknown(&name),
         FolderError::Exists { .. } => {
             ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, error.to_string())
-                .hint("Take another name, or remove that one first.")
+                .hint("Remove it first, edit its file, or take another name.")
         }
         FolderError::Io(error) => ApiError::internal("changing the files of servers", &error),
     }

@@ -25,6 +25,8 @@ pub(super) enum Missing {
     Problem,
     /// A warning while the server is off: it may be off because of that.
     ExcusedWhileOff,
+    /// A warning: what is missing here may be there for the hub.
+    Excused,
 }
 
 /// The server that a document describes.
@@ -71,6 +73,9 @@ pub(super) fn check(
     let given = Given { keys: &keys, folder: &folder, environment };
     let transport = transport::check(&document, &given, &mut findings);
     let server = server(name, slug, document, transport, &mut findings);
+    if missing == Missing::Excused && server.is_some() {
+        findings.excuse_missing();
+    }
     match server {
         Some(mut server) if findings.problems.is_empty() => {
             server.warnings = findings.warnings;

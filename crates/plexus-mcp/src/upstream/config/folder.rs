@@ -43,6 +43,7 @@ pub struct Folder {
     dir: PathBuf,
     environment: Environment,
     clock: Clock,
+    missing: Missing,
     /// Held while a file is changed.
     changing: Mutex<()>,
 }
@@ -50,13 +51,21 @@ pub struct Folder {
 impl Folder {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        Self { dir, environment, clock: Clock::system(), changing: Mutex::new(()) }
+        let missing = Missing::ExcusedWhileOff;
+        Self { dir, environment, clock: Clock::system(), missing, changing: Mutex::new(()) }
     }
 
     /// Backups are named by this clock.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// For whoever reads the files without being the hub: that a reference names what is not there is only warned about
+    /// wherever the rest of the file makes a server without it.
+    #[must_use]
+    pub fn excusing_missing(self) -> Self {
+        Self { missing: Missing::Excused, ..self }
     }
 
     #[must_use]
@@ -202,9 +211,8 @@ impl Folder {
             findings.unusable(format!("is one more than the {MAX_FILES} files that are read"), fix);
             Err(findings.problems)
         } else {
-            parse(&file, format).and_then(|fields| {
-                check::check(&name, file.clone(), fields, &self.environment, Missing::ExcusedWhileOff)
-            })
+            parse(&file, format)
+                .and_then(|fields| check::check(&name, file.clone(), fields, &self.environment, self.missing))
         };
         Entry { slug: check::usable_name(&name).ok(), name, file, server }
     }

@@ -1,7 +1,7 @@
 //! What is wrong with a file, told so that it can be repaired.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plexus_kit::reference::ReferenceError;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Problem {
 pub enum FolderError {
     #[error("there is no server {name:?} in {}", dir.display())]
     NotFound { name: String, dir: PathBuf },
-    #[error("{name:?} cannot be added: its tools would have the names of those of {}", file.display())]
+    #[error("{}", taken(name, file))]
     Exists { name: String, file: PathBuf },
     #[error("{name:?} cannot be the name of a server: it {why}")]
     Name { name: String, why: &'static str },
@@ -54,6 +54,16 @@ pub enum FolderError {
     Import { file: String, why: String },
     #[error("{0}")]
     Io(#[from] std::io::Error),
+}
+
+/// A name is taken by a server of that name, or by one whose tools would be named alike.
+fn taken(name: &str, file: &Path) -> String {
+    match file.file_stem().is_some_and(|stem| stem == name) {
+        true => format!("there is already a server {name} (its file: {})", file.display()),
+        false => {
+            format!("{name:?} cannot be added: its tools would have the names of those of {}", file.display())
+        }
+    }
 }
 
 fn told(problems: &[Problem]) -> String {

@@ -39,6 +39,7 @@ mod watching;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
@@ -155,8 +156,13 @@ impl Upstreams {
     /// Starts a server anew, also one that was given up, and tells how it came up, if that does not take too long.
     /// None: there is no such server.
     pub async fn restart(&self, name: &str) -> Option<Upstream> {
+        self.restart_within(name, self.0.shared.timing.settle).await
+    }
+
+    /// The same for a caller who does not wait longer than this.
+    pub async fn restart_within(&self, name: &str, patience: Duration) -> Option<Upstream> {
         let unit = self.unit(name)?;
-        unit.settled(unit.want_restart()).await;
+        unit.settled(unit.want_restart(), patience).await;
         Some(self.describe(&unit))
     }
 

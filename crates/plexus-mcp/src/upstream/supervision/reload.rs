@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plexus_kit::Stage;
 use plexus_proto::api::{ReloadFailure, ReloadReport};
@@ -26,8 +27,13 @@ impl Upstreams {
     ///
     /// A folder that cannot be read changes nothing: that is no reason to stop servers that run.
     pub async fn reload(&self) -> ReloadReport {
+        self.reload_within(self.0.shared.timing.settle).await
+    }
+
+    /// The same for a caller who does not wait longer than this for what is started.
+    pub async fn reload_within(&self, patience: Duration) -> ReloadReport {
         match self.read_again().await {
-            Ok(applied) => applied.report().await,
+            Ok(applied) => applied.report(patience).await,
             Err(error) => {
                 let name = self.folder().dir().display().to_string();
                 let message = format!("the folder cannot be read, and nothing was changed: {error}");
@@ -102,7 +108,7 @@ impl Applied {
     }
 
     /// Waits for what was started, all of it at the same time.
-    async fn report(self) -> ReloadReport {
+    async fn report(self, patience: Duration) -> ReloadReport {
         let names = |units: &[(Arc<Unit>, u64)]| units.iter().map(|(unit, _)| unit.name.clone()).collect();
         let mut report = ReloadReport {
             added: names(&self.added),
@@ -111,7 +117,7 @@ impl Applied {
             failed: Vec::new(),
         };
         let started = self.added.iter().chain(&self.changed);
-        let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn).await) });
+        let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn, patience).await) });
         for (unit, status) in futures_util::future::join_all(settled).await {
             if let Some(message) = status::trouble(&status) {
                 report.failed.push(ReloadFailure { name: unit.name.clone(), message });

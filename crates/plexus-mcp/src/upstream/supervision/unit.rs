@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use plexus_kit::metrics::Counter;
@@ -31,6 +32,8 @@ use crate::upstream::config::ServerConfig;
 
 /// Lines of standard error that go with a failure.
 const STDERR_SHOWN: usize = 20;
+/// What a wish takes to be acted on at all; before that a server still stands as it did.
+const HEEDING: Duration = Duration::from_millis(250);
 
 /// What all units have in common.
 #[derive(Debug)]
@@ -137,11 +140,12 @@ impl Unit {
     }
 
     /// How it stands once a wish was acted on, or as it stands when that takes too long.
-    pub(super) async fn settled(&self, turn: u64) -> Status {
+    pub(super) async fn settled(&self, turn: u64, patience: Duration) -> Status {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| status.has_settled(turn));
+        let patience = patience.max(HEEDING).min(self.shared.timing.settle);
         // The sender is our own: it cannot be gone.
-        let _ = tokio::time::timeout(self.shared.timing.settle, settled).await;
+        let _ = tokio::time::timeout(patience, settled).await;
         self.status.borrow().clone()
     }
 

@@ -12,8 +12,12 @@ use crate::shell;
 const CHECK: &str = "configuration";
 
 /// The findings, and a configuration to go on with.
-pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Finding>, Option<Config>) {
-    let checked = config::load(file, invocation);
+pub(super) fn check(
+    file: Option<&Path>,
+    mcp_dir: Option<&Path>,
+    invocation: &Invocation<'_>,
+) -> (Vec<Finding>, Option<Config>) {
+    let checked = config::load_with(file, mcp_dir, invocation);
     let (problems, warnings) = match &checked {
         Ok(config) => (&[][..], config.warnings()),
         Err(error) => (&error.problems[..], &error.warnings[..]),
@@ -23,7 +27,7 @@ pub(super) fn check(file: Option<&Path>, invocation: &Invocation<'_>) -> (Vec<Fi
     let out_of_the_file =
         "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
     found.extend(warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), out_of_the_file)));
-    let Ok(config) = checked else { return (found, fallback(invocation)) };
+    let Ok(config) = checked else { return (found, fallback(mcp_dir, invocation)) };
     if !found.is_empty() {
         return (found, Some(config));
     }

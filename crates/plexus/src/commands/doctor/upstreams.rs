@@ -1,26 +1,49 @@
-//! Whether the files of MCP servers are in order, and the programs they name are there.
+//! Whether the files of MCP servers are in order, the programs they name are there, and a running hub has the servers up.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::{Environment, ExposeSecret as _, env};
-use plexus_mcp::upstream::config::{Entry, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport};
+use plexus_mcp::upstream::config::{Cause, Entry, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport};
+use plexus_proto::api::{Upstream, UpstreamState};
 
 use super::{Finding, Subject};
-use crate::shell;
+use crate::commands::Invocation;
+use crate::commands::upstream::is_unwell;
+use crate::listing::{self, ListArgs};
+use crate::output::one_line;
+use crate::{client, shell};
 
 const CHECK: &str = "upstreams";
+/// Servers that are asked for.
+const MOST: usize = 1_000;
+/// How it is said that a `${env:…}` has no value.
+const UNSET: &str = "which is not set or empty";
 
-pub(super) fn check(subject: &Subject, environment: &Environment) -> Vec<Finding> {
-    let folder = Folder::new(subject.config.upstreams.dir.clone(), environment.clone());
+/// What the files say by themselves, and how the servers of a running hub are doing.
+pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, running: bool) -> Vec<Finding> {
+    let environment = invocation.environment();
+    // The hub may have been given variables that this command was not.
+    let folder = Folder::new(subject.config.upstreams.dir.clone(), environment.clone()).excusing_missing();
     let entries = match folder.scan() {
         Ok(entries) => entries,
         Err(error) => {
             return vec![Finding::problem(CHECK, error.to_string(), "run this as the user of the hub")];
         }
     };
-    let mut found: Vec<Finding> =
-        entries.iter().flat_map(|entry| of_entry(subject, entry, environment)).collect();
+    // A token that may not read them is no problem of the servers.
+    let servers = if running { of_hub(invocation).await.unwrap_or_default() } else { Vec::new() };
+    let mut found = Vec::new();
+    for entry in &entries {
+        let known = servers.iter().find(|server| server.name == entry.name);
+        found.extend(of_entry(subject, entry, known, environment));
+    }
+    let broken: Vec<&str> =
+        entries.iter().filter(|entry| entry.server.is_err()).map(|entry| entry.name.as_str()).collect();
+    let unwell = servers.iter().filter(|server| is_unwell(server.state));
+    // What is wrong with a file was said of the file.
+    let unwell = unwell.filter(|server| !broken.contains(&server.name.as_str()));
+    found.extend(unwell.map(|server| of_server(subject, server)));
     let old = subject.config.data_dir.join(LEGACY_FILE);
     if old.exists() {
         let message = format!("the servers of {} get files of their own when the hub starts", old.display());
@@ -39,26 +62,65 @@ pub(super) fn check(subject: &Subject, environment: &Environment) -> Vec<Finding
     found
 }
 
-fn of_entry(subject: &Subject, entry: &Entry, environment: &Environment) -> Vec<Finding> {
+async fn of_hub(invocation: &Invocation<'_>) -> anyhow::Result<Vec<Upstream>> {
+    let args = ListArgs { limit: MOST, cursor: None };
+    let page = listing::fetch(&invocation.hub()?, &["upstreams"], &[], &args, |_| true).await?;
+    page.items.iter().map(|item| client::decode(item)).collect()
+}
+
+/// A server that the hub cannot use now.
+fn of_server(subject: &Subject, server: &Upstream) -> Finding {
+    let why = server.last_error.as_ref().map_or("no reason is known", |error| &error.message);
+    if server.state == UpstreamState::Invalid {
+        return split(CHECK, why, Finding::problem);
+    }
+    let (plexus, name) = (&subject.plexus, shell::name(&one_line(&server.name)));
+    let message = format!("{} is {}: {why}", server.name, server.state.as_str());
+    let fix = format!(
+        "see {plexus} upstream show {name}, then {plexus} upstream restart {name}; or switch it off: {plexus} upstream \
+         disable {name}"
+    );
+    Finding::problem(CHECK, message, fix)
+}
+
+fn of_entry(
+    subject: &Subject,
+    entry: &Entry,
+    known: Option<&Upstream>,
+    environment: &Environment,
+) -> Vec<Finding> {
     let server = match &entry.server {
         Ok(server) => server,
         Err(problems) => {
-            let told = problems.iter().map(|problem| split(CHECK, &problem.to_string(), Finding::problem));
+            let told = problems.iter().map(|problem| match problem.cause {
+                Cause::Missing => split(CHECK, &here(&problem.to_string()), Finding::warning),
+                Cause::File | Cause::Field => split(CHECK, &problem.to_string(), Finding::problem),
+            });
             return told.collect();
         }
     };
-    let mut found: Vec<Finding> =
-        server.warnings.iter().map(|told| split(CHECK, told, Finding::warning)).collect();
-    if server.enabled && !has_program(server, environment) {
+    // A hub that runs the server has what is not set here.
+    let is_the_hubs = known.is_some_and(|known| known.state != UpstreamState::Invalid);
+    let warnings = server.warnings.iter().filter(|told| !(is_the_hubs && told.contains(UNSET)));
+    let mut found: Vec<Finding> = warnings.map(|told| split(CHECK, &here(told), Finding::warning)).collect();
+    // A server that the hub has up found its program there.
+    let is_up = known.is_some_and(|known| known.state == UpstreamState::Ready);
+    let is_told = known.is_some_and(|known| is_unwell(known.state));
+    if server.enabled && !is_up && !is_told && !has_program(server, environment) {
         let message = format!("{}: `command` names a program that is not there", server.file.display());
         let fix = format!(
             "install it, or write its full path; or switch the server off: {} upstream disable {}",
             subject.plexus,
-            shell::word(Path::new(&server.name))
+            shell::name(&one_line(&server.name))
         );
         found.push(Finding::problem(CHECK, message, fix));
     }
     found
+}
+
+/// That a variable is not set is known of this command only.
+fn here(told: &str) -> String {
+    told.replace(UNSET, "which is not set here")
 }
 
 /// What is wrong, and behind the first semicolon what to do.

@@ -3,18 +3,22 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plexus_proto::ErrorCode;
 use plexus_proto::api::{AddUpstreamParams, Upstream, UpstreamState};
 use serde_json::Value;
 
 use super::document::ServerArgs;
 use super::show;
 use crate::arguments;
-use crate::client::{Answer, Hub};
+use crate::client::{Answer, Hub, Param};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line, warning};
+use crate::shell;
 
 /// Between two looks at a server that is being started.
 const POLL: Duration = Duration::from_millis(150);
+/// Longest that the hub waits before it answers, in seconds.
+const OF_THE_HUB: u64 = 15;
 
 #[derive(Debug, Args)]
 pub(super) struct AddArgs {
@@ -39,9 +43,16 @@ pub(super) struct WaitArgs {
     wait: u64,
 }
 
+impl WaitArgs {
+    /// What the hub is asked to wait; the rest is waited for here.
+    pub(super) fn query(&self) -> [Param<'static>; 1] {
+        [("wait_seconds", Some(self.wait.min(OF_THE_HUB).to_string()))]
+    }
+}
+
 pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Result<()> {
     let AddArgs { name, server, lazy, disabled, wait } = args;
-    let mut server = server.document()?;
+    let mut server = server.document(&format!("add {}", shell::name(&name)))?;
     if lazy {
         server.insert("lazy".to_owned(), Value::Bool(true));
     }
@@ -49,7 +60,9 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Resul
         server.insert("enabled".to_owned(), Value::Bool(false));
     }
     let params = AddUpstreamParams { name, server };
-    let answer = hub.post(&["upstreams"], &params, &[]).await?;
+    let began = Instant::now();
+    let answer = hub.post_with(&["upstreams"], &wait.query(), &params, &[]).await;
+    let answer = answer.map_err(|error| as_given(error, &params.name))?;
     let upstream: Upstream = answer.decode()?;
     for strange in &upstream.warnings {
         warning(strange);
@@ -57,17 +70,39 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Resul
     if !out.json() {
         out.note(&format!("Wrote {}.", one_line(&upstream.file)));
     }
-    report(out, hub, &params.name, &wait).await
+    report(out, hub, &params.name, &wait, began).await
+}
+
+/// A refusal of what stands on the command line: there is no file yet that could be put right.
+fn as_given(error: anyhow::Error, name: &str) -> anyhow::Error {
+    let mut failure = match error.downcast::<Failure>() {
+        Ok(failure) => failure,
+        Err(error) => return error,
+    };
+    if failure.code == Some(ErrorCode::InvalidRequest) {
+        failure.exit = Exit::Usage;
+        let file = format!("/{name}.json:");
+        let words = failure.message.split(' ').filter(|word| !word.ends_with(&file));
+        failure.message = words.collect::<Vec<_>>().join(" ");
+    }
+    failure.into()
 }
 
 /// Waits for a server that was started, and says what came of it. A failure leaves everything as it is.
-pub(super) async fn report(out: &Output, hub: &Hub, name: &str, wait: &WaitArgs) -> anyhow::Result<()> {
-    let answer = settled(out, hub, name, Duration::from_secs(wait.wait)).await?;
+pub(super) async fn report(
+    out: &Output,
+    hub: &Hub,
+    name: &str,
+    wait: &WaitArgs,
+    began: Instant,
+) -> anyhow::Result<()> {
+    let patience = Duration::from_secs(wait.wait);
+    let answer = settled(out, hub, name, began, patience).await?;
     if out.json() {
         out.json_line(answer.raw().get())?;
     }
     let upstream: Upstream = answer.decode()?;
-    let shown = one_line(&upstream.name);
+    let shown = shell::name(&one_line(&upstream.name));
     let said = match upstream.state {
         UpstreamState::Ready if upstream.tools.is_empty() => format!("{shown} is up and has no tools."),
         UpstreamState::Ready => format!("{shown} is up and brings {}:", tools(upstream.tools.len())),
@@ -75,9 +110,11 @@ pub(super) async fn report(out: &Output, hub: &Hub, name: &str, wait: &WaitArgs)
             format!("{shown} is off. `plexus upstream enable {shown}` switches it on.")
         }
         UpstreamState::Idle => format!("{shown} rests; the next call of one of its tools starts it."),
-        UpstreamState::Starting => {
-            format!("{shown} is still being started. `plexus upstream show {shown}` says how it is doing.")
+        // Nobody waits to hear what comes of it, and what is known may be from before.
+        UpstreamState::Starting | UpstreamState::Down | UpstreamState::Failed if patience.is_zero() => {
+            format!("{shown} is being started. `plexus upstream show {shown}` says how it is doing.")
         }
+        UpstreamState::Starting => return Err(late(out, &upstream, patience)),
         UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed => {
             return Err(failed(out, &upstream));
         }
@@ -90,8 +127,13 @@ pub(super) async fn report(out: &Output, hub: &Hub, name: &str, wait: &WaitArgs)
 }
 
 /// The server as soon as it is more than being started, or when the time is up.
-async fn settled(out: &Output, hub: &Hub, name: &str, patience: Duration) -> anyhow::Result<Answer> {
-    let began = Instant::now();
+async fn settled(
+    out: &Output,
+    hub: &Hub,
+    name: &str,
+    began: Instant,
+    patience: Duration,
+) -> anyhow::Result<Answer> {
     let _progress = out.progress(&format!("Waiting for {name}"));
     loop {
         let answer = hub.get(&["upstreams", name], &[]).await?;
@@ -103,11 +145,26 @@ async fn settled(out: &Output, hub: &Hub, name: &str, patience: Duration) -> any
     }
 }
 
+/// A server that has not come up, and may still.
+fn late(out: &Output, upstream: &Upstream, patience: Duration) -> anyhow::Error {
+    let name = shell::name(&one_line(&upstream.name));
+    if !out.json() {
+        show::stderr(out, upstream.last_error.as_ref().map_or(&[][..], |error| &error.stderr));
+    }
+    let message = format!("{name} is not up after {} s: it is still starting", patience.as_secs());
+    Failure::new(Exit::Failed, message)
+        .hint(format!(
+            "The hub goes on waiting for it. `plexus upstream show {name}` says how it is doing, and `plexus upstream \
+             logs {name}` what it says."
+        ))
+        .into()
+}
+
 fn failed(out: &Output, upstream: &Upstream) -> anyhow::Error {
-    let name = one_line(&upstream.name);
+    let name = shell::name(&one_line(&upstream.name));
     let why = upstream.last_error.as_ref().map_or("it does not say why", |error| &error.message);
     if !out.json() {
-        show::stderr(out, upstream.last_error.as_ref().map_or(&[], |error| &error.stderr));
+        show::stderr(out, upstream.last_error.as_ref().map_or(&[][..], |error| &error.stderr));
     }
     let again = match upstream.state {
         UpstreamState::Down => "The hub goes on trying. ",

@@ -7,6 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Exit, Failure};
+use crate::output::warning;
+use crate::shell;
 
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
@@ -63,9 +65,21 @@ impl ServerArgs {
     }
 
     /// As it would stand in the server's file.
-    pub(super) fn document(self) -> anyhow::Result<Map<String, Value>> {
+    ///
+    /// `asked` is the command up to the name of the server, to show how it should have been written.
+    pub(super) fn document(self, asked: &str) -> anyhow::Result<Map<String, Value>> {
         let Self { url, headers, env, cwd, transport, command } = self;
         let mut document = Map::new();
+        if let Some(word) = url.as_ref().filter(|url| !is_url(url)) {
+            let words: Vec<&str> = std::iter::once(word).chain(&command).map(String::as_str).collect();
+            return Err(behind_dashes(asked, &words));
+        }
+        for (name, value) in headers.iter().filter(|(_, value)| is_hollow(value)) {
+            warning(&format!(
+                "the header {name} has no value behind {value:?}: is it empty? A shell fills in ${{…}} by itself, \
+                 unless it stands in single quotes"
+            ));
+        }
         match (url, command.split_first()) {
             (Some(_), Some(_)) => return Err(usage("give a URL or a command, not both")),
             (None, None) => {
@@ -100,6 +114,50 @@ impl ServerArgs {
     }
 }
 
+/// Whether a word is meant as an address.
+fn is_url(word: &str) -> bool {
+    word.contains("://")
+}
+
+/// Whether nothing is left of a credential.
+fn is_hollow(value: &str) -> bool {
+    ["", "bearer", "basic", "token"].contains(&value.trim().to_ascii_lowercase().as_str())
+}
+
+/// A command that was given where a URL stands.
+fn behind_dashes(asked: &str, command: &[&str]) -> anyhow::Error {
+    let program = command.first().copied().unwrap_or_default();
+    let shown: Vec<String> = command.iter().map(|word| shell::name(word)).collect();
+    Failure::new(Exit::Usage, format!("{program:?} is not a URL, and a command stands behind --"))
+        .hint(format!("plexus upstream {asked} -- {}", shown.join(" ")))
+        .into()
+}
+
+/// The failure of a command line that has the command of a server without `--` before it.
+pub(super) fn without_dashes(words: &[String]) -> Option<anyhow::Error> {
+    if words.iter().any(|word| word == "--") {
+        return None;
+    }
+    let at = words.iter().position(|word| word == "upstream")?;
+    let [verb, name, rest @ ..] = words.get(at + 1..)? else { return None };
+    if !["add", "test"].contains(&verb.as_str()) || name.starts_with('-') {
+        return None;
+    }
+    let mut begin = 0;
+    while let Some(word) = rest.get(begin).filter(|word| word.starts_with('-')) {
+        let alone = word.contains('=') || ["--lazy", "--disabled", "--json"].contains(&word.as_str());
+        begin += if alone { 1 } else { 2 };
+    }
+    let (flags, command) = (rest.get(..begin)?, rest.get(begin..)?);
+    let program = command.first()?;
+    if is_url(program) {
+        return None;
+    }
+    let asked: Vec<String> = [verb, name].into_iter().chain(flags).map(|word| shell::name(word)).collect();
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    Some(behind_dashes(&asked.join(" "), &command))
+}
+
 fn put(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)>) {
     if !pairs.is_empty() {
         let pairs: Map<String, Value> =
@@ -120,4 +178,34 @@ fn absolute(path: &Path) -> String {
 
 fn usage(message: &str) -> anyhow::Error {
     Failure::new(Exit::Usage, message).hint("see `plexus upstream add --help`").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_dashes;
+    use crate::failure::Failure;
+
+    #[test]
+    fn a_command_without_dashes_is_shown_with_them() {
+        let hint = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            without_dashes(&words)?.downcast::<Failure>().ok()?.hint
+        };
+        assert_eq!(
+            hint("plexus upstream add u8 npx -y pkg").as_deref(),
+            Some("plexus upstream add u8 -- npx -y pkg")
+        );
+        assert_eq!(
+            hint("plexus --json upstream add u8 --lazy --env A=b npx -y a*b").as_deref(),
+            Some("plexus upstream add u8 --lazy --env A=b -- npx -y 'a*b'")
+        );
+        for other in [
+            "plexus upstream add u8 https://mcp.example.net --heder A:b",
+            "plexus upstream add u8 -- npx -y",
+            "plexus upstream list x",
+            "plexus upstream add",
+        ] {
+            assert_eq!(hint(other), None, "{other}");
+        }
+    }
 }

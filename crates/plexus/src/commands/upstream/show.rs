@@ -8,6 +8,10 @@ use super::is_unwell;
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line, warning};
+use crate::shell;
+
+/// Lines of standard error of a failure that is over.
+const LAST_WORDS: usize = 3;
 
 pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
     let answer = hub.get(&["upstreams", name], &[]).await?;
@@ -41,12 +45,13 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
     }
     let Some(error) = &upstream.last_error else { return Ok(()) };
     if !is_unwell(upstream.state) {
-        out.note(&format!("Its last failure, {}: {}", out.at(error.at), error.message));
+        stderr(out, last_words(&error.stderr));
+        told(out, &format!("Its last failure, {}", out.at(error.at)), &error.message);
         return Ok(());
     }
     stderr(out, &error.stderr);
-    out.note(&format!("{}: {}", out.at(error.at), error.message));
-    let name = one_line(&upstream.name);
+    told(out, &out.at(error.at), &error.message);
+    let name = shell::name(&one_line(&upstream.name));
     out.note(&match upstream.state {
         UpstreamState::Invalid => {
             format!("Put its file right: it is read again by itself. Until then {name} is off.")
@@ -63,7 +68,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
 }
 
 pub(super) async fn test(out: &Output, hub: &Hub, name: &str, server: ServerArgs) -> anyhow::Result<()> {
-    let server = if server.is_given() { Some(server.document()?) } else { None };
+    let server =
+        if server.is_given() { Some(server.document(&format!("test {}", shell::name(name)))?) } else { None };
     let progress = out.progress(&format!("Connecting to {name}"));
     let answer = hub.post(&["upstreams", name, "test"], &TestUpstreamParams { server }, &[]).await?;
     drop(progress);
@@ -102,9 +108,28 @@ fn spoken(revision: &str, era: Option<UpstreamEra>) -> String {
 }
 
 /// What the process said last, for a person to find out why it failed.
-pub(super) fn stderr(out: &Output, lines: &[String]) {
-    if !lines.is_empty() {
+pub(super) fn stderr<'l>(out: &Output, lines: impl IntoIterator<Item = &'l String>) {
+    let mut lines = lines.into_iter().filter(|line| !line.trim().is_empty()).peekable();
+    if lines.peek().is_some() {
         out.note("The end of what it wrote to its standard error:");
-        lines.iter().for_each(|line| out.note(&format!("  | {line}")));
+        lines.for_each(|line| out.note(&format!("  | {line}")));
+    }
+}
+
+/// The last lines that say something.
+fn last_words(lines: &[String]) -> impl Iterator<Item = &String> {
+    let said: Vec<&String> = lines.iter().filter(|line| !line.trim().is_empty()).collect();
+    let before = said.len().saturating_sub(LAST_WORDS);
+    said.into_iter().skip(before)
+}
+
+/// What went wrong, a line for each of several things.
+fn told(out: &Output, what: &str, message: &str) {
+    match message.contains('\n') {
+        false => out.note(&format!("{what}: {message}")),
+        true => {
+            out.note(&format!("{what}:"));
+            message.lines().for_each(|line| out.note(&format!("  {line}")));
+        }
     }
 }

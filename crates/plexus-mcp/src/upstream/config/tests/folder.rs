@@ -97,9 +97,9 @@ fn a_server_is_added_closed_to_others_and_once() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(folder.document("time").unwrap(), document);
     for (name, said) in [
-        ("time", "\"time\" cannot be added: its tools would have the names of those of time.json"),
+        ("time", "there is already a server time (its file: time.json)"),
         ("Time!", "\"Time!\" cannot be added: its tools would have the names of those of time.json"),
-        ("git", "\"git\" cannot be added: its tools would have the names of those of git.toml"),
+        ("git", "there is already a server git (its file: git.toml)"),
         (
             "../x",
             "\"../x\" cannot be the name of a server: it begins with a dot, or has a slash or a control character in it",
