@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -96,15 +96,25 @@ impl Supervisor {
         let state = self.stage(stage);
         let name = name.into();
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-        let watch = Watch { id, name: name.clone(), running: state.running.clone(), finished: false };
-        // Held over the spawn: a task that ends at once waits for its entry before it removes it.
-        let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = Arc::new(AtomicBool::new(false));
+        let watch = Watch {
+            id,
+            name: name.clone(),
+            running: state.running.clone(),
+            gone: gone.clone(),
+            finished: false,
+        };
         let handle = tokio::spawn(state.tracker.track_future(async move {
             let mut watch = watch;
             task.await;
             watch.finished = true;
         }));
-        running.insert(id, (name, handle.abort_handle()));
+        // Not before: a runtime that is being shut down drops the task at once, here. One that is gone by now is not
+        // listed, and one that goes from here on takes itself off.
+        let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if !gone.load(Ordering::Acquire) {
+            running.insert(id, (name, handle.abort_handle()));
+        }
     }
 
     /// Work that whoever waits for it carries out itself, without a task of its own and the switches that one costs.
@@ -236,11 +246,14 @@ struct Watch {
     id: u64,
     name: Cow<'static, str>,
     running: Arc<Mutex<Running>>,
+    /// Set before it takes itself off the list.
+    gone: Arc<AtomicBool>,
     finished: bool,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        self.gone.store(true, Ordering::Release);
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         if !self.finished && std::thread::panicking() {
             tracing::error!(task = %self.name, "task panicked");

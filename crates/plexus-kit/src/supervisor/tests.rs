@@ -62,3 +62,18 @@ async fn work_is_done_by_whoever_waits_and_seen_through_when_nobody_does() {
     assert_eq!(seen.recv().await, Some("to its end"));
     assert!(supervisor.shutdown(Duration::from_secs(1)).await.aborted.is_empty());
 }
+
+#[test]
+fn a_runtime_that_goes_down_with_work_in_it_ends() {
+    let supervisor = Supervisor::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let work = supervisor.see_through(Stage::Work, "left with the runtime", std::future::pending::<()>());
+    let waiting = supervisor.clone();
+    runtime.block_on(async {
+        waiting.spawn(Stage::Intake, "holder", work);
+        tokio::task::yield_now().await;
+    });
+    // Drops the holder, whose work would go on as a task of a runtime that takes none.
+    drop(runtime);
+    assert_eq!((supervisor.count(Stage::Intake), supervisor.count(Stage::Work)), (0, 0));
+}
