@@ -324,7 +324,17 @@ impl Unit {
 
     /// What people and programs are told; `tools` are the names by which its tools are listed.
     pub(super) fn describe(&self, tools: Vec<String>) -> Upstream {
-        let status = self.status.borrow().clone();
+        let mut status = self.status.borrow().clone();
+        // What a file says holds before the task of the unit has begun.
+        match &self.wanted.borrow().target {
+            Target::Off(_) if status.turn == 0 => status.state = UpstreamState::Disabled,
+            Target::Wrong { message, .. } if status.turn == 0 => {
+                status.state = UpstreamState::Invalid;
+                let (at, message) = (status.since, message.to_string());
+                status.failure = Some(UpstreamFailure { at, message, stderr: vec![] });
+            }
+            _ => {}
+        }
         let config = self.config();
         let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
         warnings.extend(self.catalog.load().warnings.iter().cloned());
