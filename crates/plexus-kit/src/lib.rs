@@ -9,6 +9,7 @@ pub mod credential;
 pub mod env;
 pub mod glob;
 pub mod hex;
+pub mod json_schema;
 pub mod metrics;
 pub mod private_file;
 mod quota;

@@ -1,6 +1,7 @@
 //! JSON Schema from Rust types, in the plain form that models and older clients get right:
 //! inlined, without `$schema` and titles, and with optional fields absent instead of nullable.
 
+use plexus_kit::json_schema;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -35,48 +36,15 @@ fn simplify(schema: &mut Value, without_null: bool) {
             if object.get("title").is_some_and(Value::is_string) && object.contains_key("type") {
                 object.remove("title");
             }
-            // Sizes of Rust's integers say nothing to a caller.
-            if object
-                .get("format")
-                .and_then(Value::as_str)
-                .is_some_and(|format| format.starts_with(['i', 'u']))
-            {
-                object.remove("format");
-            }
+            json_schema::drop_sizes(object);
+            // An argument that is null is taken as absent before validation.
             if without_null {
-                drop_null(object);
+                json_schema::drop_null(object);
             }
             object.values_mut().for_each(|value| simplify(value, without_null));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, without_null)),
         _ => {}
-    }
-}
-
-/// `T or null` becomes `T`: an argument that is null is taken as absent before validation.
-fn drop_null(object: &mut Map<String, Value>) {
-    if let Some(Value::Array(types)) = object.get_mut("type") {
-        types.retain(|kind| kind != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            object.insert("type".to_owned(), only);
-        }
-    }
-    if let Some(Value::Array(values)) = object.get_mut("enum") {
-        values.retain(|value| !value.is_null());
-    }
-    if let Some(Value::Array(options)) = object.get_mut("anyOf") {
-        options.retain(|option| option["type"] != "null");
-        if let [Value::Object(only)] = options.as_mut_slice() {
-            let only = std::mem::take(only);
-            object.remove("anyOf");
-            for (key, value) in only {
-                object.entry(key).or_insert(value);
-            }
-        }
-    }
-    if object.get("default").is_some_and(Value::is_null) {
-        object.remove("default");
     }
 }
 

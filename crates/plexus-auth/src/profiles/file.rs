@@ -6,6 +6,7 @@ use std::path::Path;
 use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use plexus_kit::config::nearest;
+use plexus_kit::json_schema;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -100,23 +101,7 @@ pub fn schema() -> Value {
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            if let Some(Value::Array(types)) = object.get_mut("type") {
-                types.retain(|kind| kind != "null");
-                if let [only] = types.as_slice() {
-                    let only = only.clone();
-                    object.insert("type".to_owned(), only);
-                }
-            }
-            if let Some(Value::Array(options)) = object.get_mut("anyOf") {
-                options.retain(|option| option["type"] != "null");
-                if let [Value::Object(only)] = options.as_mut_slice() {
-                    let only = std::mem::take(only);
-                    object.remove("anyOf");
-                    for (key, value) in only {
-                        object.entry(key).or_insert(value);
-                    }
-                }
-            }
+            json_schema::drop_null(object);
             // Sizes of Rust's numbers say nothing to a person.
             object.remove("format");
             object.values_mut().for_each(without_null);

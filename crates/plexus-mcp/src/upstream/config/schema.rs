@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use jsonschema::error::{ValidationError, ValidationErrorKind};
 use plexus_kit::config::nearest;
-use plexus_kit::reference;
+use plexus_kit::{json_schema, reference};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -33,28 +33,8 @@ pub fn schema_file() -> String {
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            if object
-                .get("format")
-                .and_then(Value::as_str)
-                .is_some_and(|format| format.starts_with(['i', 'u']))
-            {
-                object.remove("format");
-            }
-            for key in ["type", "enum", "anyOf"] {
-                let Some(Value::Array(options)) = object.get_mut(key) else { continue };
-                options.retain(|option| option != "null" && !option.is_null() && option["type"] != "null");
-                if let [only] = options.as_mut_slice() {
-                    let only = only.take();
-                    if key == "type" {
-                        object.insert(key.to_owned(), only);
-                    } else if let (Value::Object(only), "anyOf") = (only, key) {
-                        object.remove(key);
-                        for (name, value) in only {
-                            object.entry(name).or_insert(value);
-                        }
-                    }
-                }
-            }
+            json_schema::drop_sizes(object);
+            json_schema::drop_null(object);
             if let Some(Value::String(text)) = object.get_mut("description") {
                 *text =
                     text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
