@@ -33,6 +33,8 @@ pub struct Timing {
     pub idle: Duration,
     /// Between two looks at the folder.
     pub watch: Duration,
+    /// Before the look that must see the same once one has seen a change.
+    pub confirm: Duration,
     /// Calls in flight may take so long when the hub stops or the file changes. With `close` it is shorter than a
     /// stage of the shutdown.
     pub drain: Duration,
@@ -61,7 +63,8 @@ impl Default for Timing {
             ping: Duration::from_secs(30),
             ping_answer: Duration::from_secs(10),
             idle: Duration::from_secs(300),
-            watch: Duration::from_secs(2),
+            watch: Duration::from_millis(700),
+            confirm: Duration::from_millis(250),
             drain: Duration::from_secs(4),
             close: Duration::from_secs(5),
             settle: Duration::from_secs(15),

@@ -25,6 +25,7 @@ pub(crate) fn quick() -> Timing {
         // Far more than a test lets happen, unless it is about that.
         crashes: 1_000,
         watch: Duration::from_millis(50),
+        confirm: Duration::from_millis(50),
         jitter: Jitter::fixed(0.5),
         ..Timing::default()
     }
