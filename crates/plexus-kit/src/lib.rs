@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod private_file;
 mod quota;
 pub mod reference;
+pub mod shell;
 mod supervisor;
 pub mod telemetry;
 pub mod trace;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plexus_kit::private_file;
 use plexus_proto::api::{Upstream, UpstreamState};
 use serde_json::{Value, json};
 
@@ -22,11 +23,11 @@ impl TestHub {
     pub fn write_upstream(&self, name: &str, document: &Value) {
         let file = self.upstream_file(name);
         let folder = file.parent().expect("a folder");
-        std::fs::create_dir_all(folder).expect("the folder of the servers");
-        // As a whole: the hub may be looking.
-        let half = folder.join(format!(".{name}.half"));
-        std::fs::write(&half, document.to_string()).expect("the file of a server");
-        std::fs::rename(&half, file).expect("the file of a server in its place");
+        if !folder.exists() {
+            private_file::create_dir(folder).expect("the folder of the servers");
+        }
+        // As a whole, since the hub may be looking, and closed to others, whatever the umask.
+        private_file::write_unsynced(&file, document.to_string().as_bytes()).expect("the file of a server");
     }
 
     /// Writes the file of a server and returns when it is there, or as good as.

@@ -1,6 +1,7 @@
 //! Files of MCP servers as a person has them: put there before the first start, brought over from another program, and
 //! looked at by the doctor, which needs no hub.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -8,6 +9,11 @@ use serde_json::{Value, json};
 fn write(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     std::fs::write(path, text).expect("a file");
+    set_mode(path, 0o600);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode that can be set");
 }
 
 /// Level, message and fix of what the doctor says of the servers.
@@ -59,6 +65,33 @@ async fn the_doctor_reads_the_files_without_a_hub() {
         ]
     );
     assert!(!report.to_string().contains("hunter2"), "{report:#}");
+}
+
+#[tokio::test]
+async fn the_doctor_finds_what_others_can_write_and_the_fix_closes_it() {
+    let plexus = crate::plexus();
+    let folder = plexus.data_dir().join("mcp_servers.d");
+    let listen = [("PLEXUS_LISTEN", "127.0.0.1:0")];
+    let file = folder.join("a server.json");
+    write(&file, r#"{"command": "sh"}"#);
+    write(&folder.join("remote.json"), r#"{"url": "https://mcp.example.net/mcp"}"#);
+    set_mode(&folder, 0o777);
+    let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(1);
+    let found = findings(&report, &folder);
+    let [of_folder, refused] = &found[..] else { panic!("the folder once, and the process: {found:?}") };
+    assert_eq!((of_folder.0.as_str(), refused.0.as_str()), ("problem", "problem"), "{found:?}");
+    assert!(of_folder.1.contains("mcp_servers.d has mode 0777: every user of this machine"), "{found:?}");
+    assert!(refused.1.starts_with("a server.json: is in a folder that has mode 0777"), "{found:?}");
+    plexus.shell(&of_folder.2).await.ok();
+    set_mode(&file, 0o664);
+    let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(0);
+    let found = findings(&report, Path::new("/nowhere"));
+    let [(level, message, fix)] = &found[..] else { panic!("{found:?}") };
+    assert!(message.contains("a server.json has mode 0664: every user of its group"), "{message}");
+    assert_eq!(level, "warning");
+    plexus.shell(fix).await.ok();
+    let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(0);
+    assert_eq!(findings(&report, &folder)[0].0, "ok", "{report:#}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! Read is what is a regular file with the ending `.json` or `.toml`; what is hidden, a backup of an editor or of another
 //! ending is left alone. Changes are made to a file as a whole, one at a time, and nothing is ever deleted: what is
-//! removed is moved into `.removed`.
+//! removed is moved into `.removed`. What others could have written is another matter: see [`exposure`].
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::check::{self, Missing};
 use super::problem::{Findings, FolderError, Problem};
 use super::syntax::Format;
-use super::{ServerConfig, literals};
+use super::{ServerConfig, exposure, literals};
 
 /// Longest file of a server.
 pub(super) const MAX_BYTES: u64 = 256 * 1024;
@@ -90,6 +90,7 @@ impl Folder {
             entries.push(self.entry(file, format, place >= MAX_FILES));
         }
         refuse_clashes(&mut entries);
+        exposure::judge(&self.dir, &mut entries);
         Ok(entries)
     }
 

@@ -6,6 +6,7 @@
 
 mod check;
 mod document;
+mod exposure;
 mod folder;
 mod import;
 mod literals;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use plexus_kit::{ExposeSecret, Secret, glob};
 use plexus_proto::api::UpstreamTransport;
 
+pub use exposure::Exposure;
 pub use folder::{Entry, Folder};
 pub use import::{Applied, ImportPlan, Planned, Skipped};
 pub use literals::has_references;

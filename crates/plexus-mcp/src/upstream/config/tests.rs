@@ -1,11 +1,13 @@
 //! What files come to: each kind of mistake with its exact text, and no text with a value in it.
 
+mod exposure;
 mod folder;
 mod good;
 mod import;
 mod mistakes;
 mod secrecy;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use plexus_kit::Environment;
@@ -23,8 +25,10 @@ fn environment() -> Environment {
 /// A folder with these files.
 fn folder(files: &[(&str, &str)]) -> (TempDir, Folder) {
     let dir = tempfile::tempdir().unwrap();
+    set_mode(dir.path(), 0o700);
     for (name, text) in files {
         std::fs::write(dir.path().join(name), text).unwrap();
+        set_mode(&dir.path().join(name), 0o600);
     }
     let folder = Folder::new(dir.path().to_owned(), environment());
     (dir, folder)
@@ -40,6 +44,10 @@ fn server(file: &str, text: &str) -> ServerConfig {
         *warning = plain(dir.path(), warning);
     }
     server
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A text without the path of the folder.

@@ -67,7 +67,8 @@ pub(super) fn runs_on(one: &ServerConfig, other: &ServerConfig) -> bool {
 
 /// Whether what the hub makes of the server is the same.
 fn presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
-    one.presentation == other.presentation && one.file == other.file
+    // What others may do to a file is warned about, and changes without it.
+    one.presentation == other.presentation && one.file == other.file && one.warnings == other.warnings
 }
 
 pub(super) fn is_process(config: &ServerConfig) -> bool {

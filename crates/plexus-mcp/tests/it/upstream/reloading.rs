@@ -1,5 +1,7 @@
 //! Files that come, change and go while the hub runs.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{TestHub, stdio_fixture};
@@ -82,6 +84,30 @@ async fn files_are_followed_without_being_told() {
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("gone in time");
+}
+
+#[tokio::test]
+async fn a_folder_that_everyone_can_write_starts_no_process_until_it_is_closed() {
+    let hub = TestHub::start_timed(quick()).await;
+    let set_mode = |mode| {
+        let dir = hub.upstreams().folder().dir();
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let before = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
+    set_mode(0o777);
+    let refused = hub.upstream_in("fix", UpstreamState::Invalid).await;
+    assert!(refused.last_error.unwrap().message.contains("chmod go-w"), "what to do is said");
+    assert!(!is_alive(before.pid.unwrap()));
+    set_mode(0o770);
+    let again = hub.upstream_in("fix", UpstreamState::Ready).await;
+    assert!(again.warnings.iter().any(|told| told.contains("mode 0770")), "{:?}", again.warnings);
+    set_mode(0o700);
+    let closed = hub.upstream_when("fix", "not warned about", |upstream| upstream.warnings.is_empty()).await;
+    assert_eq!(
+        (closed.state, closed.pid),
+        (UpstreamState::Ready, again.pid),
+        "that is no reason to restart it"
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::{Environment, ExposeSecret as _, env};
-use plexus_mcp::upstream::config::{Cause, Entry, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport};
+use plexus_mcp::upstream::config::{
+    Cause, Entry, Exposure, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport,
+};
 use plexus_proto::api::{Upstream, UpstreamState};
 
 use super::{Finding, Subject};
@@ -33,10 +35,13 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, runnin
     };
     // A token that may not read them is no problem of the servers.
     let servers = if running { of_hub(invocation).await.unwrap_or_default() } else { Vec::new() };
-    let mut found = Vec::new();
+    let exposure = Exposure::of(folder.dir());
+    let mut found: Vec<Finding> = exposure.iter().map(|exposure| of_folder(folder.dir(), exposure)).collect();
+    // What is true of the folder is said once, and not of every file in it.
+    let said = exposure.map(|exposure| exposure.to_string());
     for entry in &entries {
         let known = servers.iter().find(|server| server.name == entry.name);
-        found.extend(of_entry(subject, entry, known, environment));
+        found.extend(of_entry(subject, entry, known, said.as_deref(), environment));
     }
     let broken: Vec<&str> =
         entries.iter().filter(|entry| entry.server.is_err()).map(|entry| entry.name.as_str()).collect();
@@ -83,10 +88,17 @@ fn of_server(subject: &Subject, server: &Upstream) -> Finding {
     Finding::problem(CHECK, message, fix)
 }
 
+/// A folder that others can write.
+fn of_folder(dir: &Path, exposure: &Exposure) -> Finding {
+    let finding = if exposure.is_to_everyone() { Finding::problem } else { Finding::warning };
+    finding(CHECK, format!("{} {}", dir.display(), exposure.what()), exposure.fix())
+}
+
 fn of_entry(
     subject: &Subject,
     entry: &Entry,
     known: Option<&Upstream>,
+    said: Option<&str>,
     environment: &Environment,
 ) -> Vec<Finding> {
     let server = match &entry.server {
@@ -101,7 +113,8 @@ fn of_entry(
     };
     // A hub that runs the server has what is not set here.
     let is_the_hubs = known.is_some_and(|known| known.state != UpstreamState::Invalid);
-    let warnings = server.warnings.iter().filter(|told| !(is_the_hubs && told.contains(UNSET)));
+    let warnings = server.warnings.iter().filter(|told| said != Some(told.as_str()));
+    let warnings = warnings.filter(|told| !(is_the_hubs && told.contains(UNSET)));
     let mut found: Vec<Finding> = warnings.map(|told| split(CHECK, &here(told), Finding::warning)).collect();
     // A server that the hub has up found its program there.
     let is_up = known.is_some_and(|known| known.state == UpstreamState::Ready);
