@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::definition;
 use super::inject::{self, Injected};
+use super::misses;
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
 
@@ -76,10 +77,10 @@ pub(super) fn build(config: &ServerConfig, definitions: &Definitions) -> (Catalo
             drafts.len()
         ));
     }
-    for name in config.tools.rename.keys().filter(|name| !drafts.contains_key(name.as_str())) {
-        warnings.push(format!("tools.rename names {name:?}, which is not among its tools"));
-    }
-    let drafts: Vec<Draft<'_>> = drafts.into_values().take(MAX_TOOLS).collect();
+    let listed = definitions.iter().filter_map(|definition| definition.get("name")?.as_str()).collect();
+    warnings.extend(misses::warnings(config, &listed, MAX_WARNINGS));
+    let mut drafts: Vec<Draft<'_>> = drafts.into_values().take(MAX_TOOLS).collect();
+    warnings.extend(keep_own_names(&config.slug, &mut drafts));
     let mut catalog = Catalog::default();
     let mut specs = Vec::with_capacity(drafts.len());
     for (name, draft) in named(&config.slug, drafts) {
@@ -132,6 +133,30 @@ fn draft<'d>(
         description.push_str(" […]");
     }
     Ok(Some(Draft { tool: name, shown: rules.name_of(name), definition }))
+}
+
+/// Takes back what would give a tool the name that another has of its own: whoever calls that name means the other.
+fn keep_own_names(slug: &str, drafts: &mut [Draft<'_>]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    loop {
+        let own = drafts.iter().filter(|draft| draft.shown == draft.tool);
+        let own: BTreeSet<String> = own.map(|draft| tool_name::canonical(slug, draft.tool)).collect();
+        let is_taken = |draft: &&mut Draft<'_>| {
+            draft.shown != draft.tool && own.contains(&tool_name::canonical(slug, draft.shown))
+        };
+        let before = warnings.len();
+        for draft in drafts.iter_mut().filter(is_taken) {
+            warnings.push(format!(
+                "tools.rename would give {:?} the name {:?}, which is that of another of its tools; it is not renamed",
+                draft.tool, draft.shown
+            ));
+            draft.shown = draft.tool;
+        }
+        // One that keeps its own name may be in the way of the next.
+        if warnings.len() == before {
+            return warnings;
+        }
+    }
 }
 
 /// Gives each its canonical name. Where two would have the same, each gets one with a hash of its own in it.

@@ -6,7 +6,7 @@
 //! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
 //! | `memory` | what a server listed last, kept over a restart of the hub |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
-//! | `catalog`, `definition`, `inject` | from what a server lists to tools of the hub |
+//! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
@@ -24,6 +24,7 @@ mod instructions;
 mod life;
 mod memory;
 mod metrics;
+mod misses;
 mod opened;
 mod pulse;
 mod reload;

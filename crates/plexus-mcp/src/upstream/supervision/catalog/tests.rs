@@ -87,6 +87,64 @@ fn rules_choose_and_rename_by_the_servers_own_names() {
 }
 
 #[test]
+fn what_fits_no_tool_is_told_with_what_was_meant() {
+    let rules = ToolRules {
+        allow: strings(&["issue_*", "serach", "*"]),
+        deny: strings(&["delte_*", "*_delet", "issue_gett", "zebra", "a*b*", "issue_delete"]),
+        rename: BTreeMap::from([("serch".to_owned(), "find".to_owned())]),
+        idempotent: strings(&["isue_set"]),
+    };
+    let groups = BTreeMap::from([
+        ("issues".to_owned(), strings(&["issues_*"])),
+        ("left out".to_owned(), strings(&["issue_delete"])),
+    ]);
+    let config = ServerConfig { tools: rules, groups, ..config() };
+    let list = ["issue_get", "issue_set", "issue_delete", "delete_all", "search"].map(tool).to_vec();
+    assert_eq!(
+        build(&config, &list).0.warnings,
+        [
+            "tools.allow names \"serach\", which is not among its tools; did you mean \"search\"?",
+            "tools.deny names \"delte_*\", which fits none of its tools; did you mean \"delete_*\"?",
+            "tools.deny names \"*_delet\", which fits none of its tools; did you mean \"*_delete\"?",
+            "tools.deny names \"issue_gett\", which is not among its tools; did you mean \"issue_get\"?",
+            "tools.deny names \"zebra\", which is not among its tools",
+            "tools.deny names \"a*b*\", which fits none of its tools",
+            "tools.idempotent names \"isue_set\", which is not among its tools; did you mean \"issue_set\"?",
+            "groups.issues names \"issues_*\", which fits none of its tools; did you mean \"issue_*\"?",
+            "tools.rename names \"serch\", which is not among its tools; did you mean \"search\"?",
+        ]
+    );
+}
+
+#[test]
+fn a_tool_is_not_renamed_to_what_another_is_called() {
+    let renaming = |pairs: &[(&str, &str)], list: &[&str]| {
+        let rename = pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
+        let config = ServerConfig { tools: ToolRules { rename, ..ToolRules::default() }, ..config() };
+        let list = list.iter().map(|name| tool(name)).collect();
+        let (catalog, _) = build(&config, &list);
+        let tools = catalog.entries.into_iter().map(|(name, entry)| (name, entry.tool));
+        (tools.collect::<Vec<_>>(), catalog.warnings)
+    };
+    let called = |name: &str, tool: &str| (format!("mcp__s__{name}"), tool.to_owned());
+    let (tools, warnings) = renaming(&[("a", "b")], &["a", "b"]);
+    assert_eq!(tools, [called("a", "a"), called("b", "b")]);
+    assert_eq!(
+        warnings,
+        [
+            "tools.rename would give \"a\" the name \"b\", which is that of another of its tools; it is not renamed"
+        ]
+    );
+    let (tools, warnings) = renaming(&[("a", "b c")], &["a", "b_c"]);
+    assert_eq!((tools, warnings.len()), (vec![called("a", "a"), called("b_c", "b_c")], 1));
+    let (tools, warnings) = renaming(&[("a", "b"), ("b", "a")], &["a", "b"]);
+    assert_eq!((tools, warnings.len()), (vec![called("a", "b"), called("b", "a")], 0), "they swap names");
+    let (tools, warnings) = renaming(&[("a", "b"), ("b", "c")], &["a", "b", "c"]);
+    let own = ["a", "b", "c"].map(|name| called(name, name));
+    assert_eq!((tools, warnings.len()), (own.to_vec(), 2), "one stands in the way of the other");
+}
+
+#[test]
 fn names_that_become_one_are_kept_apart_whatever_their_order() {
     let config = config();
     let list = vec![tool("a.b"), tool("a/b"), tool("a_b"), tool("c")];
