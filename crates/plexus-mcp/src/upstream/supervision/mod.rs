@@ -154,7 +154,8 @@ impl Upstreams {
         self.0.shared.changes.subscribe()
     }
 
-    /// Starts a server anew, also one that was given up, and tells how it came up, if that does not take too long.
+    /// Starts a server anew by what its file and the references in it say now, also one that was given up, and tells
+    /// how it came up, if that does not take too long.
     /// None: there is no such server.
     pub async fn restart(&self, name: &str) -> Option<Upstream> {
         self.restart_within(name, self.0.shared.timing.settle).await
@@ -163,7 +164,7 @@ impl Upstreams {
     /// The same for a caller who does not wait longer than this.
     pub async fn restart_within(&self, name: &str, patience: Duration) -> Option<Upstream> {
         let unit = self.unit(name)?;
-        unit.settled(unit.want_restart(), patience).await;
+        unit.settled(self.start_anew(&unit).await, patience).await;
         Some(self.describe(&unit))
     }
 

@@ -47,10 +47,22 @@ impl Upstreams {
     pub(super) async fn read_again(&self) -> Result<Applied, String> {
         // One at a time: an older look at the folder must not be applied after a newer one.
         let _turn = self.0.reloading.lock().await;
+        Ok(self.apply(self.scan().await?))
+    }
+
+    /// Asks one server to be started anew by what its file says now, and what the references in it stand for; the number
+    /// to wait for. Where the file cannot be read it starts as it did. No other server is touched.
+    pub(super) async fn start_anew(&self, unit: &Unit) -> u64 {
+        let _turn = self.0.reloading.lock().await;
+        let entries = self.scan().await.unwrap_or_default();
+        let target = entries.into_iter().find(|entry| entry.name == unit.name).map(Target::of);
+        unit.want_restart(target)
+    }
+
+    async fn scan(&self) -> Result<Vec<Entry>, String> {
         let this = self.clone();
         let scan = move || this.folder().scan().map_err(|error| error.to_string());
-        let entries = tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()?;
-        Ok(self.apply(entries))
+        tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()
     }
 
     /// Makes each unit aim at what its file says now.

@@ -128,12 +128,15 @@ impl Unit {
         turn
     }
 
-    /// Asks for a new start; the number to wait for.
-    pub(super) fn want_restart(&self) -> u64 {
+    /// Asks for a new start, by what the file says now where that is known; the number to wait for.
+    pub(super) fn want_restart(&self, target: Option<Target>) -> u64 {
         let mut turn = 0;
         self.wanted.send_modify(|wanted| {
             wanted.turn += 1;
             wanted.restarts += 1;
+            if let Some(target) = target {
+                wanted.target = target;
+            }
             turn = wanted.turn;
         });
         turn

@@ -111,6 +111,31 @@ async fn a_folder_that_everyone_can_write_starts_no_process_until_it_is_closed()
 }
 
 #[tokio::test]
+async fn a_restart_reads_what_references_name_again_and_touches_no_other_server() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let secret = hub.data_dir().join("secret");
+    std::fs::write(&secret, "old").unwrap();
+    let mut document = Script::answering("say \"$WORD\"").install(&hub, "one");
+    document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
+    hub.add_upstream("one", &document).await;
+    let other = hub.add_upstream("two", &document).await;
+    let says =
+        async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
+    assert_eq!(says("one").await, "old");
+    std::fs::write(&secret, "new").unwrap();
+    let restarted = hub.upstreams().restart("one").await.unwrap();
+    assert_eq!(restarted.state, UpstreamState::Ready, "{restarted:?}");
+    assert_eq!((says("one").await, says("two").await), ("new".to_owned(), "old".to_owned()));
+    assert_eq!(hub.upstreams().get("two").unwrap().pid, other.pid);
+    // What is gone by then is told, and not passed over with what it was before.
+    std::fs::remove_file(&secret).unwrap();
+    let invalid = hub.upstreams().restart("one").await.unwrap();
+    assert_eq!(invalid.state, UpstreamState::Invalid, "{invalid:?}");
+    assert!(invalid.last_error.unwrap().message.contains("which is not there"));
+}
+
+#[tokio::test]
 async fn two_files_whose_tools_would_have_the_same_names_are_both_refused() {
     let hub = TestHub::start_timed(quick()).await;
     let script = Script::answering("say done");
