@@ -169,7 +169,8 @@ impl<'e> Resolver<'e> {
             ReferenceError::missing(
                 format!("needs the variable {name}, which is not set or empty"),
                 format!(
-                    "set it where the hub is started, or give a default as in `${{env:{name}:-default}}`"
+                    "set it where the hub is started and restart the hub, give a default as in \
+                     `${{env:{name}:-default}}`, or use `${{file:PATH}}`"
                 ),
             )
         })

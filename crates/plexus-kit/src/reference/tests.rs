@@ -56,6 +56,12 @@ fn what_cannot_be_filled_in_says_why() {
         assert_eq!((error.what.as_str(), error.missing), (what, missing), "{text}");
         assert!(!error.fix.is_empty(), "{text}");
     }
+    let unset = resolver.resolve("${env:MISSING}").unwrap_err();
+    assert_eq!(
+        unset.fix,
+        "set it where the hub is started and restart the hub, give a default as in `${env:MISSING:-default}`, or use \
+         `${file:PATH}`"
+    );
     for (file, why) in
         [("none", "is not there"), ("long", "is too long"), ("bytes", "is not UTF-8"), (".", "is not a file")]
     {

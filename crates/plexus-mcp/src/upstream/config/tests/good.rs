@@ -192,8 +192,8 @@ fn what_is_missing_is_a_warning_while_the_server_is_off() {
     assert_eq!(
         server.warnings,
         [
-            "a.json: `env.A` needs the variable MISSING, which is not set or empty; set it where the hub is started, or \
-          give a default as in `${env:MISSING:-default}`"
+            "a.json: `env.A` needs the variable MISSING, which is not set or empty; set it where the hub is started and \
+          restart the hub, give a default as in `${env:MISSING:-default}`, or use `${file:PATH}`"
         ]
     );
 }

@@ -96,8 +96,8 @@ fn a_file_of_claude_code() {
         [
             "api.json: `oauth` is not brought over: the hub does not sign in by itself; write `headers` with what the server \
              wants",
-            "unset.json: `env.KEY` needs the variable NOT_THERE, which is not set or empty; set it where the hub is started, \
-             or give a default as in `${env:NOT_THERE:-default}`",
+            "unset.json: `env.KEY` needs the variable NOT_THERE, which is not set or empty; set it where the hub is started \
+             and restart the hub, give a default as in `${env:NOT_THERE:-default}`, or use `${file:PATH}`",
         ]
     );
     let applied = folder.apply(&plan);
