@@ -12,6 +12,8 @@ use crate::output::{Output, one_line, shorten};
 
 /// Longest description in a list.
 const ABOUT: usize = 100;
+/// How the hub says that a server is not there.
+const NO_SERVER: &str = "mcp_servers: there are no tools of ";
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
@@ -57,11 +59,16 @@ async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<Ex
 }
 
 fn state(profile: &Profile) -> &'static str {
-    match (profile.usable, profile.warnings.is_empty()) {
+    match (profile.usable, profile.warnings.iter().all(|told| is_expected(profile, told))) {
         (false, _) => "broken",
         (true, false) => "warnings",
         (true, true) => "ok",
     }
+}
+
+/// The profiles that come with Plexus name servers that not everybody has: that is no fault of anybody's.
+fn is_expected(profile: &Profile, told: &str) -> bool {
+    profile.file.is_none() && told.starts_with(NO_SERVER)
 }
 
 async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
@@ -91,7 +98,10 @@ async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         field => format!("{}: `{field}`: {}", problem.file, problem.message),
     });
     lines(out, "Problems: tokens of this profile see no tools", problems)?;
-    lines(out, "Warnings", profile.warnings.into_iter())?;
+    let (expected, warnings): (Vec<String>, Vec<String>) =
+        profile.warnings.iter().cloned().partition(|told| is_expected(&profile, told));
+    lines(out, "Warnings", warnings.into_iter())?;
+    lines(out, "For your information", expected.into_iter())?;
     lines(out, "Tools", profile.enabled_tools.into_iter())?;
     lines(out, "Tools of sub-agents", profile.subagent_tools.into_iter())?;
     for (heading, prompt) in

@@ -323,16 +323,27 @@ async fn profiles_are_listed_and_shown() {
     let own = plexus.data_dir().join("profiles/own");
     std::fs::create_dir_all(&own).expect("a folder");
     std::fs::write(own.join("config.json"), r#"{"enabled_tools": ["todo"]}"#).expect("a file");
+    let vain = plexus.data_dir().join("profiles/vain");
+    std::fs::create_dir_all(&vain).expect("a folder");
+    std::fs::write(vain.join("config.json"), r#"{"mcp_servers": {"zebra": ["*"]}}"#).expect("a file");
     let _hub = plexus.up().await;
     let list = plexus.run(&["profile", "list", "--json"]).await.json(0);
     let ids: Vec<_> = items(&list).iter().map(|profile| profile["id"].as_str().expect("an id")).collect();
     assert_eq!(
         ids,
-        ["developer", "discuss", "modeler_3d", "own", "secretary", "server_admin", "tool_developer"]
+        ["developer", "discuss", "modeler_3d", "own", "secretary", "server_admin", "tool_developer", "vain"]
     );
     let lines = plexus.run(&["profile", "list"]).await;
     assert!(lines.ok().lines().any(|line| line.starts_with("discuss\tok\t2\t2\tshipped\t")), "{lines:?}");
     assert!(lines.ok().lines().any(|line| line.starts_with("own\tok\t1\t1\tfile")), "{lines:?}");
+    assert!(lines.ok().lines().any(|line| line.starts_with("vain\twarnings\t")), "{lines:?}");
+    assert!(lines.ok().lines().any(|line| line.starts_with("modeler_3d\tok\t")), "{lines:?}");
+    let modeler = plexus.run(&["profile", "show", "modeler_3d"]).await;
+    assert!(
+        modeler.ok().contains("\nFor your information\n  mcp_servers: there are no tools of blender (yet)\n")
+            && !modeler.ok().contains("Warnings"),
+        "{modeler:?}"
+    );
     let shown = plexus.run(&["profile", "show", "discuss"]).await;
     for words in
         ["comes with Plexus", "\nTools\n  scratchpad\n  session_info\n", "System prompt of sub-agents"]
