@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plexus_mcp::upstream::client::for_callers;
 use plexus_proto::api::Upstream;
 
 use crate::http::Caller;
@@ -34,6 +35,7 @@ impl View {
             upstream.warnings.clear();
             if let Some(failure) = &mut upstream.last_error {
                 failure.stderr.clear();
+                failure.message.truncate(for_callers(&failure.message).len());
             }
         }
         Some(upstream)

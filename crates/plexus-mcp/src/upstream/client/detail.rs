@@ -15,8 +15,9 @@ pub(super) fn with_path(what: &str, path: &str) -> String {
     format!("{what}{SEARCHED}{path}")
 }
 
-/// A message as it may be told to whoever calls a tool.
-pub(in crate::upstream) fn for_callers(message: &str) -> &str {
+/// A message as it may be told to whoever calls a tool, or sees that there is one: its beginning.
+#[must_use]
+pub fn for_callers(message: &str) -> &str {
     let end = [LAST_LINE, SEARCHED].iter().filter_map(|detail| message.find(detail)).min();
     &message[..end.unwrap_or(message.len())]
 }

@@ -40,7 +40,7 @@ use super::config::{HttpConfig, ServerConfig, Transport};
 use connection::Connection;
 use http::{Dial, HttpClient};
 
-pub(in crate::upstream) use detail::for_callers;
+pub use detail::for_callers;
 pub(super) use net::names_loopback;
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
