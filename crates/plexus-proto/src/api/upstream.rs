@@ -119,6 +119,10 @@ pub struct Upstream {
     pub in_flight: usize,
     #[schema(required)]
     pub last_error: Option<UpstreamFailure>,
+    /// While it is starting: what it does instead of saying who it is; for admins.
+    #[serde(default)]
+    #[schema(required)]
+    pub remark: Option<String>,
     /// What is strange about its configuration but stops nothing.
     pub warnings: Vec<String>,
     /// Its file.

@@ -225,8 +225,8 @@ fn about(upstream: &Upstream) -> String {
             let folder = Path::new(&upstream.file).parent().unwrap_or(Path::new(""));
             error.message.replace(&format!("{}/", folder.display()), "").replace('\n', "; ")
         }
-        (_, Some(server)) => server.clone(),
-        _ => String::new(),
+        (_, Some(server)) if upstream.remark.is_none() => server.clone(),
+        _ => upstream.remark.clone().unwrap_or_default(),
     }
 }
 

@@ -131,6 +131,28 @@ async fn a_server_that_does_not_come_up_is_told_with_what_it_said() {
 }
 
 #[tokio::test]
+async fn a_server_that_babbles_instead_of_answering_is_seen_to() {
+    let plexus = plexus();
+    let folder = plexus.data_dir().join("mcp_servers.d");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let script = json!({ "command": "/bin/sh", "args": ["-c", "echo 'Enter your name:'; exec sleep 1000"] });
+    std::fs::write(folder.join("talker.json"), script.to_string()).expect("a file");
+    let _hub = plexus.up().await;
+    let remark = "what it sends is no message of MCP, the last of it: Enter your name:";
+    let seen = tokio::time::timeout(Duration::from_secs(20), async {
+        while !plexus.run(&["upstream", "list"]).await.ok().contains(remark) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    seen.await.expect("the list says it in time");
+    let shown = plexus.run(&["upstream", "show", "talker"]).await;
+    assert!(shown.ok().contains("state\tstarting\n"), "{shown:?}");
+    assert!(shown.stderr.contains(&format!("It is not up yet: {remark}")), "{shown:?}");
+    let late = plexus.run(&["upstream", "restart", "talker", "--wait", "4s"]).await;
+    assert!(late.failed(1).contains(&format!("talker is not up after 4 s: {remark}")), "{late:?}");
+}
+
+#[tokio::test]
 async fn a_server_is_tried_out_before_it_is_added() {
     let (plexus, _hub) = running().await;
     let tested = plexus.run(&["upstream", "test", "trial", "--", &fixture(), "--stdio"]).await;

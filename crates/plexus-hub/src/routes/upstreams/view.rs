@@ -27,12 +27,13 @@ impl View {
         Self::Seen(seen)
     }
 
-    /// What there is to say of a server; none where it is none of the caller's. Its standard error and what is strange
-    /// about its file are for those who can do something about them.
+    /// What there is to say of a server; none where it is none of the caller's. What it sends that is no message, its
+    /// standard error and what is strange about its file are for those who can do something about them.
     pub(super) fn show(&self, mut upstream: Upstream) -> Option<Upstream> {
         if let Self::Seen(seen) = self {
             upstream.tools = seen.get(&upstream.slug)?.clone();
             upstream.warnings.clear();
+            upstream.remark = None;
             if let Some(failure) = &mut upstream.last_error {
                 failure.stderr.clear();
                 failure.message.truncate(for_callers(&failure.message).len());

@@ -4,11 +4,17 @@
 
 /// In front of the last thing that a process wrote to its standard error.
 const LAST_LINE: &str = "; the last line of its standard error: ";
+/// In front of the last thing that a server sent and that is no message.
+const LAST_SENT: &str = "; the last that it sent is no message of MCP: ";
 /// In front of where a program was looked for.
 const SEARCHED: &str = "; PATH is ";
 
 pub(super) fn with_last_line(what: &str, line: &str) -> String {
     format!("{what}{LAST_LINE}{line}")
+}
+
+pub(super) fn with_last_sent(what: &str, line: &str) -> String {
+    format!("{what}{LAST_SENT}{line}")
 }
 
 pub(super) fn with_path(what: &str, path: &str) -> String {
@@ -18,7 +24,7 @@ pub(super) fn with_path(what: &str, path: &str) -> String {
 /// A message as it may be told to whoever calls a tool, or sees that there is one: its beginning.
 #[must_use]
 pub fn for_callers(message: &str) -> &str {
-    let end = [LAST_LINE, SEARCHED].iter().filter_map(|detail| message.find(detail)).min();
+    let end = [LAST_LINE, LAST_SENT, SEARCHED].iter().filter_map(|detail| message.find(detail)).min();
     &message[..end.unwrap_or(message.len())]
 }
 
@@ -35,6 +41,8 @@ mod tests {
             for_callers(&with_path("there is no program `x`", "/home/ann/bin")),
             "there is no program `x`"
         );
+        let silent = with_last_sent("the server did not say who it is", "Welcome, ann");
+        assert_eq!(for_callers(&silent), "the server did not say who it is");
         assert_eq!(for_callers("plain"), "plain");
     }
 }

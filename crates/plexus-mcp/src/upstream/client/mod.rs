@@ -7,6 +7,7 @@
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
+//! | `chatter` | what a server sends that is no message |
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
 //! | `net` | the way to a server on the network, and which addresses are refused |
@@ -14,6 +15,7 @@
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
+mod chatter;
 mod connection;
 mod detail;
 mod guardian;
@@ -40,10 +42,12 @@ use super::config::{HttpConfig, ServerConfig, Transport};
 use connection::Connection;
 use http::{Dial, HttpClient};
 
+pub use chatter::Chatter;
 pub use detail::for_callers;
 pub(super) use net::names_loopback;
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
+use stderr::Withheld;
 
 /// What the hub allows every connection.
 #[derive(Debug, Clone)]
@@ -75,6 +79,8 @@ pub struct Connect {
     pub supervisor: Supervisor,
     /// Where the standard error of a process goes.
     pub stderr: Arc<StderrRing>,
+    /// Where it is kept what the server sends that is no message.
+    pub chatter: Arc<Chatter>,
     pub settings: ClientSettings,
 }
 
@@ -99,11 +105,16 @@ impl Client {
     /// Starts or dials the server, finds out its era and agrees on a revision.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
         let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
+        connect.chatter.begin(match &connect.config.transport {
+            Transport::Stdio(command) => Withheld::of(&command.env),
+            Transport::Sse(_) | Transport::StreamableHttp(_) => Withheld::default(),
+        });
         match tokio::time::timeout(patience, Box::pin(Self::dial(&connect))).await {
             Ok(connected) => connected,
             Err(_) => {
                 let waited = format!("the server did not say who it is within {} s", patience.as_secs());
-                Err(ClientError::Unreachable(connect.stderr.explain(waited, begun)))
+                let told = connect.chatter.explain(waited);
+                Err(ClientError::Unreachable(connect.stderr.explain(told, begun)))
             }
         }
     }
@@ -277,6 +288,9 @@ pub type Called = Result<ForeignOutput, ClientError>;
 pub trait Listener: Send + Sync + 'static {
     /// The list of tools is no longer what it was. Called at any rate a server likes: must be cheap.
     fn tools_changed(&self);
+
+    /// The server has begun to send what is no message; told once for a connection.
+    fn chatter_began(&self) {}
 }
 
 /// Shared by all that is done with one connection.

@@ -29,7 +29,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::RequestId;
-use super::{ClientError, SharedListener};
+use super::{Chatter, ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
 const QUEUE: usize = 64;
@@ -94,6 +94,7 @@ impl Pipe {
         receive: impl Receive,
         transmit: impl Transmit,
         listener: SharedListener,
+        chatter: Arc<Chatter>,
         supervisor: &Supervisor,
     ) -> Self {
         let (queue, queued) = mpsc::channel(QUEUE);
@@ -114,7 +115,7 @@ impl Pipe {
             tokio::select! {
                 () = pipe.ended.cancelled() => {}
                 () = stop.cancelled() => pipe.end("the hub is shutting down"),
-                why = pipe.read(receive, &listener) => pipe.end(&why),
+                why = pipe.read(receive, &listener, &chatter) => pipe.end(&why),
             }
         });
         supervisor.spawn(Stage::Storage, format!("upstream {server}: writer"), async move {

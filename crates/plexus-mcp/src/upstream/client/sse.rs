@@ -39,7 +39,8 @@ pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connect
     let mut stream = Stream::open(line.clone()).await?;
     let address = stream.address().await?;
     let posting = Posting::new(line, address);
-    let pipe = Pipe::open(dial.server, stream, posting, connect.listener.clone(), dial.supervisor);
+    let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
+    let pipe = Pipe::open(dial.server, stream, posting, listener, chatter, dial.supervisor);
     // This transport is older than any other era.
     Connection::open(pipe, Opening::Initialize, None, connect).await
 }

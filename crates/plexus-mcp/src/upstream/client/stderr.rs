@@ -158,8 +158,18 @@ impl fmt::Debug for StderrRing {
 
 /// Foreign text as it may stand in a message of ours: one short line without credentials.
 pub(super) fn shown(text: &[u8]) -> String {
-    let text = clean(&text[..text.len().min(4 * SHOWN)]);
+    shown_without(text, &Withheld::default())
+}
+
+/// The same, also without what its writer was told in confidence.
+pub(super) fn shown_without(text: &[u8], withheld: &Withheld) -> String {
+    let text = withheld.out_of(clean(&text[..text.len().min(readable(withheld))]));
     cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
+}
+
+/// Bytes of a text that are looked at to show its beginning: what begins within that is seen whole.
+pub(super) fn readable(withheld: &Withheld) -> usize {
+    4 * SHOWN + withheld.longest()
 }
 
 /// The beginning of a text, where it is longer than that many bytes.

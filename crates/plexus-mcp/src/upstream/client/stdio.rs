@@ -54,7 +54,8 @@ async fn attempt(
     let output = Output { lines, process: process.clone(), _read: process.read_when_dropped() };
     let input = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
     let name = &connect.config.name;
-    let pipe = Pipe::open(name, output, input, connect.listener.clone(), &connect.supervisor);
+    let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
+    let pipe = Pipe::open(name, output, input, listener, chatter, &connect.supervisor);
     let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
     if opened.is_err() {
         // The pipe is gone, and ends the process. Two of them at once could get in each other's way.

@@ -131,7 +131,10 @@ impl Applied {
         let started = self.added.iter().chain(&self.changed);
         let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn, patience).await) });
         for (unit, status) in futures_util::future::join_all(settled).await {
-            if let Some(message) = status::trouble(&status) {
+            if let Some(mut message) = status::trouble(&status) {
+                if let Some(remark) = unit.remark(status.state) {
+                    message.push_str(&format!("; {remark}"));
+                }
                 report.failed.push(ReloadFailure { name: unit.name.clone(), message });
             }
         }

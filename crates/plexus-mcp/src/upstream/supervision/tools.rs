@@ -89,7 +89,10 @@ impl ServerStatus {
                 true => failure.message,
                 false => for_callers(&failure.message).to_owned(),
             }),
-            warnings: if admin { upstream.warnings } else { Vec::new() },
+            warnings: match admin {
+                true => upstream.warnings.into_iter().chain(upstream.remark).collect(),
+                false => Vec::new(),
+            },
         }
     }
 

@@ -27,6 +27,7 @@ impl Upstreams {
             listener: Arc::new(Deaf),
             supervisor: shared.supervisor.clone(),
             stderr: stderr.clone(),
+            chatter: Arc::default(),
             settings: shared.client.clone(),
         };
         let mut report = UpstreamTest {

@@ -26,7 +26,7 @@ use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
 use crate::upstream::client::{
-    Client, ClientSettings, Connect, Definitions, Listener, Mark, Peer, StderrRing,
+    Chatter, Client, ClientSettings, Connect, Definitions, Listener, Mark, Peer, StderrRing,
 };
 use crate::upstream::config::ServerConfig;
 
@@ -76,6 +76,7 @@ pub(super) struct Unit {
     /// A call wants a server that is not there.
     pub(super) called: Notify,
     pub(super) stderr: Arc<StderrRing>,
+    chatter: Arc<Chatter>,
     restarts: Counter,
     listed: Mutex<Listed>,
 }
@@ -105,6 +106,7 @@ impl Unit {
             list_changed: Notify::new(),
             called: Notify::new(),
             stderr: Arc::default(),
+            chatter: Arc::default(),
             restarts,
             listed: Mutex::default(),
             name,
@@ -321,8 +323,15 @@ impl Unit {
             listener: Arc::new(Heard(Arc::downgrade(self))),
             supervisor: self.shared.supervisor.clone(),
             stderr,
+            chatter: self.chatter.clone(),
             settings: self.shared.client.clone(),
         }
+    }
+
+    /// What a server does instead of saying who it is.
+    pub(super) fn remark(&self, state: UpstreamState) -> Option<String> {
+        let last = (state == UpstreamState::Starting).then(|| self.chatter.last()).flatten()?;
+        Some(format!("what it sends is no message of MCP, the last of it: {last}"))
     }
 
     /// What people and programs are told; `tools` are the names by which its tools are listed.
@@ -356,6 +365,7 @@ impl Unit {
             retry_at: status.retry_at,
             in_flight: self.pulse.in_flight(),
             last_error: status.failure,
+            remark: self.remark(status.state),
             warnings,
             file: self.file().display().to_string(),
         }
@@ -384,6 +394,12 @@ impl Listener for Heard {
         if let Some(unit) = self.0.upgrade() {
             unit.pulse.hear();
             unit.list_changed.notify_one();
+        }
+    }
+
+    fn chatter_began(&self) {
+        if let Some(unit) = self.0.upgrade() {
+            unit.shared.changed();
         }
     }
 }

@@ -91,6 +91,21 @@ async fn a_banner_on_standard_output_is_forgiven() {
 }
 
 #[tokio::test]
+async fn what_came_instead_of_an_answer_is_told_when_the_time_is_up() {
+    let script = r"printf 'Press \033[1many key\007, ann-at-work\n'; exec sleep 1000";
+    let mut start = Start::script(script)
+        .stdio(|command| drop(command.env.insert("PASSWORD".to_owned(), "ann-at-work".into())));
+    start.connect.settings.connect_timeout = Duration::from_secs(1);
+    let failed = start.try_connect().await.unwrap_err().to_string();
+    assert_eq!(
+        failed,
+        "the server did not say who it is within 1 s; the last that it sent is no message of MCP: Press any key, \
+         [redacted]"
+    );
+    start.alone().await;
+}
+
+#[tokio::test]
 async fn nothing_but_garbage_ends_the_connection() {
     let start = Start::script("while :; do echo 'INFO still alive'; done");
     let failed = start.try_connect().await.unwrap_err().to_string();

@@ -78,6 +78,7 @@ impl Start {
             listener: Arc::new(Changes(sender)),
             supervisor: Supervisor::new(),
             stderr: Arc::new(StderrRing::new()),
+            chatter: Arc::default(),
             settings: ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() },
         };
         Self { connect, changes }

@@ -76,6 +76,22 @@ async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
 }
 
 #[tokio::test]
+async fn what_a_server_sends_instead_of_an_answer_is_seen_while_it_is_waited_for() {
+    let hub = TestHub::start_timed(quick()).await;
+    let babbling = "if [ ! -e \"$dir/well\" ]; then echo 'Enter your name:'; while [ ! -e \"$dir/well\" ]; do sleep 0.05; done; fi";
+    hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
+    let babbles = |upstream: &Upstream| upstream.remark.is_some();
+    let waited_for = hub.upstream_when("s", "babbling", babbles).await;
+    let remark = "what it sends is no message of MCP, the last of it: Enter your name:";
+    assert_eq!((waited_for.state, waited_for.remark.as_deref()), (UpstreamState::Starting, Some(remark)));
+    let status = hub.mcp(&hub.admin_token()).tool("mcp_status", json!({})).await;
+    assert_eq!(status["structuredContent"]["servers"][0]["warnings"], json!([remark]), "{status}");
+    touch(&folder(&hub, "s").join("well"));
+    let well = hub.upstream_in("s", UpstreamState::Ready).await;
+    assert_eq!(well.remark, None, "it has said who it is since");
+}
+
+#[tokio::test]
 async fn of_a_program_that_is_not_there_it_is_told_where_it_was_looked_for() {
     let hub = TestHub::start_timed(quick()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));

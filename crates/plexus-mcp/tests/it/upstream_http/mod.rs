@@ -152,6 +152,7 @@ impl Way {
             listener: self.ears.clone(),
             supervisor: self.supervisor.clone(),
             stderr: Arc::new(StderrRing::new()),
+            chatter: Arc::default(),
             settings: self.settings.clone(),
         }
     }

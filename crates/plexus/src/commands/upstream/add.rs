@@ -151,7 +151,8 @@ fn late(out: &Output, upstream: &Upstream, patience: Duration) -> anyhow::Error 
     if !out.json() {
         show::stderr(out, upstream.last_error.as_ref().map_or(&[][..], |error| &error.stderr));
     }
-    let message = format!("{name} is not up after {} s: it is still starting", patience.as_secs());
+    let why = upstream.remark.as_deref().unwrap_or("it is still starting");
+    let message = format!("{name} is not up after {} s: {why}", patience.as_secs());
     Failure::new(Exit::Failed, message)
         .hint(format!(
             "The hub goes on waiting for it. `plexus upstream show {name}` says how it is doing, and `plexus upstream \

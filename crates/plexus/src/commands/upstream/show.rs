@@ -43,6 +43,9 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
     for strange in &upstream.warnings {
         warning(strange);
     }
+    if let Some(remark) = &upstream.remark {
+        out.note(&format!("It is not up yet: {remark}"));
+    }
     let Some(error) = &upstream.last_error else { return Ok(()) };
     if !is_unwell(upstream.state) {
         stderr(out, last_words(&error.stderr));

@@ -57,7 +57,8 @@ fn open() -> (Pipe, Server) {
     let (says, from_server) = mpsc::unbounded_channel();
     let (to_server, hears) = mpsc::channel(1);
     let (changes, supervisor) = (Arc::new(Changes::default()), Supervisor::new());
-    let pipe = Pipe::open("test", FromServer(from_server), ToServer(to_server), changes.clone(), &supervisor);
+    let (from, to) = (FromServer(from_server), ToServer(to_server));
+    let pipe = Pipe::open("test", from, to, changes.clone(), Arc::default(), &supervisor);
     (pipe, Server { says: Some(says), hears, changes, supervisor })
 }
 

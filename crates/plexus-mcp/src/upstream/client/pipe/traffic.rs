@@ -6,12 +6,17 @@ use tokio::sync::mpsc;
 
 use super::super::message::{self, Incoming, RequestId};
 use super::super::stderr::shown;
-use super::super::{ClientError, SharedListener};
+use super::super::{Chatter, ClientError, SharedListener};
 use super::{MAX_GARBAGE, Queued, Receive, Shared, Transmit, TransmitError};
 
 impl Shared {
     /// Until nothing more comes; returns why.
-    pub(super) async fn read(&self, mut from: impl Receive, listener: &SharedListener) -> String {
+    pub(super) async fn read(
+        &self,
+        mut from: impl Receive,
+        listener: &SharedListener,
+        chatter: &Chatter,
+    ) -> String {
         // In a row, and in all.
         let (mut row, mut garbage) = (0, 0_u64);
         loop {
@@ -26,7 +31,9 @@ impl Shared {
                 continue;
             }
             (row, garbage) = (row + 1, garbage + 1);
+            chatter.hear(&message);
             if garbage == 1 {
+                listener.chatter_began();
                 let line = shown(&message);
                 tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
             } else {
