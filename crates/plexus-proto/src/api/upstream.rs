@@ -45,7 +45,7 @@ pub enum UpstreamState {
     Disabled,
     /// Its file is wrong; `last_error` says what and where.
     Invalid,
-    /// To be started by the first call.
+    /// Rests, since its file has `lazy` and nobody needs it now; the next call starts it.
     Idle,
     /// Being started or connected to.
     Starting,

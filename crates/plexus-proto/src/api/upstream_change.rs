@@ -128,7 +128,7 @@ pub struct UpstreamCounts {
     pub ready: usize,
     /// Being started, for the first time or again.
     pub starting: usize,
-    /// To be started by the first call.
+    /// They rest, and the next call starts them.
     pub idle: usize,
     pub disabled: usize,
     /// Not there; another attempt follows.

@@ -26,11 +26,13 @@ pub(super) struct Document {
     pub(super) transport: Option<TransportName>,
     /// stdio: the program to start, by name or path. A relative path begins in `cwd`, else in the folder of this file.
     pub(super) command: Option<String>,
-    /// stdio: arguments of the program. Other users of the machine can read them: credentials belong in `env`.
+    /// stdio: arguments of the program, handed over as they are: a relative path begins in the folder that the program
+    /// is started in, and `~` is not replaced. Other users of the machine can read them: credentials belong in `env`.
     pub(super) args: Vec<String>,
     /// stdio: variables for the program, besides the few that every program gets.
     pub(super) env: BTreeMap<String, String>,
-    /// stdio: the folder to start the program in. A relative path begins in the folder of this file.
+    /// stdio: the folder to start the program in. A relative path begins in the folder of this file. Left out: the
+    /// folder that the hub was started in.
     pub(super) cwd: Option<String>,
     /// sse, streamable_http: the address of the server.
     pub(super) url: Option<String>,
@@ -41,8 +43,8 @@ pub(super) struct Document {
     /// Off: the server is known and not started.
     #[schemars(extend("default" = true))]
     pub(super) enabled: Option<bool>,
-    /// Started once with the hub, to learn its tools; from then on stopped when it was not called for a while, and
-    /// started by the next call.
+    /// Started once to learn its tools, which the hub remembers also over its own restart; from then on stopped when it
+    /// was not called for a while, and started by the next call.
     pub(super) lazy: bool,
     /// A connection (and process) for each session instead of one for all.
     pub(super) per_session: bool,
@@ -109,7 +111,7 @@ pub(super) struct Tools {
     pub(super) allow: Vec<String>,
     /// Not these, even if allowed: names, or patterns with `*`.
     pub(super) deny: Vec<String>,
-    /// The server's name of a tool to the one to use here.
+    /// The server's name of a tool to the one to use here, which must not be that of another of its tools.
     pub(super) rename: BTreeMap<String, String>,
     /// Tools that may be run again when it is not known whether they ran: names, or patterns with `*`.
     pub(super) idempotent: Vec<String>,

@@ -40,7 +40,7 @@ struct StatusOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ServerStatus {
     name: String,
-    /// disabled, invalid, idle (started by the first call), starting, ready, down (tried again), or failed (given up).
+    /// disabled, invalid, idle (rests; the next call starts it), starting, ready, down (tried again), or failed (given up).
     state: String,
     transport: Option<String>,
     /// Revision of MCP that was agreed on.
