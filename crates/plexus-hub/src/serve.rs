@@ -11,7 +11,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plexus_kit::metrics::Gauge;
-use plexus_kit::{Stage, Supervisor};
+use plexus_kit::{Stage, Supervisor, in_place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -67,7 +67,7 @@ pub(crate) fn start(
             let open = Open::new(&metrics.connections);
             connections.spawn(Stage::Intake, "connection", async move {
                 let place = ConnectionPlace { _place: Arc::new((place, open)) };
-                serve(stream, peer, router, place, stalled, stop).await;
+                in_place(serve(stream, peer, router, place, stalled, stop)).await;
             });
         }
     });

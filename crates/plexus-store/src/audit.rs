@@ -9,16 +9,15 @@ use serde_json::Value as Json;
 
 use crate::audit_chain::ChainedEntry;
 use crate::audit_verify::Link;
-use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, json_statements, placeholders};
+use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, padded_statements, placeholders};
 use crate::dialect::RowsAs;
 use crate::{Conn, StoreError, Witness};
 
 const COLUMNS: usize = 14;
 
-const APPEND_JSON: &str = "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, \
-    outcome, detail, prev_hash, hash) \
-    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, \
-    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13 FROM json_each($1)";
+/// On SQLite; see [`padded_statements`].
+const APPEND_PADDED: &str = "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, \
+    outcome, detail, prev_hash, hash) SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL";
 
 /// An entry before it has its place in the chain.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,9 +152,9 @@ impl Conn {
 /// Statements that append to the chain. Only the writer uses them: numbers and hashes must follow
 /// the committed head.
 pub(crate) fn append_statements(entries: Vec<ChainedEntry>, rows: RowsAs) -> Vec<Statement> {
-    if let RowsAs::Json = rows {
+    if let RowsAs::Padded = rows {
         let values: Vec<Value> = entries.into_iter().flat_map(ChainedEntry::into_values).collect();
-        return json_statements(APPEND_JSON, &values, COLUMNS);
+        return padded_statements(APPEND_PADDED, values, COLUMNS);
     }
     let total = entries.len();
     let mut entries = entries.into_iter();

@@ -3,7 +3,7 @@
 //! Values and rows have one small type each, so that a statement and its mapping are written once
 //! for all databases.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -222,84 +222,99 @@ impl Statement {
     }
 }
 
+/// A statement with more values than this is a command of its own: the text of the others then recurs, and is
+/// compiled once.
+const MANY_VALUES: usize = 1024;
+
 impl Conn {
     /// Runs statements one after the other, up to the first that fails.
     ///
-    /// On SQLite they go to the connection's thread as one command: there, a statement costs less
-    /// than the way to it.
+    /// On SQLite they go to the connection's thread together: there, a statement costs less than the way to it.
     pub(crate) async fn script(
         &mut self,
         doing: &'static str,
         statements: Vec<Statement>,
     ) -> Result<(), StoreError> {
-        if matches!(self.0, Connection::Sqlite(_)) {
-            let (sql, values) = joined(statements);
-            self.execute(doing, Sql::Built(sql), values).await?;
+        if matches!(self.0, Connection::Postgres(_)) {
+            for Statement { sql, values } in statements {
+                self.execute(doing, sql, values).await?;
+            }
             return Ok(());
         }
-        for Statement { sql, values } in statements {
-            self.execute(doing, sql, values).await?;
+        let mut joined = Joined::default();
+        for statement in statements {
+            let alone = statement.values.len() > MANY_VALUES;
+            if alone {
+                self.run(doing, mem::take(&mut joined)).await?;
+            }
+            joined.add(statement);
+            if alone {
+                self.run(doing, mem::take(&mut joined)).await?;
+            }
+        }
+        self.run(doing, joined).await
+    }
+
+    async fn run(&mut self, doing: &'static str, joined: Joined) -> Result<(), StoreError> {
+        if !joined.sql.is_empty() {
+            self.execute(doing, Sql::Built(joined.sql), joined.values).await?;
         }
         Ok(())
     }
 }
 
-/// One text with one list of values: `$1` of a later statement becomes `$7` if six values precede it.
-fn joined(statements: Vec<Statement>) -> (String, Vec<Value>) {
-    let mut sql = String::new();
-    let mut all: Vec<Value> = Vec::new();
-    for Statement { sql: text, values } in statements {
-        let text = match &text {
+/// Several statements as one text with one list of values.
+#[derive(Default)]
+struct Joined {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Joined {
+    /// `$3` becomes `?`, the third value going where its place is: of a placeholder with a name SQLite has to find the
+    /// name, for which it walks over those of all before it.
+    fn add(&mut self, Statement { sql, values }: Statement) {
+        let text = match &sql {
             Sql::Fixed(text) => text,
             Sql::Built(text) => text.as_str(),
         };
         let mut parts = text.split('$');
-        sql.push_str(parts.next().unwrap_or_default());
+        self.sql.push_str(parts.next().unwrap_or_default());
+        let before = self.values.len();
         for part in parts {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
             let (number, rest) = part.split_at(digits);
-            let _ = fmt::Write::write_fmt(
-                &mut sql,
-                format_args!("${}{rest}", number.parse::<usize>().unwrap_or_default() + all.len()),
-            );
+            let value = number.parse::<usize>().ok().and_then(|number| values.get(number.checked_sub(1)?));
+            self.values.extend(value.cloned());
+            self.sql.push('?');
+            self.sql.push_str(rest);
         }
-        sql.push(';');
-        all.extend(values);
+        self.sql.push(';');
+        if self.values.len() == before {
+            self.values.extend(values);
+        }
     }
-    (sql, all)
 }
 
-/// Rows that one statement takes as JSON.
-const JSON_ROWS: usize = 512;
+/// Numbers of rows that a statement of SQLite is made for.
+const SIZES: [usize; 5] = [1, 4, 16, 64, 256];
 
-/// The same statement for all rows, which it reads from JSON: `$1` is an array of arrays of `columns` values.
-pub(crate) fn json_statements(sql: &'static str, values: &[Value], columns: usize) -> Vec<Statement> {
-    let chunks = values.chunks(columns * JSON_ROWS);
-    chunks.map(|rows| Statement { sql: sql.into(), values: vec![json_rows(rows, columns).into()] }).collect()
-}
-
-fn json_rows(values: &[Value], columns: usize) -> String {
-    let mut json = Vec::with_capacity(values.len() * 64);
-    for (row, values) in values.chunks(columns).enumerate() {
-        json.extend(if row == 0 { b"[[" } else { b",[" });
-        for (column, value) in values.iter().enumerate() {
-            if column > 0 {
-                json.push(b',');
-            }
-            // Neither a number nor a text fails to become JSON in memory.
-            let _ = match value {
-                Value::Int(value) => serde_json::to_writer(&mut json, value),
-                Value::Text(Some(text)) if text.contains('\0') => {
-                    serde_json::to_writer(&mut json, &storable(text.clone()))
-                }
-                Value::Text(value) => serde_json::to_writer(&mut json, value),
-            };
-        }
-        json.push(b']');
+/// Statements for all rows of `columns` values, in each of which `{rows}` stands for as many as it takes. Rows of NULL
+/// fill up the last: so there are few statements to compile, whatever the number of rows.
+pub(crate) fn padded_statements(sql: &'static str, values: Vec<Value>, columns: usize) -> Vec<Statement> {
+    let [.., most] = SIZES;
+    let mut left = values.into_iter();
+    let mut statements = Vec::new();
+    while left.len() > 0 {
+        let rows = left.len().div_ceil(columns).min(most);
+        let size = SIZES.into_iter().find(|size| *size >= rows).unwrap_or(most);
+        let mut values: Vec<_> = left.by_ref().take(rows * columns).collect();
+        values.resize(size * columns, Value::Int(None));
+        let row = format!("({})", vec!["?"; columns].join(","));
+        let sql = sql.replace("{rows}", &vec![row.as_str(); size].join(","));
+        statements.push(Statement { sql: Sql::Built(sql), values });
     }
-    json.extend(if values.is_empty() { b"[]".as_slice() } else { b"]" });
-    // What serde_json writes is UTF-8.
-    String::from_utf8(json).unwrap_or_default()
+    statements
 }
 
 /// `($1,$2),($3,$4)`: placeholders for `rows` rows of `columns` values.

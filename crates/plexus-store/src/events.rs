@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use plexus_kit::clock::from_millis;
 use plexus_proto::{Event, NewEvent, SessionId};
 
-use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, json_statements, placeholders};
+use crate::conn::{Row, Sql, Statement, Value, chunk_sizes, padded_statements, placeholders};
 use crate::dialect::RowsAs;
 use crate::{Conn, StoreError};
 
@@ -155,9 +155,9 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>, rows: RowsAs
     let touched: Vec<Value> = touched.collect();
     let values = numbered(events, &mut counts);
     match rows {
-        RowsAs::Json => {
-            statements.extend(json_statements(TOUCH_JSON, &touched, 3));
-            statements.extend(json_statements(APPEND_JSON, &values, COLUMNS));
+        RowsAs::Padded => {
+            statements.extend(padded_statements(TOUCH_PADDED, touched, 3));
+            statements.extend(padded_statements(APPEND_PADDED, values, COLUMNS));
         }
         RowsAs::Placeholders => {
             statements.extend(touch_statements(touched));
@@ -191,16 +191,15 @@ fn numbered(events: Vec<(SessionId, NewEvent)>, counts: &mut HashMap<SessionId, 
     values
 }
 
-/// From JSON, one row for each session: its id, the number of its events, and the time of the newest.
-const TOUCH_JSON: &str = "UPDATE sessions SET last_seq = last_seq + (added.value ->> 1), \
-    updated_at = MAX(updated_at, added.value ->> 2) \
-    FROM json_each($1) added WHERE sessions.id = added.value ->> 0";
+/// On SQLite, one row for each session: its id, the number of its events, and the time of the newest.
+const TOUCH_PADDED: &str = "UPDATE sessions SET last_seq = last_seq + added.column2, \
+    updated_at = MAX(updated_at, added.column3) FROM (VALUES {rows}) added WHERE sessions.id = added.column1";
 
-/// From JSON, the rows of [`numbered`].
-const APPEND_JSON: &str = "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) \
-    SELECT e.value ->> 0, (SELECT last_seq FROM sessions WHERE id = e.value ->> 0) - (e.value ->> 1), \
-    (SELECT value FROM meta WHERE key = 'event_pos') - (e.value ->> 2), e.value ->> 3, e.value ->> 4, e.value ->> 5, \
-    e.value ->> 6, e.value ->> 7 FROM json_each($1) e";
+/// On SQLite, the rows of [`numbered`].
+const APPEND_PADDED: &str = "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) \
+    SELECT column1, (SELECT last_seq FROM sessions WHERE id = column1) - column2, \
+    (SELECT value FROM meta WHERE key = 'event_pos') - column3, column4, column5, column6, column7, column8 \
+    FROM (VALUES {rows}) WHERE column1 IS NOT NULL";
 
 fn touch_statements(values: Vec<Value>) -> Vec<Statement> {
     let mut statements = Vec::new();

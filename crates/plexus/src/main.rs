@@ -23,6 +23,9 @@ use plexus_kit::{Environment, telemetry};
 
 use crate::cli::{Cli, Command};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let environment = Environment::of_process();
     let cli = match Cli::try_parse() {

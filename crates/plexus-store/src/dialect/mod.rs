@@ -35,12 +35,11 @@ impl Connection {
 
     /// How many rows are given to one statement.
     ///
-    /// SQLite compiles a statement anew for every number of rows, and looks the name of every placeholder
-    /// up among those before it: that costs more than to store the rows. From JSON it takes any number with
-    /// one statement, which is compiled once.
+    /// SQLite compiles a statement anew for every number of rows, which costs more than to store them: there are
+    /// statements for a few numbers, and the rows that are missing are empty.
     pub(crate) fn rows_as(&self) -> RowsAs {
         match self {
-            Self::Sqlite(_) => RowsAs::Json,
+            Self::Sqlite(_) => RowsAs::Padded,
             Self::Postgres(_) => RowsAs::Placeholders,
         }
     }
@@ -90,7 +89,7 @@ impl Connection {
 /// See [`Connection::rows_as`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowsAs {
-    Json,
+    Padded,
     Placeholders,
 }
 

@@ -50,8 +50,13 @@ const BACKLOG: usize = 16 << 20;
 /// A segment that is longer than this gets no more records: they go into a new one, and the old one is removed
 /// as soon as all it has is in SQL.
 const SEGMENT: u64 = 8 << 20;
-/// How long records wait for company on their way into SQL when nobody asks for them.
-const LINGER: Duration = Duration::from_millis(5);
+/// How long records wait for company on their way into SQL when nobody asks for them: a transaction for a hundred calls
+/// costs little more than one for ten.
+const LINGER: Duration = Duration::from_millis(50);
+/// The same while somebody follows the events.
+const FOLLOWED: Duration = Duration::from_millis(5);
+/// With so many bytes they have company enough.
+const PLENTY: usize = 1 << 20;
 /// How long after a transaction that failed they are tried again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Sessions remembered before the memory is begun anew.
@@ -71,6 +76,8 @@ struct Shared {
     /// A transaction failed and none has succeeded since.
     failing: AtomicBool,
     filled: Notify,
+    /// [`PLENTY`] is waiting.
+    plenty: Notify,
 }
 
 /// Where a journal is and whose.
@@ -179,6 +186,7 @@ impl Journal {
             stored: AtomicI64::new(position),
             failing: AtomicBool::new(false),
             filled: Notify::new(),
+            plenty: Notify::new(),
         })))
     }
 
@@ -229,10 +237,13 @@ impl Journal {
             state.retire(n);
             state.begin(&shared.place, n + 1);
         }
-        let first = state.pending.len() == 1;
+        let (first, plenty) = (state.pending.len() == 1, state.pending_bytes >= PLENTY);
         drop(guard);
         if first {
             shared.filled.notify_one();
+        }
+        if plenty {
+            shared.plenty.notify_one();
         }
         Ok(())
     }
@@ -255,12 +266,18 @@ impl Journal {
     }
 
     /// Ends when it is time to move records, if there are any, although nobody asks for them.
-    pub(crate) async fn due(&self) {
+    pub(crate) async fn due(&self, followed: impl Fn() -> bool) {
         while self.is_settled() {
             self.0.filled.notified().await;
         }
-        let failing = self.0.failing.load(Ordering::Relaxed);
-        tokio::time::sleep(if failing { RETRY } else { LINGER }).await;
+        if self.is_failing() {
+            return tokio::time::sleep(RETRY).await;
+        }
+        let linger = if followed() { FOLLOWED } else { LINGER };
+        tokio::select! {
+            () = self.0.plenty.notified() => {}
+            () = tokio::time::sleep(linger) => {}
+        }
     }
 
     /// Whether what is next to be stored has to be [read again](Self::read_again), since nobody knows what

@@ -79,6 +79,11 @@ impl Batch {
         Self { line, journal, hub, head, published, healthy, events }
     }
 
+    /// Whether somebody waits for what comes into the logs.
+    pub(super) fn is_followed(&self) -> bool {
+        self.events.receiver_count() > 0
+    }
+
     pub(super) async fn close(self) {
         if let Err(error) = self.line.close().await {
             tracing::warn!(%error, "the database was not closed cleanly");

@@ -268,7 +268,7 @@ async fn run(
                     return;
                 }
             },
-            () = journal.due() => {}
+            () = journal.due(|| batch.is_followed()) => {}
             // Asked to stop: take no more, finish what was accepted.
             () = stop.cancelled(), if !requests.is_closed() => {
                 requests.close();
