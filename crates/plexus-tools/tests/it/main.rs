@@ -10,6 +10,7 @@ mod names;
 mod outputs;
 mod profiles;
 mod recording;
+mod revh;
 mod running;
 mod scopes;
 mod scratchpad;

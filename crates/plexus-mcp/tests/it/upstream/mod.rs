@@ -6,6 +6,7 @@ mod leaks;
 mod living;
 mod misbehaviour;
 mod reloading;
+mod revh;
 mod script;
 mod server;
 mod stdio;

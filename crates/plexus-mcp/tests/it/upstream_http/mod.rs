@@ -6,6 +6,7 @@ mod foreign;
 mod http;
 mod net;
 mod recovery;
+mod revh;
 mod scripted;
 mod sse;
 
