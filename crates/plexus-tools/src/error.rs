@@ -46,8 +46,7 @@ impl CallError {
 
     /// Whether it is certain that the tool did nothing.
     pub(crate) fn nothing_ran(&self) -> bool {
-        let refused =
-            matches!(self.code, ErrorCode::InvalidArguments | ErrorCode::Overloaded | ErrorCode::UnknownTool);
+        let refused = matches!(self.code, ErrorCode::Overloaded | ErrorCode::UnknownTool);
         self.nothing_ran || refused
     }
 

@@ -9,6 +9,7 @@ mod raw;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::mem;
 
 use plexus_kit::credential;
@@ -44,12 +45,14 @@ pub(crate) fn value(value: &mut Value) {
 /// The fields under names without credentials. Those that had different ones still have different names.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
     let mut kept = Map::new();
+    // Where counting goes on for each name: from the beginning it would take the longer the more there are.
+    let mut numbers: HashMap<String, usize> = HashMap::new();
     for (name, field) in fields {
         let plain = text(&name).unwrap_or(name);
         let mut name = plain.clone();
-        let mut number = 1;
+        let number = numbers.entry(plain.clone()).or_insert(1);
         while kept.contains_key(&name) {
-            number += 1;
+            *number += 1;
             name = format!("{plain} ({number})");
         }
         kept.insert(name, field);
