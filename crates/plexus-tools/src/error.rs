@@ -50,6 +50,16 @@ impl CallError {
         self.nothing_ran || refused
     }
 
+    /// The end of a call elsewhere could not be recorded: what it did there stays done.
+    pub(crate) fn unrecorded<T>(error: StoreError, result: &Result<T, Self>) -> Self {
+        let told = Self::from(error);
+        match result {
+            Err(before) if before.nothing_ran() => told,
+            _ => Self { code: ErrorCode::Internal, ..told }
+                .hint("The tool has run, and how it ended could not be recorded. Look first, and call again only if it has not done its work."),
+        }
+    }
+
     /// Message and hint as one text.
     #[must_use]
     pub fn text(&self) -> String {

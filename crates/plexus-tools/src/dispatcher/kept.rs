@@ -86,7 +86,8 @@ impl Inner {
                 },
                 move |_| record.complete(ended),
             )
-            .await??;
+            .await
+            .map_err(|error| CallError::unrecorded(error, &result))??;
         result
     }
 }

@@ -339,7 +339,7 @@ impl Inner {
         // What is done elsewhere cannot be undone with a transaction: the key is taken before, and kept.
         if let (true, Some(keep)) = (prepared.tool.spec().reaches_out(), &keep) {
             if let Err(error) = self.take(keep, record.call_id()).await {
-                return self.finish(record, Err(error)).await;
+                return self.finish(record, Err(error), false).await;
             }
             let result = match run_handler(prepared, context).await {
                 Ok(Outcome::Ready(output)) => bound(output, limit),
@@ -350,6 +350,7 @@ impl Inner {
             };
             return self.settle(record, keep, result).await;
         }
+        let reaches_out = prepared.tool.spec().reaches_out();
         let outcome = run_handler(prepared, context).await;
         let work: Transaction = match outcome {
             Ok(Outcome::Transact(work)) => work,
@@ -357,9 +358,9 @@ impl Inner {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
             Ok(Outcome::Ready(output)) => {
-                return self.finish(record, bound(output, limit)).await;
+                return self.finish(record, bound(output, limit), reaches_out).await;
             }
-            Err(error) => return self.finish(record, Err(error)).await,
+            Err(error) => return self.finish(record, Err(error), reaches_out).await,
         };
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
         self.store
@@ -387,9 +388,14 @@ impl Inner {
         &self,
         record: CallRecord,
         result: Result<ToolOutput, CallError>,
+        reached_out: bool,
     ) -> Result<ToolOutput, CallError> {
         let records = record.ended(&result);
-        self.store.append_with(move || record.complete(records)).await?;
+        let recorded = self.store.append_with(move || record.complete(records)).await;
+        recorded.map_err(|error| match reached_out {
+            true => CallError::unrecorded(error, &result),
+            false => error.into(),
+        })?;
         result
     }
 

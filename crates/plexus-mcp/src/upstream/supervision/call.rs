@@ -25,25 +25,28 @@ const INVALID_PARAMS: i64 = -32602;
 
 /// What runs the tool of this canonical name. It knows the unit and nothing else, so it stays right whatever
 /// becomes of the server.
-pub(super) fn handler(unit: &Arc<Unit>, name: String) -> Arc<Run> {
+pub(super) fn handler(unit: &Arc<Unit>, name: String, tool: String) -> Arc<Run> {
     let unit = Arc::downgrade(unit);
-    let name: Arc<str> = name.into();
+    let (name, tool): (Arc<str>, Arc<str>) = (name.into(), tool.into());
     Arc::new(move |context, arguments| {
-        let (unit, name) = (unit.clone(), name.clone());
-        Box::pin(async move { run(&unit, &name, context, arguments).await })
+        let (unit, name, tool) = (unit.clone(), name.clone(), tool.clone());
+        Box::pin(async move { run(&unit, &name, &tool, context, arguments).await })
     })
 }
 
 async fn run(
     unit: &Weak<Unit>,
     name: &str,
+    tool: &str,
     context: ToolContext,
     arguments: Value,
 ) -> Result<Outcome, CallError> {
     let withdrawn =
         || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
     let unit = unit.upgrade().ok_or_else(withdrawn)?;
-    let entry = unit.catalog.load().entries.get(name).cloned().ok_or_else(withdrawn)?;
+    // The name may stand for another tool by now, which the caller was not admitted to.
+    let entry = unit.catalog.load().entries.get(name).filter(|entry| entry.tool == tool).cloned();
+    let entry = entry.ok_or_else(withdrawn)?;
     let config = unit.config().ok_or_else(withdrawn)?;
     let _beat = unit.pulse.begin(config.timeout);
     let mut arguments = arguments;
@@ -52,7 +55,11 @@ async fn run(
         inject::fill(&entry.injected, &context, home, arguments)?;
     }
     let gate = unit.gate.load_full();
-    let _place = gate.enter(&unit.name).await?;
+    let _place = tokio::select! {
+        biased;
+        place = gate.enter(&unit.name) => place?,
+        () = context.cancel.cancelled() => return Err(cancelled_before()),
+    };
     let call = UpstreamCall { unit: &unit, entry: &entry, context: &context, own: config.per_session };
     call.run(arguments).await.map(Outcome::Ready)
 }
@@ -75,7 +82,11 @@ struct Connected<'u> {
 impl UpstreamCall<'_> {
     async fn run(&self, arguments: Value) -> Result<ToolOutput, CallError> {
         let arguments = Arc::new(arguments);
-        let connected = self.connection(Patience::Starting).await?;
+        let connected = tokio::select! {
+            biased;
+            connected = self.connection(Patience::Starting) => connected?,
+            () = self.context.cancel.cancelled() => return Err(cancelled_before()),
+        };
         let error = match self.once(&connected, arguments.clone()).await {
             Ok(output) => return Ok(output),
             Err(error) => error,
@@ -286,6 +297,11 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Connected<'_>, CallEr
         Ok(Some(connected)) => Ok(connected),
         Ok(None) | Err(_) => Err(unavailable(unit, "")),
     }
+}
+
+/// Nobody wants it any more, and it did not get to its server.
+fn cancelled_before() -> CallError {
+    CallError::new(ErrorCode::Cancelled, "the call was cancelled").hint("Nothing was run.").before_it_ran()
 }
 
 /// The server takes no more calls now: nothing was run.

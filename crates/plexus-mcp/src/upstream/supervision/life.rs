@@ -246,7 +246,15 @@ impl Life {
                 () = tokio::time::sleep_until(self.sweep_at) => {
                     let idle = self.unit.shared.timing.idle;
                     self.sweep_at = Instant::now() + idle;
-                    self.unit.sessions.drop_idle(idle);
+                    let (gone, patience) = (self.unit.sessions.take_idle(idle), self.unit.shared.timing.close);
+                    if !gone.is_empty() {
+                        let name = format!("upstream {}: sessions that nobody uses", self.unit.name);
+                        self.unit.shared.supervisor.spawn(Stage::Work, name, async move {
+                            for client in gone {
+                                opened::close(&client, patience).await;
+                            }
+                        });
+                    }
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;

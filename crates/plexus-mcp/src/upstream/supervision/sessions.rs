@@ -124,12 +124,11 @@ impl SessionClients {
         }
     }
 
-    /// Lets go of those that had no call for so long. Nobody waits for their end: without a holder they end.
-    pub(super) fn drop_idle(&self, idle: Duration) {
+    /// Those that had no call for so long, for somebody to close.
+    pub(super) fn take_idle(&self, idle: Duration) -> Vec<Client> {
         let now = Instant::now();
         let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
-        let gone: Vec<_> = self.lock().extract_if(|_, slot| left(slot)).collect();
-        drop(gone);
+        self.lock().extract_if(|_, slot| left(slot)).filter_map(|(_, slot)| slot.client.get().cloned()).collect()
     }
 
     pub(super) async fn close_all(&self, patience: Duration) {
@@ -164,9 +163,9 @@ mod tests {
         assert!(clients.place(sessions[MAX], 1).is_some());
         let there = |session: usize| clients.lock().contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
-        clients.drop_idle(Duration::from_secs(60));
+        clients.take_idle(Duration::from_secs(60));
         assert!(there(0));
-        clients.drop_idle(Duration::ZERO);
+        clients.take_idle(Duration::ZERO);
         assert_eq!(clients.lock().len(), MAX - 2, "those that are in use are not closed");
     }
 }

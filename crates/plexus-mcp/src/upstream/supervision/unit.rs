@@ -87,7 +87,7 @@ struct Listed {
     /// What it was made from.
     from: Option<(Arc<ServerConfig>, Arc<Definitions>)>,
     /// One for each name, so that the registry sees that a tool is the one it has.
-    runs: HashMap<String, Arc<Run>>,
+    runs: HashMap<String, (String, Arc<Run>)>,
 }
 
 impl Unit {
@@ -235,8 +235,11 @@ impl Unit {
             .into_iter()
             .map(|spec| {
                 let name = spec.name.to_string();
-                let run = listed.runs.entry(name.clone()).or_insert_with(|| call::handler(self, name));
-                Tool::upstream(spec, run.clone())
+                let of = catalog.entries.get(&name).map(|entry| entry.tool.clone()).unwrap_or_default();
+                let known = listed.runs.get(&name).filter(|(tool, _)| *tool == of).map(|(_, run)| run.clone());
+                let run = known.unwrap_or_else(|| call::handler(self, name.clone(), of.clone()));
+                listed.runs.insert(name, (of, run.clone()));
+                Tool::upstream(spec, run)
             })
             .collect();
         // First: a call that finds the tool finds how to call it.
