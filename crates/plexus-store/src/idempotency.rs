@@ -43,17 +43,16 @@ impl Conn {
         .transpose()
     }
 
-    /// Stores the first result of a key. An error when the key has one: the write that came with it
-    /// must be undone.
+    /// Stores the first result of a key. False when the key has one: the write that came with it must be undone.
     pub async fn insert_idempotent_result(
         &mut self,
         record: &IdempotencyRecord,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.execute(
+    ) -> Result<bool, StoreError> {
+        let stored = self.execute(
             "storing an idempotent result",
             "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (subject, key) DO NOTHING",
             vec![
                 record.subject.as_str().into(),
                 record.key.as_str().into(),
@@ -65,7 +64,7 @@ impl Conn {
             ],
         )
         .await?;
-        Ok(())
+        Ok(stored == 1)
     }
 
     /// Gives a key that was taken the result of its call.

@@ -52,10 +52,11 @@ impl Inner {
     /// Takes the key for a call that is about to reach out.
     pub(super) async fn take(&self, keep: &Keep, call_id: CallId) -> Result<(), CallError> {
         let (begun, now) = (keep.record(call_id, Kept::Begun { begun: true })?, self.clock.now());
-        self.store
+        let taken = self
+            .store
             .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&begun, now).await }))
             .await?;
-        Ok(())
+        if taken { Ok(()) } else { Err(taken_first()) }
     }
 
     /// Records the end of a call whose key was taken, and what the key stands for now.
@@ -90,4 +91,10 @@ impl Inner {
             .map_err(|error| CallError::unrecorded(error, &result))??;
         result
     }
+}
+
+/// Another hub has taken the key since it was looked for.
+pub(super) fn taken_first() -> CallError {
+    CallError::new(ErrorCode::Unavailable, "another call with this idempotency key was faster")
+        .hint("Nothing was run. Call again with the same key to get its result.")
 }

@@ -370,7 +370,9 @@ impl Inner {
                         let output = bound(guarded(&tool, work(conn)).await?, limit)?;
                         if let Some(keep) = keep {
                             let first = keep.record(call_id, Kept::Output(output.clone()))?;
-                            conn.insert_idempotent_result(&first, now).await?;
+                            if !conn.insert_idempotent_result(&first, now).await? {
+                                return Err(kept::taken_first());
+                            }
                         }
                         Ok(output)
                     })

@@ -185,3 +185,41 @@ async fn fields_that_nobody_knows_do_not_fill_the_memory() {
     eprintln!("{bytes} bytes in: {grown} MiB more, {:?}", began.elapsed());
     assert!(grown < 50, "{grown} MiB");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_that_another_hub_took_first_is_not_said_to_be_a_lost_database() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = runs.clone();
+        let tool = far(json!({ "type": "object" }), move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok(ToolOutput::new("done", &json!({})))
+            })
+        });
+        let hub = Hub::with([tool]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        hub.ok(&agent, "session_info", json!({})).await;
+        let both = [hub.dispatcher.clone(), hub.second_dispatcher()];
+        let mut wrong = Vec::new();
+        for n in 0..50 {
+            let mut calls = tokio::task::JoinSet::new();
+            for dispatcher in both.clone() {
+                let agent = agent.clone();
+                calls.spawn(async move {
+                    dispatcher.call(agent, keyed("mcp__far__write", json!({}), &format!("k{n}"))).await
+                });
+            }
+            for reply in calls.join_all().await {
+                if let Err(error) = reply.result {
+                    wrong.push((error.code, error.text()));
+                }
+            }
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 50);
+        eprintln!("{} were not first, for instance {:?}", wrong.len(), wrong.first());
+        assert!(wrong.iter().all(|(_, text)| !text.contains("database")), "{wrong:?}");
+    })
+    .await;
+}
