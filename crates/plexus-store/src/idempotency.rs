@@ -49,21 +49,22 @@ impl Conn {
         record: &IdempotencyRecord,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let stored = self.execute(
-            "storing an idempotent result",
-            "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
+        let stored = self
+            .execute(
+                "storing an idempotent result",
+                "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (subject, key) DO NOTHING",
-            vec![
-                record.subject.as_str().into(),
-                record.key.as_str().into(),
-                record.request_hash.as_str().into(),
-                record.call_id.to_string().into(),
-                record.session_id.to_string().into(),
-                record.result.as_str().into(),
-                now.as_millisecond().into(),
-            ],
-        )
-        .await?;
+                vec![
+                    record.subject.as_str().into(),
+                    record.key.as_str().into(),
+                    record.request_hash.as_str().into(),
+                    record.call_id.to_string().into(),
+                    record.session_id.to_string().into(),
+                    record.result.as_str().into(),
+                    now.as_millisecond().into(),
+                ],
+            )
+            .await?;
         Ok(stored == 1)
     }
 

@@ -46,17 +46,17 @@ impl CallError {
 
     /// Whether it is certain that the tool did nothing.
     pub(crate) fn nothing_ran(&self) -> bool {
-        let refused = matches!(self.code, ErrorCode::Overloaded | ErrorCode::UnknownTool);
-        self.nothing_ran || refused
+        self.nothing_ran || matches!(self.code, ErrorCode::Overloaded | ErrorCode::UnknownTool)
     }
 
-    /// The end of a call elsewhere could not be recorded: what it did there stays done.
-    pub(crate) fn unrecorded<T>(error: StoreError, result: &Result<T, Self>) -> Self {
-        let told = Self::from(error);
+    /// This error as that of the record of a call whose result was this: what was done elsewhere stays done.
+    pub(crate) fn after<T>(self, result: &Result<T, Self>) -> Self {
         match result {
-            Err(before) if before.nothing_ran() => told,
-            _ => Self { code: ErrorCode::Internal, ..told }
-                .hint("The tool has run, and how it ended could not be recorded. Look first, and call again only if it has not done its work."),
+            Err(ended) if ended.nothing_ran() => self,
+            _ => Self { code: ErrorCode::Internal, ..self }.hint(
+                "The tool has run, and how it ended could not be recorded. Look first, and call again only if it has \
+                 not done its work.",
+            ),
         }
     }
 

@@ -45,13 +45,13 @@ pub(crate) fn value(value: &mut Value) {
 /// The fields under names without credentials. Those that had different ones still have different names.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
     let mut kept = Map::new();
-    // Where counting goes on for each name: from the beginning it would take the longer the more there are.
-    let mut numbers: HashMap<String, usize> = HashMap::new();
+    // How far each name was counted: counted from the beginning each time, many that are alike would take for ever.
+    let mut counted: HashMap<String, usize> = HashMap::new();
     for (name, field) in fields {
         let plain = text(&name).unwrap_or(name);
         let mut name = plain.clone();
-        let number = numbers.entry(plain.clone()).or_insert(1);
         while kept.contains_key(&name) {
+            let number = counted.entry(plain.clone()).or_insert(1);
             *number += 1;
             name = format!("{plain} ({number})");
         }

@@ -16,7 +16,11 @@ fn record(subject: &str, key: &str, result: &str) -> IdempotencyRecord {
     }
 }
 
-async fn keep<B: Backend>(db: &Database<B>, record: &IdempotencyRecord, now: i64) -> Result<bool, StoreError> {
+async fn keep<B: Backend>(
+    db: &Database<B>,
+    record: &IdempotencyRecord,
+    now: i64,
+) -> Result<bool, StoreError> {
     let record = record.clone();
     db.store
         .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&record, at(now)).await }))

@@ -10,7 +10,6 @@ mod names;
 mod outputs;
 mod profiles;
 mod recording;
-mod revh;
 mod running;
 mod scopes;
 mod scratchpad;

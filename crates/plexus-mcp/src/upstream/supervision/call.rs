@@ -23,8 +23,8 @@ use crate::upstream::client::{Client, ClientError, Outgoing, for_callers};
 
 const INVALID_PARAMS: i64 = -32602;
 
-/// What runs the tool of this canonical name. It knows the unit and nothing else, so it stays right whatever
-/// becomes of the server.
+/// What runs the tool that is called so at the server, under this canonical name. It knows the unit and nothing else,
+/// so it stays right whatever becomes of the server.
 pub(super) fn handler(unit: &Arc<Unit>, name: String, tool: String) -> Arc<Run> {
     let unit = Arc::downgrade(unit);
     let (name, tool): (Arc<str>, Arc<str>) = (name.into(), tool.into());
@@ -52,7 +52,7 @@ async fn run(
     let mut arguments = arguments;
     if let (false, Value::Object(arguments)) = (entry.injected.is_empty(), &mut arguments) {
         let home = unit.shared.environment.get(env::HOME).map(Path::new);
-        inject::fill(&entry.injected, &context, home, arguments)?;
+        inject::fill(&entry.injected, &context, home, arguments).map_err(CallError::before_it_ran)?;
     }
     let gate = unit.gate.load_full();
     let _place = tokio::select! {
@@ -82,11 +82,7 @@ struct Connected<'u> {
 impl UpstreamCall<'_> {
     async fn run(&self, arguments: Value) -> Result<ToolOutput, CallError> {
         let arguments = Arc::new(arguments);
-        let connected = tokio::select! {
-            biased;
-            connected = self.connection(Patience::Starting) => connected?,
-            () = self.context.cancel.cancelled() => return Err(cancelled_before()),
-        };
+        let connected = self.connection(Patience::Starting).await?;
         let error = match self.once(&connected, arguments.clone()).await {
             Ok(output) => return Ok(output),
             Err(error) => error,
@@ -136,6 +132,8 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
+            // Over HTTP a session outlives what was lost in it; a server that has forgotten it says so.
+            Err(ClientError::Lost(_)) if place.is_some() && !client.is_pipe() => {}
             Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match place {
                 Some(place) => self.unit.sessions.forget(self.context.session_id, place),
                 // The unit looks for itself whether the server is still there.
@@ -159,12 +157,24 @@ impl UpstreamCall<'_> {
 
     /// What is rare is boxed: every call carries the rest of this with it.
     async fn connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
-        if self.own {
-            return Box::pin(self.own_connection(patience)).await;
-        }
         match there(self.unit) {
-            Some(connected) => Ok(connected),
-            None => Box::pin(shared(self.unit, patience)).await,
+            Some(connected) if !self.own => Ok(connected),
+            _ => Box::pin(self.coming_connection(patience)).await,
+        }
+    }
+
+    /// One that may have to be waited for.
+    async fn coming_connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
+        let connection = async {
+            match self.own {
+                true => self.own_connection(patience).await,
+                false => shared(self.unit, patience).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            connected = connection => connected,
+            () = self.context.cancel.cancelled() => Err(cancelled_before()),
         }
     }
 

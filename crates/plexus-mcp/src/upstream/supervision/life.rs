@@ -71,7 +71,7 @@ impl Life {
             }
         }
         self.unit.withdraw();
-        // Whoever still waits for it waits for nothing any more.
+        // For calls that wait for it: nothing comes any more. It is not counted, as it is not known to anybody else.
         self.unit.status.send_modify(|status| status.state = UpstreamState::Disabled);
     }
 
@@ -246,15 +246,7 @@ impl Life {
                 () = tokio::time::sleep_until(self.sweep_at) => {
                     let idle = self.unit.shared.timing.idle;
                     self.sweep_at = Instant::now() + idle;
-                    let (gone, patience) = (self.unit.sessions.take_idle(idle), self.unit.shared.timing.close);
-                    if !gone.is_empty() {
-                        let name = format!("upstream {}: sessions that nobody uses", self.unit.name);
-                        self.unit.shared.supervisor.spawn(Stage::Work, name, async move {
-                            for client in gone {
-                                opened::close(&client, patience).await;
-                            }
-                        });
-                    }
+                    self.unit.sessions.drop_idle(idle);
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;

@@ -1,6 +1,6 @@
 //! What becomes of a server: shared, lost, given up, withdrawn, and there again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
@@ -9,7 +9,7 @@ use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of, until};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -221,6 +221,53 @@ async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "twice" })).await), "twice");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
+    let idle = Duration::from_millis(50);
+    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let client = agent(&hub).await;
+    let script = Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.1; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    let worked = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum::<Duration>()
+    };
+    let call = client.tool("mcp__s__work", json!({}));
+    let measured = async {
+        let dir = folder(&hub, "s");
+        until("it runs", || dir.join("in").exists()).await;
+        tokio::time::sleep(idle * 2).await;
+        let before = worked();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let worked = worked() - before;
+        touch(&dir.join("go"));
+        worked
+    };
+    let (result, worked) = tokio::join!(call, measured);
+    assert_eq!(text(&result), "done");
+    assert!(worked < Duration::from_millis(300), "{worked:?} of a second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_server_that_many_calls_woke_is_started_once() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = Script::answering("say done").install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    let calls = (0..24).map(|_| client.tool("mcp__s__work", json!({})));
+    for result in futures_util::future::join_all(calls).await {
+        assert_eq!(text(&result), "done");
+    }
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    // Long enough for another start.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(hub.upstreams().get("s").unwrap().restarts, 1);
+}
+
 #[tokio::test]
 async fn a_server_of_single_sessions_has_a_process_for_each() {
     let hub = TestHub::start_timed(quick()).await;
@@ -346,4 +393,24 @@ async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_c
     let let_go = async { touch(&folder(&hub, "slow").join("go")) };
     let (result, ()) = tokio::join!(call, let_go);
     assert_eq!(text(&result), "done", "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_does_not_hold_up_the_end_of_the_hub() {
+    let hub = TestHub::start_timed(Timing { drain: Duration::from_millis(500), ..quick() }).await;
+    let mut document = Script::answering(": > \"$dir/in\"; sleep 40; say done").install(&hub, "s");
+    document["max_concurrency"] = json!(1);
+    hub.add_upstream("s", &document).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let (upstreams, ran) = (hub.upstreams().clone(), folder(&hub, "s").join("in"));
+    let mut calls = tokio::task::JoinSet::new();
+    for running in [1, 2] {
+        let call = hub.http().post(hub.url("/api/v1/tools/mcp__s__work/call")).bearer_auth(&token);
+        // What each is answered is not what this is about.
+        calls.spawn(call.json(&json!({ "arguments": {} })).send());
+        until("it is there", || ran.exists() && upstreams.get("s").unwrap().in_flight == running).await;
+    }
+    let began = Instant::now();
+    let _dir = hub.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }

@@ -6,8 +6,8 @@ mod foreign;
 mod http;
 mod net;
 mod recovery;
-mod revh;
 mod scripted;
+mod sessions;
 mod sse;
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
 use tokio::runtime::Handle;
@@ -306,10 +306,6 @@ impl Shared {
         }
         match self.exchange(&session, "tools/call", &headers, &body, &waiting).await {
             Err(Refusal::NoSession(_)) => {}
-            // What stands before a server says so too when it lost the server with the call.
-            Err(Refusal::Status(StatusCode::SERVICE_UNAVAILABLE, ClientError::Busy(why))) => {
-                return Err(ClientError::Lost(why));
-            }
             Err(refusal) => return Err(self.give_up(&session, refusal)),
             Ok(result) => return Ok(result),
         }
