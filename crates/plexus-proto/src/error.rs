@@ -18,7 +18,7 @@ pub enum ErrorCode {
     NotFound,
     /// There is no tool of that name, or the caller may not know that there is.
     UnknownTool,
-    /// Arguments do not fit the tool's schema; nothing ran.
+    /// Arguments do not fit the tool's schema, and nothing ran; or the server behind the tool does not accept them.
     InvalidArguments,
     /// The key was used before with another tool or other arguments.
     IdempotencyConflict,

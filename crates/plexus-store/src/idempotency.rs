@@ -43,29 +43,29 @@ impl Conn {
         .transpose()
     }
 
-    /// Stores the first result of a key. An error when the key has one: the write that came with it
-    /// must be undone.
+    /// Stores the first result of a key. False when the key has one: the write that came with it must be undone.
     pub async fn insert_idempotent_result(
         &mut self,
         record: &IdempotencyRecord,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.execute(
-            "storing an idempotent result",
-            "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            vec![
-                record.subject.as_str().into(),
-                record.key.as_str().into(),
-                record.request_hash.as_str().into(),
-                record.call_id.to_string().into(),
-                record.session_id.to_string().into(),
-                record.result.as_str().into(),
-                now.as_millisecond().into(),
-            ],
-        )
-        .await?;
-        Ok(())
+    ) -> Result<bool, StoreError> {
+        let stored = self
+            .execute(
+                "storing an idempotent result",
+                "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (subject, key) DO NOTHING",
+                vec![
+                    record.subject.as_str().into(),
+                    record.key.as_str().into(),
+                    record.request_hash.as_str().into(),
+                    record.call_id.to_string().into(),
+                    record.session_id.to_string().into(),
+                    record.result.as_str().into(),
+                    now.as_millisecond().into(),
+                ],
+            )
+            .await?;
+        Ok(stored == 1)
     }
 
     /// Gives a key that was taken the result of its call.

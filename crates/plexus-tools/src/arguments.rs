@@ -45,7 +45,7 @@ pub(crate) fn validate(
         return Ok(());
     }
     let problems: Vec<Value> =
-        validator.iter_errors(arguments).take(SHOWN).flat_map(|error| problems(&error, schema)).collect();
+        validator.iter_errors(arguments).flat_map(|error| problems(&error, schema)).take(SHOWN).collect();
     Err(invalid(tool, problems))
 }
 
@@ -86,7 +86,7 @@ fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
     let got = shown(&path, error.instance());
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            unexpected.iter().map(|field| unknown_field(&path, field, schema, error)).collect()
+            unexpected.iter().take(SHOWN).map(|field| unknown_field(&path, field, schema, error)).collect()
         }
         ValidationErrorKind::Required { property } => {
             let field = property.as_str().unwrap_or_default();

@@ -46,9 +46,18 @@ impl CallError {
 
     /// Whether it is certain that the tool did nothing.
     pub(crate) fn nothing_ran(&self) -> bool {
-        let refused =
-            matches!(self.code, ErrorCode::InvalidArguments | ErrorCode::Overloaded | ErrorCode::UnknownTool);
-        self.nothing_ran || refused
+        self.nothing_ran || matches!(self.code, ErrorCode::Overloaded | ErrorCode::UnknownTool)
+    }
+
+    /// This error as that of the record of a call whose result was this: what was done elsewhere stays done.
+    pub(crate) fn after<T>(self, result: &Result<T, Self>) -> Self {
+        match result {
+            Err(ended) if ended.nothing_ran() => self,
+            _ => Self { code: ErrorCode::Internal, ..self }.hint(
+                "The tool has run, and how it ended could not be recorded. Look first, and call again only if it has \
+                 not done its work.",
+            ),
+        }
     }
 
     /// Message and hint as one text.

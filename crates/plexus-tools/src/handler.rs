@@ -121,7 +121,9 @@ impl Tool {
     pub fn upstream(spec: ToolSpec, run: Arc<Run>) -> Self {
         let compiled = match weight::is_light(&spec.input_schema) {
             true => jsonschema::validator_for(&spec.input_schema).map_err(|error| error.to_string()),
-            false => Err("it is too large with its references written out".to_owned()),
+            false => Err("it may take too long to check: it is too large with its references written out, or it has branches that \
+                 lead back to itself"
+                .to_owned()),
         };
         let validator = compiled.map(Arc::new).inspect_err(|error| {
             tracing::warn!(tool = %spec.name, %error, "the schema cannot be used; arguments are passed on unchecked");

@@ -9,6 +9,7 @@ mod raw;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::mem;
 
 use plexus_kit::credential;
@@ -44,12 +45,14 @@ pub(crate) fn value(value: &mut Value) {
 /// The fields under names without credentials. Those that had different ones still have different names.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
     let mut kept = Map::new();
+    // How far each name was counted: counted from the beginning each time, many that are alike would take for ever.
+    let mut counted: HashMap<String, usize> = HashMap::new();
     for (name, field) in fields {
         let plain = text(&name).unwrap_or(name);
         let mut name = plain.clone();
-        let mut number = 1;
         while kept.contains_key(&name) {
-            number += 1;
+            let number = counted.entry(plain.clone()).or_insert(1);
+            *number += 1;
             name = format!("{plain} ({number})");
         }
         kept.insert(name, field);

@@ -12,7 +12,7 @@ use plexus_proto::{NewEvent, SessionId};
 use tokio::sync::watch;
 
 use super::line::Undone;
-use super::{Line, Record, Records, Reply, Request, Work};
+use super::{Line, Record, Records, Reply, Request, Ticket, Work};
 use crate::audit_chain::{self, ChainedEntry};
 use crate::conn::Statement;
 use crate::journal::{self, Journal};
@@ -28,6 +28,15 @@ pub(super) struct Batch {
     healthy: Arc<AtomicBool>,
     /// Moved after each commit that holds events.
     events: watch::Sender<()>,
+    /// The head that the transaction leaves which is being committed.
+    committing: Option<AuditHead>,
+    unheard: Option<Unheard>,
+}
+
+/// A commit of which nobody heard how it ended; the head of the chain on the next connection tells.
+struct Unheard {
+    head: AuditHead,
+    tickets: Vec<Ticket>,
 }
 
 /// The last step of a transaction. When the connection breaks in it, nobody knows what became of it.
@@ -76,7 +85,7 @@ impl Batch {
         healthy: Arc<AtomicBool>,
         events: watch::Sender<()>,
     ) -> Self {
-        Self { line, journal, hub, head, published, healthy, events }
+        Self { line, journal, hub, head, published, healthy, events, committing: None, unheard: None }
     }
 
     /// Whether somebody waits for what comes into the logs.
@@ -99,6 +108,7 @@ impl Batch {
             answers.push(Answer { reply, failure: None });
             units.push((work, record));
         }
+        self.committing = None;
         let outcome = match self.line.patience() {
             None => self.transaction(units, &mut answers).await,
             Some(patience) => {
@@ -121,11 +131,13 @@ impl Batch {
             Err(error) => Err(self.undo(error).await),
         };
         self.healthy.store(outcome.is_ok(), Ordering::Relaxed);
+        let mut tickets = Vec::new();
         for answer in answers {
             let reply = match answer.reply {
                 Reply::Answer(reply) => reply,
                 Reply::Ticket(ticket) => {
                     ticket.0.store(outcome.is_err(), Ordering::Release);
+                    tickets.push(ticket);
                     continue;
                 }
             };
@@ -135,6 +147,9 @@ impl Batch {
                 (Ok(()), Some(error)) => Err(error),
                 (Ok(()), None) => Ok(()),
             });
+        }
+        if let (Err(StoreError::Uncertain { .. }), Some(head)) = (&outcome, self.committing.take()) {
+            self.unheard = Some(Unheard { head, tickets });
         }
         outcome
     }
@@ -172,6 +187,11 @@ impl Batch {
 
     async fn restore(&mut self) -> Result<(), StoreError> {
         if let Some(head) = self.line.restore(&self.hub).await? {
+            if let Some(unheard) = self.unheard.take().filter(|unheard| head.as_ref() == Some(&unheard.head))
+            {
+                tracing::info!("the commit that was under way when the connection was lost has taken place");
+                unheard.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
+            }
             self.publish(head);
         }
         Ok(())
@@ -215,6 +235,8 @@ impl Batch {
             script.push(journal::stored_statement(&self.hub, done.journaled));
         }
         script.push(Statement::fixed("COMMIT"));
+        // Without an entry in the chain nothing would tell afterwards.
+        self.committing = done.head.clone().filter(|head| self.head.as_ref() != Some(head));
         self.line.conn()?.script(COMMITTING, script).await?;
         Ok(done)
     }

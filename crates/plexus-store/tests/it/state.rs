@@ -16,7 +16,11 @@ fn record(subject: &str, key: &str, result: &str) -> IdempotencyRecord {
     }
 }
 
-async fn keep<B: Backend>(db: &Database<B>, record: &IdempotencyRecord, now: i64) -> Result<(), StoreError> {
+async fn keep<B: Backend>(
+    db: &Database<B>,
+    record: &IdempotencyRecord,
+    now: i64,
+) -> Result<bool, StoreError> {
     let record = record.clone();
     db.store
         .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&record, at(now)).await }))
@@ -25,8 +29,8 @@ async fn keep<B: Backend>(db: &Database<B>, record: &IdempotencyRecord, now: i64
 
 pub(crate) async fn the_first_result_of_a_key_stays<B: Backend>(db: Database<B>) {
     let first = record("agent:a", "key", "one");
-    keep(&db, &first, 0).await.unwrap();
-    assert!(keep(&db, &record("agent:a", "key", "two"), 1).await.is_err());
+    assert!(keep(&db, &first, 0).await.unwrap());
+    assert!(!keep(&db, &record("agent:a", "key", "two"), 1).await.unwrap());
     let others = record("agent:b", "key", "three");
     keep(&db, &others, 1).await.unwrap();
     let mut reader = db.store.read().await.unwrap();

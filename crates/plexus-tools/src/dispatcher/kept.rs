@@ -4,12 +4,13 @@
 //! cannot be undone: its key is taken before the call, and whatever becomes of the call, also that nobody knows, is
 //! what the key stands for from then on. It is given back only where it is certain that nothing was done.
 
-use plexus_proto::{CallId, ErrorCode};
+use plexus_proto::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-use super::record::CallRecord;
-use super::{Inner, Keep};
 use crate::{CallError, ToolOutput};
+
+/// For one who asks for the result of a call that has none.
+const LOOK_FIRST: &str = "Nothing was run now. Look whether the first has done its work; if it has not, call again with a new key.";
 
 /// The first call with a key, as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,12 +36,19 @@ impl Kept {
     pub(super) fn read(text: &str) -> Result<ToolOutput, CallError> {
         match serde_json::from_str(text) {
             Ok(Self::Output(output)) => Ok(output),
+            Ok(Self::Failed { error }) if is_open(error.code) => {
+                let message = format!(
+                    "the first call with this idempotency key ended without a result: {}",
+                    error.message
+                );
+                Err(CallError::new(ErrorCode::Conflict, message).hint(LOOK_FIRST))
+            }
             Ok(Self::Failed { error }) => Err(error),
             Ok(Self::Begun { .. }) => Err(CallError::new(
                 ErrorCode::Conflict,
-                "the first call with this idempotency key was begun, and nobody knows whether it has done its work",
+                "the first call with this idempotency key has begun, and nobody knows its end: it may still be running",
             )
-            .hint("Nothing was run. Look first; if it has not, call again with a new key.")),
+            .hint(format!("If it runs, its result is under this key when it has ended. {LOOK_FIRST}"))),
             Err(_) => {
                 Err(CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged"))
             }
@@ -48,45 +56,14 @@ impl Kept {
     }
 }
 
-impl Inner {
-    /// Takes the key for a call that is about to reach out.
-    pub(super) async fn take(&self, keep: &Keep, call_id: CallId) -> Result<(), CallError> {
-        let (begun, now) = (keep.record(call_id, Kept::Begun { begun: true })?, self.clock.now());
-        self.store
-            .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&begun, now).await }))
-            .await?;
-        Ok(())
-    }
+/// Whether a call that ended so may have done its work all the same. To try again with the key, as such a code invites to,
+/// would be answered in the same way for ever.
+fn is_open(code: ErrorCode) -> bool {
+    code.is_retryable() || code == ErrorCode::Cancelled
+}
 
-    /// Records the end of a call whose key was taken, and what the key stands for now.
-    pub(super) async fn settle(
-        &self,
-        record: CallRecord,
-        keep: &Keep,
-        result: Result<ToolOutput, CallError>,
-    ) -> Result<ToolOutput, CallError> {
-        let kept = match &result {
-            Ok(output) => Some(Kept::Output(output.clone())),
-            Err(error) if error.nothing_ran() => None,
-            Err(error) => Some(Kept::Failed { error: error.clone() }),
-        };
-        let kept = kept.map(|kept| kept.text()).transpose()?;
-        let (subject, key) = (keep.subject.clone(), keep.key.clone());
-        let ended = record.ended(&result);
-        self.store
-            .transact(
-                move |conn| {
-                    Box::pin(async move {
-                        match kept {
-                            Some(kept) => conn.set_idempotent_result(&subject, &key, &kept).await?,
-                            None => conn.free_idempotency_key(&subject, &key).await?,
-                        }
-                        Ok::<(), CallError>(())
-                    })
-                },
-                move |_| record.complete(ended),
-            )
-            .await??;
-        result
-    }
+/// Another hub has taken the key since it was looked for.
+pub(super) fn taken_first() -> CallError {
+    CallError::new(ErrorCode::Unavailable, "another call with this idempotency key was faster")
+        .hint("Nothing was run. Call again with the same key to get its result.")
 }

@@ -1,5 +1,6 @@
 //! The one way in for every call.
 
+mod elsewhere;
 mod kept;
 mod keys;
 mod measure;
@@ -9,6 +10,7 @@ mod record;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -19,7 +21,7 @@ use plexus_kit::metrics::count;
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
-use plexus_store::{IdempotencyRecord, Store};
+use plexus_store::{IdempotencyRecord, Store, StoreError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -335,30 +337,16 @@ impl Inner {
         // First in the queue of the writer, so committed before or with whatever the tool does.
         let started = self.store.append_soon(record.started()).await?;
         let record = record.after(started);
-        let limit = self.output_bytes.load(Ordering::Relaxed);
-        // What is done elsewhere cannot be undone with a transaction: the key is taken before, and kept.
-        if let (true, Some(keep)) = (prepared.tool.spec().reaches_out(), &keep) {
-            if let Err(error) = self.take(keep, record.call_id()).await {
-                return self.finish(record, Err(error)).await;
-            }
-            let result = match run_handler(prepared, context).await {
-                Ok(Outcome::Ready(output)) => bound(output, limit),
-                Ok(Outcome::Transact(_)) => {
-                    Err(CallError::new(ErrorCode::Internal, "a tool of another server wrote to the hub"))
-                }
-                Err(error) => Err(error),
-            };
-            return self.settle(record, keep, result).await;
+        if prepared.tool.spec().reaches_out() {
+            return self.execute_elsewhere(prepared, context, record, keep).await;
         }
-        let outcome = run_handler(prepared, context).await;
-        let work: Transaction = match outcome {
+        let limit = self.output_bytes.load(Ordering::Relaxed);
+        let work: Transaction = match run_handler(prepared, context).await {
             Ok(Outcome::Transact(work)) => work,
             Ok(Outcome::Ready(output)) if keep.is_some() => {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
-            Ok(Outcome::Ready(output)) => {
-                return self.finish(record, bound(output, limit)).await;
-            }
+            Ok(Outcome::Ready(output)) => return self.finish(record, bound(output, limit)).await,
             Err(error) => return self.finish(record, Err(error)).await,
         };
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
@@ -369,7 +357,9 @@ impl Inner {
                         let output = bound(guarded(&tool, work(conn)).await?, limit)?;
                         if let Some(keep) = keep {
                             let first = keep.record(call_id, Kept::Output(output.clone()))?;
-                            conn.insert_idempotent_result(&first, now).await?;
+                            if !conn.insert_idempotent_result(&first, now).await? {
+                                return Err(kept::taken_first());
+                            }
                         }
                         Ok(output)
                     })
@@ -382,15 +372,23 @@ impl Inner {
             .await?
     }
 
-    /// Records the end of a call that changed nothing of ours.
+    /// The end of a call that changed nothing.
     async fn finish(
         &self,
         record: CallRecord,
         result: Result<ToolOutput, CallError>,
     ) -> Result<ToolOutput, CallError> {
-        let records = record.ended(&result);
-        self.store.append_with(move || record.complete(records)).await?;
+        self.record_end(record, &result).await?;
         result
+    }
+
+    async fn record_end(
+        &self,
+        record: CallRecord,
+        result: &Result<ToolOutput, CallError>,
+    ) -> Result<(), StoreError> {
+        let records = record.ended(result);
+        self.store.append_with(move || record.complete(records)).await
     }
 
     async fn refuse(&self, record: CallRecord, error: CallError) -> Result<ToolOutput, CallError> {
@@ -445,13 +443,17 @@ impl Keep {
 async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
     let Prepared { tool, arguments } = prepared;
     let cancel = context.cancel.clone();
-    tokio::select! {
+    let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
+    let error = tokio::select! {
         biased;
-        outcome = guarded(&tool.spec().name, tool.run(context, arguments)) => outcome,
-        error = given_up(&tool, &cancel) => {
-            cancel.cancel();
-            Err(error)
-        }
+        outcome = &mut run => return outcome,
+        error = given_up(&tool, &cancel) => error,
+    };
+    cancel.cancel();
+    // One that still waits for its turn says so when it is told.
+    match run.now_or_never() {
+        Some(Err(ended)) if ended.nothing_ran() => Err(error.hint("Nothing was run.").before_it_ran()),
+        _ => Err(error),
     }
 }
 

@@ -317,3 +317,15 @@ fn what_could_not_be_read_back_and_may_hold_a_secret_is_not_kept() {
         assert_eq!(kept, json!({ "unreadable": true, "bytes": text.len() }), "{text}");
     }
 }
+
+#[test]
+fn many_names_that_are_credentials_stay_apart_and_take_no_longer_each() {
+    let count = 20_000;
+    let mut fields: Value = (0..count).map(|n| (format!("ghp_{n:036}"), Value::from(n))).collect();
+    let began = std::time::Instant::now();
+    value(&mut fields);
+    assert_eq!(fields.as_object().unwrap().len(), count);
+    assert!(!fields.to_string().contains("ghp_"));
+    // With each counted from the beginning this takes minutes.
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}

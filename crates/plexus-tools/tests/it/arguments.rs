@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plexus_proto::ErrorCode;
-use plexus_tools::{CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
+use plexus_tools::{CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::hub::{Hub, Output, bounded, ready, spec};
+use crate::hub::{Hub, Output, bounded, far_of, ready, spec};
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -195,6 +195,44 @@ async fn a_long_wrong_value_is_not_repeated_in_full() {
         }
         let error = hub.err(&agent, &long, json!({})).await;
         assert!(serde_json::to_string(&error).unwrap().len() < 2_000);
+    })
+    .await;
+}
+
+/// Each unknown field is answered with all that are known, so these must not be written down for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_fields_nobody_knows_a_few_are_named() {
+    bounded(async {
+        let names = |word: &str, count: usize| (0..count).map(|n| format!("{word}_{n}")).collect::<Vec<_>>();
+        let known: Value =
+            names("known", 100).into_iter().map(|name| (name, json!({ "type": "string" }))).collect();
+        let schema = json!({ "type": "object", "properties": known, "additionalProperties": false });
+        let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let unknown: Value = names("unknown", 20_000).into_iter().map(|name| (name, json!(1))).collect();
+        let error = hub.err(&agent, "mcp__far__write", unknown).await;
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert!(serde_json::to_string(&error).unwrap().len() < 100_000);
+    })
+    .await;
+}
+
+/// Two branches that lead back to where they are: as many turns as 2 to the depth of the arguments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_doubles_with_each_level_of_the_arguments_holds_nobody_up() {
+    bounded(async {
+        for branches in ["allOf", "anyOf", "oneOf"] {
+            let branch = json!({ "properties": { "x": { "$ref": "#/$defs/node" } } });
+            let schema = json!({
+                "type": "object",
+                "properties": { "x": { "$ref": "#/$defs/node" } },
+                "$defs": { "node": { "type": "object", branches: [branch, branch] } },
+            });
+            let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+            let agent = hub.agent("ann", &["call:*"]).await;
+            let arguments = (0..40).fold(json!({}), |inner, _| json!({ "x": inner }));
+            hub.ok(&agent, "mcp__far__write", arguments).await;
+        }
     })
     .await;
 }

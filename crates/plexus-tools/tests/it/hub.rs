@@ -14,11 +14,11 @@ use plexus_proto::{CallId, Event, SessionId, Timestamp};
 use plexus_store::{AuditFilter, Store, StoreOptions};
 use plexus_tools::{
     Access, Call, CallError, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement, Registry,
-    SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, Via, native,
+    SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, UpstreamTool, Via, native,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -293,6 +293,39 @@ where
         deadline,
         script: Box::new(move |context, args| Box::pin(script(context, args))),
     })
+}
+
+/// A tool `write` of the server `far`, which must not be run twice and does what `script` says.
+pub(crate) fn far<Fut>(script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
+where
+    Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
+{
+    far_of(json!({ "type": "object" }), script)
+}
+
+/// The same, for arguments of this schema.
+pub(crate) fn far_of<Fut>(input_schema: Value, script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
+where
+    Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
+{
+    let placement = UpstreamTool {
+        server: "far".to_owned(),
+        tool: "write".to_owned(),
+        groups: vec![],
+        bare: false,
+        definition: serde_json::Map::new(),
+    };
+    let spec = ToolSpec {
+        name: "mcp__far__write".into(),
+        input_schema,
+        placement: Placement::Upstream(Arc::new(placement)),
+        ..ToolSpec::hub("mcp__far__write", "Write", "Writes far away.", Access::ADD)
+    };
+    let run = move |_, _| -> BoxFuture<'static, _> {
+        let done = script();
+        Box::pin(async move { done.await.map(Outcome::Ready) })
+    };
+    Tool::upstream(spec, Arc::new(run))
 }
 
 /// A tool that waits in its handler until it is let go.

@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
-use plexus_tools::{
-    Access, Call, CallError, CallReply, Outcome, Placement, SessionKey, Tool, ToolOutput, ToolSpec,
-    UpstreamTool,
-};
+use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::hub::{Held, Hub, bounded, call, keyed, ready, scripted};
+use crate::hub::{Held, Hub, bounded, call, far, keyed, ready, scripted};
 
 fn add() -> Value {
     json!({ "action": "add", "text": "once" })
@@ -241,25 +238,11 @@ async fn a_key_is_1_to_255_bytes_and_none_means_no_replay() {
 
 /// A tool of another server that must not be run twice, which gives these results one after the other.
 fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUsize>) -> Tool {
-    let placement = UpstreamTool {
-        server: "far".to_owned(),
-        tool: "write".to_owned(),
-        groups: vec![],
-        bare: false,
-        definition: serde_json::Map::new(),
-    };
-    let spec = ToolSpec {
-        name: "mcp__far__write".into(),
-        input_schema: json!({ "type": "object" }),
-        placement: Placement::Upstream(Arc::new(placement)),
-        ..ToolSpec::hub("mcp__far__write", "Write", "Writes far away.", Access::ADD)
-    };
     let (results, runs) = (Arc::new(results), runs.clone());
-    let run = move |_, _| -> futures_util::future::BoxFuture<'static, _> {
+    far(move || {
         let result = results[runs.fetch_add(1, Ordering::SeqCst)].clone();
-        Box::pin(async move { result.map(Outcome::Ready) })
-    };
-    Tool::upstream(spec, Arc::new(run))
+        async move { result }
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +266,16 @@ async fn what_was_done_elsewhere_is_done_once_under_a_key_however_it_ended() {
         assert_eq!(told("k").await, (false, "not there".to_owned()));
         assert_eq!(told("k").await, (false, "lost on the way".to_owned()));
         // Nobody knows what became of it, and nobody finds out by doing it again.
-        assert_eq!(told("k").await, (true, "lost on the way".to_owned()));
+        let again = hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), "k")).await;
+        let error = again.result.unwrap_err();
+        assert!(
+            again.replayed && error.code == ErrorCode::Conflict && !error.code.is_retryable(),
+            "{error:?}"
+        );
+        assert!(
+            error.text().contains("lost on the way") && error.text().contains("with a new key"),
+            "{error:?}"
+        );
         assert_eq!(told("other").await, (false, "done".to_owned()));
         assert_eq!(told("other").await, (true, "done".to_owned()));
         assert_eq!(runs.load(Ordering::SeqCst), 3);
@@ -310,8 +302,54 @@ async fn a_key_that_was_taken_when_the_hub_died_runs_nothing_again() {
         let reply = hub.dispatcher.call(agent, keyed("mcp__far__write", json!({}), "k")).await;
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::Conflict, "{error}");
+        assert!(error.text().contains("may still be running"), "{}", error.text());
         assert!(error.text().contains("with a new key"), "{}", error.text());
         assert_eq!(runs.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_accept_arguments_may_have_done_its_work() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        // So say servers whose own result does not fit what they promised.
+        let refused = CallError::new(ErrorCode::InvalidArguments, "Output validation error");
+        let hub = Hub::with([reaching_out(vec![Err(refused)], &runs)]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        for replayed in [false, true] {
+            let reply = hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), "k")).await;
+            let code = reply.result.unwrap_err().code;
+            assert_eq!((reply.replayed, code), (replayed, ErrorCode::InvalidArguments));
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_hubs_one_takes_a_key_and_the_other_says_so() {
+    bounded(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let done = || Ok(ToolOutput::new("done", &json!({})));
+        let hub = Hub::with([reaching_out((0..20).map(|_| done()).collect(), &runs)]).await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let second = hub.second_dispatcher();
+        for round in 0..20 {
+            let asked = || keyed("mcp__far__write", json!({}), &format!("k{round}"));
+            let (a, b) = tokio::join!(
+                hub.dispatcher.call(agent.clone(), asked()),
+                second.call(agent.clone(), asked())
+            );
+            assert!(a.result.is_ok() || b.result.is_ok(), "{a:?} {b:?}");
+            for error in [a, b].into_iter().filter_map(|reply| reply.result.err()) {
+                let faster = error.text().contains("was faster") && error.code == ErrorCode::Unavailable;
+                let begun =
+                    error.text().contains("may still be running") && error.code == ErrorCode::Conflict;
+                assert!(faster || begun, "{error:?}");
+            }
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 20);
     })
     .await;
 }

@@ -1,12 +1,15 @@
 //! Every call leaves two audit entries and its events, attributed, without secrets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_proto::{ErrorCode, EventKind};
-use plexus_tools::{Call, CallError, Via};
+use plexus_tools::{Call, CallError, ToolOutput, Via};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-use crate::hub::{Hub, bounded, call, ready, scripted, scripted_until};
+use crate::hub::{Hub, bounded, call, far, ready, scripted, scripted_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_is_recorded_twice_and_attributed_however_it_ends() {
@@ -157,6 +160,38 @@ async fn what_stands_under_a_secret_name_is_in_no_record_whatever_it_looks_like(
             ],
         )
         .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_tool_that_ran_elsewhere_nobody_says_that_nothing_was_changed() {
+    bounded(async {
+        for key in [None, Some("k".to_owned())] {
+            let (ran, go) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
+            let (inside, let_go) = (ran.clone(), go.clone());
+            let hub = Hub::with([far(move || {
+                let (inside, let_go) = (inside.clone(), let_go.clone());
+                async move {
+                    inside.add_permits(1);
+                    let_go.cancelled().await;
+                    Ok(ToolOutput::new("done", &json!({})))
+                }
+            })])
+            .await;
+            let agent = hub.agent("ann", &["call:*"]).await;
+            let asked = Call { idempotency_key: key, ..call("mcp__far__write", json!({})) };
+            let without_database = async {
+                let _ran = ran.acquire().await.unwrap();
+                hub.supervisor.shutdown(Duration::from_millis(50)).await;
+                go.cancel();
+            };
+            let (reply, ()) = tokio::join!(hub.dispatcher.call(agent, asked), without_database);
+            let error = reply.result.unwrap_err();
+            assert_eq!(error.code, ErrorCode::Internal, "{error:?}");
+            assert!(error.text().contains("The tool has run"), "{error:?}");
+            assert!(!error.text().contains("Nothing was"), "{error:?}");
+        }
     })
     .await;
 }

@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use serde_json::Value;
 
 use super::connection::{Connection, Opening};
 use super::http::Dial;
@@ -174,6 +175,12 @@ impl Transmit for Posting {
     }
 }
 
+/// What a message of ours asks for.
+fn method_of(message: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(message).ok()?;
+    message["method"].as_str().map(str::to_owned)
+}
+
 async fn post(line: Arc<Line>, address: Arc<Place>, message: Bytes) -> Result<(), TransmitError> {
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -184,7 +191,8 @@ async fn post(line: Arc<Line>, address: Arc<Place>, message: Bytes) -> Result<()
         return reply.whole().await.map(drop).map_err(TransmitError::Message);
     }
     let gone = reply.status() == StatusCode::NOT_FOUND;
-    let error = refusal::read(reply, "a message", gone).await.into_error();
+    let method = method_of(&message);
+    let error = refusal::read(reply, method.as_deref().unwrap_or("a message"), gone).await.into_error();
     // The server has forgotten this connection, although its stream may still be open.
     Err(if gone { TransmitError::Connection(error.to_string()) } else { TransmitError::Message(error) })
 }

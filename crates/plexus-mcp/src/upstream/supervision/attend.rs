@@ -103,7 +103,8 @@ impl<'u> Attendance<'u> {
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
         }
-        if self.is_lazy() {
+        // While calls run it is not idle; their end counts from then.
+        if self.is_lazy() && self.unit.pulse.in_flight() == 0 {
             due = due.min(self.idle_at());
         }
         due

@@ -23,36 +23,43 @@ use crate::upstream::client::{Client, ClientError, Outgoing, for_callers};
 
 const INVALID_PARAMS: i64 = -32602;
 
-/// What runs the tool of this canonical name. It knows the unit and nothing else, so it stays right whatever
-/// becomes of the server.
-pub(super) fn handler(unit: &Arc<Unit>, name: String) -> Arc<Run> {
+/// What runs the tool that is called so at the server, under this canonical name. It knows the unit and nothing else,
+/// so it stays right whatever becomes of the server.
+pub(super) fn handler(unit: &Arc<Unit>, name: String, tool: String) -> Arc<Run> {
     let unit = Arc::downgrade(unit);
-    let name: Arc<str> = name.into();
+    let (name, tool): (Arc<str>, Arc<str>) = (name.into(), tool.into());
     Arc::new(move |context, arguments| {
-        let (unit, name) = (unit.clone(), name.clone());
-        Box::pin(async move { run(&unit, &name, context, arguments).await })
+        let (unit, name, tool) = (unit.clone(), name.clone(), tool.clone());
+        Box::pin(async move { run(&unit, &name, &tool, context, arguments).await })
     })
 }
 
 async fn run(
     unit: &Weak<Unit>,
     name: &str,
+    tool: &str,
     context: ToolContext,
     arguments: Value,
 ) -> Result<Outcome, CallError> {
     let withdrawn =
         || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
     let unit = unit.upgrade().ok_or_else(withdrawn)?;
-    let entry = unit.catalog.load().entries.get(name).cloned().ok_or_else(withdrawn)?;
+    // The name may stand for another tool by now, which the caller was not admitted to.
+    let entry = unit.catalog.load().entries.get(name).filter(|entry| entry.tool == tool).cloned();
+    let entry = entry.ok_or_else(withdrawn)?;
     let config = unit.config().ok_or_else(withdrawn)?;
     let _beat = unit.pulse.begin(config.timeout);
     let mut arguments = arguments;
     if let (false, Value::Object(arguments)) = (entry.injected.is_empty(), &mut arguments) {
         let home = unit.shared.environment.get(env::HOME).map(Path::new);
-        inject::fill(&entry.injected, &context, home, arguments)?;
+        inject::fill(&entry.injected, &context, home, arguments).map_err(CallError::before_it_ran)?;
     }
     let gate = unit.gate.load_full();
-    let _place = gate.enter(&unit.name).await?;
+    let _place = tokio::select! {
+        biased;
+        place = gate.enter(&unit.name) => place?,
+        () = context.cancel.cancelled() => return Err(cancelled_before()),
+    };
     let call = UpstreamCall { unit: &unit, entry: &entry, context: &context, own: config.per_session };
     call.run(arguments).await.map(Outcome::Ready)
 }
@@ -125,6 +132,8 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
+            // Over HTTP a session outlives what was lost in it; a server that has forgotten it says so.
+            Err(ClientError::Lost(_)) if place.is_some() && !client.is_pipe() => {}
             Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match place {
                 Some(place) => self.unit.sessions.forget(self.context.session_id, place),
                 // The unit looks for itself whether the server is still there.
@@ -148,12 +157,24 @@ impl UpstreamCall<'_> {
 
     /// What is rare is boxed: every call carries the rest of this with it.
     async fn connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
-        if self.own {
-            return Box::pin(self.own_connection(patience)).await;
-        }
         match there(self.unit) {
-            Some(connected) => Ok(connected),
-            None => Box::pin(shared(self.unit, patience)).await,
+            Some(connected) if !self.own => Ok(connected),
+            _ => Box::pin(self.coming_connection(patience)).await,
+        }
+    }
+
+    /// One that may have to be waited for.
+    async fn coming_connection(&self, patience: Patience) -> Result<Connected<'_>, CallError> {
+        let connection = async {
+            match self.own {
+                true => self.own_connection(patience).await,
+                false => shared(self.unit, patience).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            connected = connection => connected,
+            () = self.context.cancel.cancelled() => Err(cancelled_before()),
         }
     }
 
@@ -286,6 +307,11 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Connected<'_>, CallEr
         Ok(Some(connected)) => Ok(connected),
         Ok(None) | Err(_) => Err(unavailable(unit, "")),
     }
+}
+
+/// Nobody wants it any more, and it did not get to its server.
+fn cancelled_before() -> CallError {
+    CallError::new(ErrorCode::Cancelled, "the call was cancelled").hint("Nothing was run.").before_it_ran()
 }
 
 /// The server takes no more calls now: nothing was run.

@@ -71,6 +71,8 @@ impl Life {
             }
         }
         self.unit.withdraw();
+        // For calls that wait for it: nothing comes any more. It is not counted, as it is not known to anybody else.
+        self.unit.status.send_modify(|status| status.state = UpstreamState::Disabled);
     }
 
     /// Does nothing until something else is wanted.
@@ -129,6 +131,8 @@ impl Life {
         loop {
             let Some((config, _)) = self.now.clone() else { return };
             if config.lazy && self.learnt == Some(config.fingerprint) {
+                // Of the calls that woke it the last time, one was enough.
+                let _ = unit.called.notified().now_or_never();
                 unit.become_state(UpstreamState::Idle, |status| status.turn = status.turn.max(turn));
                 // Its tools are listed although it is not there: that is what it is lazy for.
                 self.withdraw_at = None;

@@ -4,6 +4,7 @@
 //! One file per server, which is only a memory: one that cannot be read, or is of a server that is started in another
 //! way now, is as good as none, and what the server says itself takes its place.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +71,18 @@ impl Memory {
         }
     }
 
+    /// Keeps what is known of these servers only: files of others may have gone while no hub was there to see it.
+    pub(super) fn retain(&self, slugs: &BTreeSet<&str>) {
+        let files = self.folder.as_ref().and_then(|folder| fs_err::read_dir(folder).ok());
+        for file in files.into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let slug = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            if let Some(slug) = slug.filter(|slug| !slugs.contains(slug)) {
+                self.forget(slug);
+            }
+        }
+    }
+
     /// Its file is gone.
     pub(super) fn forget(&self, slug: &str) {
         if let Some(file) = self.file(slug) {
@@ -95,11 +108,16 @@ mod tests {
         let definitions = Arc::new(definitions);
         memory.keep("files", 7, UpstreamEra::Session, definitions.clone()).await;
         let known = memory.recall("files", 7).await.unwrap();
-        assert_eq!((known.era, known.definitions), (UpstreamEra::Session, definitions));
+        assert_eq!((known.era, &known.definitions), (UpstreamEra::Session, &definitions));
         assert_eq!(memory.recall("files", 8).await, None);
 
         std::fs::write(folder.path().join("tools/files.json"), "{").unwrap();
         assert_eq!(memory.recall("files", 7).await, None, "a memory that is damaged is none");
+        memory.retain(&BTreeSet::from(["files"]));
+        assert!(folder.path().join("tools/files.json").exists());
+        memory.retain(&BTreeSet::from(["other"]));
+        assert!(!folder.path().join("tools/files.json").exists());
+        memory.keep("files", 7, UpstreamEra::Session, known.definitions).await;
         memory.forget("files");
         assert!(!folder.path().join("tools/files.json").exists());
     }

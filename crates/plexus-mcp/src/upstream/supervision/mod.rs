@@ -120,7 +120,17 @@ impl Upstreams {
         }));
         // Before the first read: what changes after it is seen.
         let seen = watching::Snapshot::of(upstreams.folder().dir());
-        upstreams.apply(upstreams.folder().read());
+        match upstreams.folder().scan() {
+            Ok(entries) => {
+                let slugs = entries.iter().filter_map(|entry| entry.slug.as_deref()).collect();
+                upstreams.0.shared.memory.retain(&slugs);
+                upstreams.apply(entries);
+            }
+            Err(error) => {
+                let dir = upstreams.folder().dir().display();
+                tracing::error!(%dir, %error, "the folder of MCP servers cannot be read");
+            }
+        }
         upstreams.0.shared.registry.add(tools::tools(&upstreams));
         let watched = upstreams.clone();
         supervisor.spawn(Stage::Work, "upstream files", async move { watched.watch(seen).await });

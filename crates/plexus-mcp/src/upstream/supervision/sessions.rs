@@ -3,13 +3,16 @@
 //! A connection is made by the first call of a session and closed when it has none for a while. There are at most
 //! [`MAX`] to a server: for one more, the connection that is idle longest is closed; when all are busy, the call is
 //! turned away. A connection is of the file that it was made with: when that says something else, or the connection is
-//! gone, the next call makes another.
+//! gone, the next call makes another. One that is let go is closed in good order as soon as no call uses it: the server
+//! would keep its session else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use plexus_kit::{Stage, Supervisor};
 use plexus_proto::SessionId;
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -19,8 +22,19 @@ use crate::upstream::client::{Client, ClientError};
 /// Connections to one server beside the one that all share.
 pub(super) const MAX: usize = 64;
 
-#[derive(Debug, Default)]
-pub(super) struct SessionClients(Mutex<HashMap<SessionId, Arc<Slot>>>);
+#[derive(Debug)]
+pub(super) struct SessionClients {
+    slots: Mutex<HashMap<SessionId, Arc<Slot>>>,
+    closing: Arc<Closing>,
+}
+
+/// How connections that were let go are closed.
+#[derive(Debug)]
+pub(super) struct Closing {
+    pub(super) server: String,
+    pub(super) supervisor: Supervisor,
+    pub(super) patience: Duration,
+}
 
 #[derive(Debug)]
 struct Slot {
@@ -29,6 +43,7 @@ struct Slot {
     /// Of the file that it is made with.
     fingerprint: u64,
     usage: Mutex<Use>,
+    closing: Arc<Closing>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +76,21 @@ impl Slot {
     }
 }
 
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Where tasks end because all of them do, nobody is left to close it.
+        let Some(client) = self.client.take().filter(|_| Handle::try_current().is_ok()) else { return };
+        if client.has_ended() {
+            return;
+        }
+        let Closing { server, supervisor, patience } = &*self.closing;
+        let patience = *patience;
+        supervisor.spawn(Stage::Work, format!("upstream {server}: end of a session"), async move {
+            opened::close(&client, patience).await;
+        });
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut used = self.0.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,8 +109,12 @@ impl Place {
 }
 
 impl SessionClients {
+    pub(super) fn new(closing: Closing) -> Self {
+        Self { slots: Mutex::default(), closing: Arc::new(closing) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -106,11 +140,11 @@ impl SessionClients {
         if slots.len() >= MAX {
             let idle = slots.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
             let (_, oldest) = idle.min()?;
-            // Without its last holder the connection ends.
             slots.remove(&oldest);
         }
         let usage = Mutex::new(Use { calls: 0, last: Instant::now() });
-        let slot = Arc::new(Slot { client: OnceCell::new(), fingerprint, usage });
+        let closing = self.closing.clone();
+        let slot = Arc::new(Slot { client: OnceCell::new(), fingerprint, usage, closing });
         slots.insert(session, slot.clone());
         Some(slot.begin())
     }
@@ -124,7 +158,7 @@ impl SessionClients {
         }
     }
 
-    /// Lets go of those that had no call for so long. Nobody waits for their end: without a holder they end.
+    /// Lets go of those that had no call for so long.
     pub(super) fn drop_idle(&self, idle: Duration) {
         let now = Instant::now();
         let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
@@ -150,7 +184,9 @@ mod tests {
 
     #[test]
     fn the_one_that_is_idle_longest_goes_and_busy_ones_stay() {
-        let clients = SessionClients::default();
+        let supervisor = Supervisor::new();
+        let clients =
+            SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO });
         let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
         let mut places: Vec<Place> = Vec::new();
         for session in &sessions[..MAX] {

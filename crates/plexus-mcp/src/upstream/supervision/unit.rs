@@ -21,7 +21,7 @@ use super::gate::Gate;
 use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
 use super::pulse::Pulse;
-use super::sessions::SessionClients;
+use super::sessions::{Closing, SessionClients};
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
@@ -87,8 +87,8 @@ struct Listed {
     published: bool,
     /// What it was made from.
     from: Option<(Arc<ServerConfig>, Arc<Definitions>)>,
-    /// One for each name, so that the registry sees that a tool is the one it has.
-    runs: HashMap<String, Arc<Run>>,
+    /// One for each name and the tool that it stands for, so that the registry sees that a tool is the one it has.
+    runs: HashMap<(String, String), Arc<Run>>,
 }
 
 impl Unit {
@@ -99,7 +99,11 @@ impl Unit {
             wanted: watch::Sender::new(Wanted { turn: 1, restarts: 0, target }),
             status: watch::Sender::new(Status::new(shared.clock.now())),
             client: ArcSwapOption::empty(),
-            sessions: SessionClients::default(),
+            sessions: SessionClients::new(Closing {
+                server: name.clone(),
+                supervisor: shared.supervisor.clone(),
+                patience: shared.timing.close,
+            }),
             catalog: ArcSwap::default(),
             gate: ArcSwap::from_pointee(gate),
             pulse: Pulse::new(in_flight),
@@ -235,12 +239,16 @@ impl Unit {
         for warning in &catalog.warnings {
             tracing::warn!(server = %self.name, "{warning}");
         }
-        listed.runs.retain(|name, _| catalog.entries.contains_key(name));
+        listed
+            .runs
+            .retain(|(name, tool), _| catalog.entries.get(name).is_some_and(|entry| entry.tool == *tool));
         let tools: Vec<Tool> = specs
             .into_iter()
             .map(|spec| {
                 let name = spec.name.to_string();
-                let run = listed.runs.entry(name.clone()).or_insert_with(|| call::handler(self, name));
+                let tool = catalog.entries.get(&name).map(|entry| entry.tool.clone()).unwrap_or_default();
+                let make = || call::handler(self, name.clone(), tool.clone());
+                let run = listed.runs.entry((name.clone(), tool.clone())).or_insert_with(make);
                 Tool::upstream(spec, run.clone())
             })
             .collect();

@@ -9,7 +9,7 @@ use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder};
-use super::{agent, quick, text, tools_of};
+use super::{agent, keyed, quick, text, tools_of, until};
 
 /// Ends without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
@@ -193,4 +193,43 @@ async fn a_tool_that_is_not_there_when_it_is_called_is_unknown() {
     let unknown = client.modern("tools/call", json!({ "name": "mcp__s__work" })).await;
     assert_eq!(unknown.json()["error"]["code"], -32602);
     assert!(folder(&hub, "s").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_call_that_was_given_up_before_its_turn_is_free_again() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let go = "echo x >> \"$dir/ran\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done";
+    let mut document = Script::answering(go).install(&hub, "s");
+    document["max_concurrency"] = json!(1);
+    hub.add_upstream("s", &document).await;
+    let dir = folder(&hub, "s");
+    let ran = || std::fs::read_to_string(dir.join("ran")).unwrap_or_default().lines().count();
+    let first = client.tool("mcp__s__work", json!({}));
+    let others = async {
+        until("the first runs", || ran() == 1).await;
+        let waiting = || hub.upstreams().get("s").unwrap().in_flight;
+        // One client goes away while its call waits for its turn.
+        tokio::select! {
+            result = keyed(&client, "mcp__s__work", "gone") => panic!("{result}"),
+            () = until("it waits", || waiting() == 2) => {}
+        }
+        until("it is given up", || waiting() == 1).await;
+        // The time of another is up before its turn has come.
+        document["timeout"] = json!("1s");
+        hub.write_upstream("s", &document);
+        assert_eq!(hub.upstreams().reload().await.changed, ["s"]);
+        let late = keyed(&client, "mcp__s__work", "late").await;
+        assert_eq!(late["_meta"]["plexus/error"], "deadline_exceeded", "{late}");
+        assert!(text(&late).contains("Nothing was run"), "{late}");
+        std::fs::write(dir.join("go"), "").unwrap();
+    };
+    let (first, ()) = tokio::join!(first, others);
+    assert_eq!(text(&first), "done");
+    assert_eq!(ran(), 1);
+    for key in ["gone", "late"] {
+        let again = keyed(&client, "mcp__s__work", key).await;
+        assert_eq!(text(&again), "done", "{key}: {again}");
+    }
+    assert_eq!(ran(), 3);
 }

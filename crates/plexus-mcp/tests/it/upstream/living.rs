@@ -9,7 +9,7 @@ use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of, until};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -221,6 +221,53 @@ async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "twice" })).await), "twice");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
+    let idle = Duration::from_millis(50);
+    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let client = agent(&hub).await;
+    let script = Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.1; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    let worked = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum::<Duration>()
+    };
+    let call = client.tool("mcp__s__work", json!({}));
+    let measured = async {
+        let dir = folder(&hub, "s");
+        until("it runs", || dir.join("in").exists()).await;
+        tokio::time::sleep(idle * 2).await;
+        let before = worked();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let worked = worked() - before;
+        touch(&dir.join("go"));
+        worked
+    };
+    let (result, worked) = tokio::join!(call, measured);
+    assert_eq!(text(&result), "done");
+    assert!(worked < Duration::from_millis(300), "{worked:?} of a second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_server_that_many_calls_woke_is_started_once() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = Script::answering("say done").install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    let calls = (0..24).map(|_| client.tool("mcp__s__work", json!({})));
+    for result in futures_util::future::join_all(calls).await {
+        assert_eq!(text(&result), "done");
+    }
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    // Long enough for another start.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(hub.upstreams().get("s").unwrap().restarts, 1);
+}
+
 #[tokio::test]
 async fn a_server_of_single_sessions_has_a_process_for_each() {
     let hub = TestHub::start_timed(quick()).await;
@@ -346,4 +393,28 @@ async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_c
     let let_go = async { touch(&folder(&hub, "slow").join("go")) };
     let (result, ()) = tokio::join!(call, let_go);
     assert_eq!(text(&result), "done", "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_when_the_hub_stops_gets_it() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script =
+        Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["max_concurrency"] = json!(1);
+    hub.add_upstream("s", &document).await;
+    let client = agent(&hub).await;
+    let (upstreams, dir) = (hub.upstreams().clone(), folder(&hub, "s"));
+    let mut calls = tokio::task::JoinSet::new();
+    for running in [1, 2] {
+        let client = client.clone();
+        calls.spawn(async move { client.tool("mcp__s__work", json!({})).await });
+        let there = || dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running;
+        until("it runs, or waits for its turn", there).await;
+    }
+    // Nothing is stopped by force.
+    let (_dir, ()) = tokio::join!(hub.stop(), async { touch(&dir.join("go")) });
+    for result in calls.join_all().await {
+        assert_eq!(text(&result), "done");
+    }
 }

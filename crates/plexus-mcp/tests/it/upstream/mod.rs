@@ -49,6 +49,24 @@ pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }
 
+/// The result of a call of a tool without arguments, under an idempotency key.
+pub(crate) async fn keyed(client: &McpClient, tool: &str, key: &str) -> Value {
+    let params = json!({ "name": tool, "arguments": {}, "_meta": { "plexus/idempotency-key": key } });
+    client.modern("tools/call", params).await.result()
+}
+
+/// Waits until something is there.
+pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
+    let there = async {
+        while !is_there() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), there)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
 /// The process that a fixture server runs in.
 pub(crate) async fn process_of(client: &McpClient, server: &str) -> u64 {
     let result = client.tool(&format!("mcp__{server}__describe_call"), json!({})).await;

@@ -1,14 +1,16 @@
 //! Files that come, change and go while the hub runs.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
+use plexus_mcp::upstream::Timing;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::json;
 
-use super::script::Script;
-use super::{agent, is_alive, quick, text, tools_of};
+use super::script::{Script, folder};
+use super::{agent, is_alive, quick, text, tools_of, until};
 
 #[tokio::test]
 async fn only_what_has_changed_is_restarted() {
@@ -80,10 +82,10 @@ async fn files_are_followed_without_being_told() {
     let gone = async {
         while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
             // The process ends a moment after the last change that is told.
-            let _ = tokio::time::timeout(std::time::Duration::from_millis(50), changes.changed()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(50), changes.changed()).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("gone in time");
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("gone in time");
 }
 
 #[tokio::test]
@@ -187,9 +189,51 @@ async fn a_file_that_goes_and_comes_back_while_a_call_runs_has_its_tools() {
     );
     let gone = async {
         while is_alive(before.pid.unwrap()) {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("the old process ends");
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the old process ends");
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "still listed" })).await), "still listed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_is_told_when_its_server_is_gone() {
+    let start = Duration::from_secs(60);
+    let hub = TestHub::start_timed(Timing { start, ..quick() }).await;
+    let client = agent(&hub).await;
+    let script =
+        Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["max_concurrency"] = json!(1);
+    hub.add_upstream("s", &document).await;
+    let dir = folder(&hub, "s");
+    let first = client.tool("mcp__s__work", json!({}));
+    let second = async {
+        until("the first runs", || dir.join("in").exists()).await;
+        let call = client.tool("mcp__s__work", json!({}));
+        let gone = async {
+            until("the second waits", || hub.upstreams().get("s").unwrap().in_flight == 2).await;
+            std::fs::remove_file(hub.upstream_file("s")).unwrap();
+            hub.upstreams().reload().await;
+            std::fs::write(dir.join("go"), "").unwrap();
+        };
+        let told = tokio::time::timeout(start / 3, async { tokio::join!(call, gone).0 }).await;
+        told.expect("it does not wait for a server that never comes")
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(text(&first), "done");
+    assert_eq!(second["_meta"]["plexus/error"], "unavailable", "{second}");
+    assert!(text(&second).contains("Nothing was run"), "{second}");
+}
+
+#[tokio::test]
+async fn what_was_remembered_of_a_server_goes_when_its_file_went_while_no_hub_ran() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.add_upstream("stays", &Script::answering("say done").install(&hub, "stays")).await;
+    let [stays, went] =
+        ["stays", "went"].map(|name| hub.data_dir().join(format!("upstream-tools/{name}.json")));
+    until("it is remembered", || stays.exists()).await;
+    std::fs::copy(&stays, &went).unwrap();
+    let _hub = hub.restart().await;
+    assert_eq!((stays.exists(), went.exists()), (true, false));
 }

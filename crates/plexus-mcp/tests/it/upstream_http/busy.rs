@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::scripted::{Asked, Scripted, Step, Steps, answer, session_era};
+use super::scripted::{Asked, Scripted, Step, Steps, answer, json_answer, result, session_era};
 use super::soon;
-use crate::upstream::{agent, quick, text};
+use crate::upstream::{agent, keyed, quick, text};
 
 fn often() -> Timing {
     Timing { relist: Duration::from_millis(10), ..quick() }
@@ -57,10 +57,16 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
             server.sees(|asked| said(asked) == "long").await;
             let lists = server.count("tools/list");
             busy.store(true, Ordering::SeqCst);
+            let calls = server.count("tools/call");
             let refused = say(&client, "now").await;
-            assert_eq!(refused["_meta"]["plexus/error"], "overloaded", "{refused}");
-            assert_eq!(refused["_meta"]["plexus/retryable"], true, "{refused}");
-            assert!(text(&refused).contains("Nothing was run"), "{refused}");
+            // 503 may come from what stands before the server, after the call was passed on.
+            let (code, told) = match status {
+                429 => ("overloaded", "Nothing was run"),
+                _ => ("unavailable", "Nobody knows whether it has done its work"),
+            };
+            assert_eq!(refused["_meta"]["plexus/error"], code, "{refused}");
+            assert!(text(&refused).contains(told), "{refused}");
+            assert_eq!(server.count("tools/call"), calls + 1, "it is not run again");
             // A call that is lost makes the hub look for the server, which has no time for that either.
             assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"], "unavailable");
             soon(async {
@@ -78,6 +84,73 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
         let far = hub.upstreams().get("far").unwrap();
         assert_eq!((far.state, far.restarts, server.count("initialize")), (UpstreamState::Ready, 0, 1));
     }
+}
+
+#[tokio::test]
+async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_key() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "tools/call" => answer(503, "", "upstream connect error or disconnect/reset before headers"),
+        _ => session_era(asked),
+    })
+    .await;
+    let hub = TestHub::start_timed(often()).await;
+    hub.add_upstream("far", &json!({ "url": server.url() })).await;
+    let client = agent(&hub).await;
+    let first = keyed(&client, "mcp__far__echo", "k").await;
+    assert_eq!(first["_meta"]["plexus/error"], "unavailable", "{first}");
+    let again = keyed(&client, "mcp__far__echo", "k").await;
+    // Trying for longer would not help.
+    let meta = &again["_meta"];
+    assert_eq!((&meta["plexus/error"], &meta["plexus/retryable"]), (&json!("conflict"), &json!(false)));
+    assert!(text(&again).contains("503") && text(&again).contains("with a new key"), "{again}");
+    assert_eq!(server.count("tools/call"), 1);
+    // The tool may be run twice: so it is.
+    hub.add_upstream("far", &json!({ "url": server.url(), "tools": { "idempotent": ["echo"] } })).await;
+    let harmless = say(&client, "now").await;
+    assert!(text(&harmless).contains("without harm"), "{harmless}");
+    assert_eq!(server.count("tools/call"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_admitted_to_or_none() {
+    let word = Arc::new(Notify::new());
+    let given = word.clone();
+    let server = Scripted::start(move |asked| match asked.what() {
+        "tools/list" => {
+            let tools =
+                ["read", "delete"].map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }));
+            json_answer(200, "", &result(asked, &json!({ "tools": tools })))
+        }
+        "tools/call" if asked.body["params"]["name"] == "read" => {
+            let mut busy = answer(429, "", "later");
+            busy.insert(0, Step::Wait(given.clone()));
+            busy
+        }
+        _ => session_era(asked),
+    })
+    .await;
+    let hub = TestHub::start_timed(often()).await;
+    let named = |tool: &str| json!({ "url": server.url(), "tools": { "rename": { tool: "x" } } });
+    hub.add_upstream("far", &named("read")).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let [one, two] = ["one", "two"].map(|thread| hub.mcp(&token).header("plexus-session", thread));
+    let first = keyed(&one, "mcp__far__x", "k");
+    let second = async {
+        server.is_asked("tools/call", 1).await;
+        let params = json!({ "name": "mcp__far__x", "_meta": { "plexus/idempotency-key": "k" } });
+        let change = async {
+            // Its session is the last thing before it is admitted; then it waits for the first.
+            while hub.api("/api/v1/sessions").await["items"].as_array().unwrap().len() < 2 {}
+            hub.write_upstream("far", &named("delete"));
+            assert_eq!(hub.upstreams().reload().await.changed, ["far"]);
+            word.notify_one();
+        };
+        tokio::join!(two.modern("tools/call", params), change).0
+    };
+    let (first, second) = soon(async { tokio::join!(first, second) }).await;
+    assert!(text(&first).contains("Nothing was run"), "{first}");
+    assert!(second.json().to_string().contains("Unknown tool"), "{:?}", second.json());
+    assert_eq!(server.count("tools/call"), 1, "{:?}", server.asked());
 }
 
 /// The way to a server, which can be closed to those who are not on it yet.

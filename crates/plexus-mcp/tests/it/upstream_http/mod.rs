@@ -7,6 +7,7 @@ mod http;
 mod net;
 mod recovery;
 mod scripted;
+mod sessions;
 mod sse;
 
 use std::collections::BTreeMap;

@@ -107,7 +107,8 @@ impl Listening {
             Err(_) => return Ended::Broken,
         };
         match reply.status() {
-            StatusCode::NOT_FOUND if session.has_id => {
+            // Where there never was a stream, the address may have no GET.
+            StatusCode::NOT_FOUND if session.has_id && self.was_open => {
                 // Its ids go with it.
                 self.events = Events::new(shared.line.limit());
                 let _ = shared.renew(&session).await;

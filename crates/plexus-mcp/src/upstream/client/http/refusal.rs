@@ -62,6 +62,10 @@ pub(crate) async fn read(mut reply: Reply, method: &str, has_session: bool) -> R
             ClientError::Protocol(credentials(&place, status, given, wants.as_deref()))
         }
         (_, Some(rpc)) => rpc,
+        // What stands before a server says so also of a call that it has passed on, when it lost the server with it.
+        (StatusCode::SERVICE_UNAVAILABLE, None) if method == "tools/call" => {
+            ClientError::Lost(format!("{place} was not available while the call was there ({status}){said}"))
+        }
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, None) => {
             ClientError::Busy(format!("{place} takes no requests now ({status}){said}"))
         }
