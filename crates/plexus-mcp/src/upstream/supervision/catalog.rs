@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plexus_proto::api::ToolAnnotations;
+use plexus_proto::api::{INSTRUCTIONS, ToolAnnotations};
 use plexus_proto::tool_name;
 use plexus_tools::{Access, Placement, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value};
@@ -16,15 +16,12 @@ use super::definition;
 use super::inject::{self, Injected};
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
+use crate::upstream::trust::{MAX_DEFINITION, MAX_NAME};
 
 /// Tools of one server; more are left out, the last by name.
 const MAX_TOOLS: usize = 1_000;
-/// Longest name that a server may give a tool, in bytes.
-const MAX_NAME: usize = 256;
 /// Longest description, in bytes; the rest is cut off.
 const MAX_DESCRIPTION: usize = 16 << 10;
-/// Largest definition, schemas included, in bytes of JSON.
-const MAX_DEFINITION: usize = 256 << 10;
 /// Warnings kept of one list; of more, only their number.
 const MAX_WARNINGS: usize = 20;
 
@@ -54,13 +51,21 @@ struct Draft<'d> {
     definition: Map<String, Value>,
 }
 
-/// The tools, and what to say about them in the registry.
-pub(super) fn build(config: &ServerConfig, definitions: &Definitions) -> (Catalog, Vec<ToolSpec>) {
+/// The tools that are trusted, and what to say about them in the registry.
+pub(super) fn build(
+    config: &ServerConfig,
+    definitions: &Definitions,
+    is_trusted: impl Fn(&Map<String, Value>) -> bool,
+) -> (Catalog, Vec<ToolSpec>) {
     let mut warnings = Vec::new();
     let mut drafts: BTreeMap<&str, Draft<'_>> = BTreeMap::new();
+    let mut held: BTreeSet<&str> = BTreeSet::new();
     for definition in definitions {
         match draft(config, definition) {
             Ok(None) => {}
+            Ok(Some(draft)) if !is_trusted(definition) => {
+                held.insert(draft.tool);
+            }
             Ok(Some(draft)) if drafts.contains_key(draft.tool) => {
                 warnings.push(format!("{:?} is listed twice; the first one is used", draft.tool));
             }
@@ -76,7 +81,8 @@ pub(super) fn build(config: &ServerConfig, definitions: &Definitions) -> (Catalo
             drafts.len()
         ));
     }
-    for name in config.tools.rename.keys().filter(|name| !drafts.contains_key(name.as_str())) {
+    let is_there = |name: &str| drafts.contains_key(name) || held.contains(name);
+    for name in config.tools.rename.keys().filter(|name| !is_there(name)) {
         warnings.push(format!("tools.rename names {name:?}, which is not among its tools"));
     }
     let drafts: Vec<Draft<'_>> = drafts.into_values().take(MAX_TOOLS).collect();
@@ -112,6 +118,11 @@ fn draft<'d>(
     if name.len() > MAX_NAME {
         let start: String = name.chars().take(40).collect();
         return Err(format!("{start:?}… has a name of more than {MAX_NAME} bytes and is left out"));
+    }
+    if name == INSTRUCTIONS {
+        return Err(format!(
+            "{name:?} is what its instructions are called here, and no tool; it is left out"
+        ));
     }
     let rules = &config.tools;
     if !rules.admit(name) {
