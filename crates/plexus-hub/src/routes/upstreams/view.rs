@@ -32,6 +32,8 @@ impl View {
         if let Self::Seen(seen) = self {
             upstream.tools = seen.get(&upstream.slug)?.clone();
             upstream.warnings.clear();
+            upstream.quarantined.clear();
+            upstream.flagged.clear();
             if let Some(failure) = &mut upstream.last_error {
                 failure.stderr.clear();
             }
