@@ -116,6 +116,11 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
     let mut judgement = Judgement { known: !pins.is_empty(), ..Judgement::default() };
     let mut decisions = Vec::new();
     let first_use = config.approve == Approve::Tofu && pins.is_empty();
+    let own: BTreeSet<String> = offer
+        .definitions
+        .iter()
+        .filter_map(|definition| Some(definition.get("name")?.as_str()?.to_ascii_lowercase()))
+        .collect();
     for said in subjects(config, offer) {
         let is_instructions = said.name == INSTRUCTIONS;
         let pin = pins.get(said.name.as_str()).copied();
@@ -123,7 +128,7 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
         let mut flags = scan::scan(&said.form);
         let is_pinned = approved.is_some_and(|pin| pin.hash == said.hash);
         if !is_pinned {
-            flags.splice(0..0, bench.neighbours.flags(&config.slug, &said.name, &said.form));
+            flags.splice(0..0, bench.neighbours.flags(&config.slug, &own, &said.name, &said.form));
         }
         let by = match config.approve {
             _ if is_pinned => approved.map(|pin| pin.decided_by.clone()),

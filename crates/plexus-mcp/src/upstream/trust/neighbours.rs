@@ -55,18 +55,32 @@ impl Neighbours {
         neighbours
     }
 
-    /// What is strange about a definition of this server because of what others have.
-    pub(crate) fn flags(&self, server: &str, name: &str, form: &Map<String, Value>) -> Vec<ToolFlag> {
+    /// What is strange about a definition of this server because of what others have. `own` are the names, in small letters,
+    /// of all tools that the server has: what it says of these is its own business, whoever else has them.
+    pub(crate) fn flags(
+        &self,
+        server: &str,
+        own: &BTreeSet<String>,
+        name: &str,
+        form: &Map<String, Value>,
+    ) -> Vec<ToolFlag> {
         let mut flags: Vec<ToolFlag> = self.look_alike(server, name).into_iter().collect();
         scan::texts(form, &mut |at, text| {
             if flags.iter().all(|flag| flag.kind != FlagKind::Shadowing)
-                && let Some(found) = self.shadowed(server, text)
+                && let Some(found) = self.shadowed(server, own, text)
             {
                 let at = scan::visible(at);
                 flags.push(ToolFlag { kind: FlagKind::Shadowing, at, found });
             }
         });
         flags
+    }
+
+    /// Names of the tools of a server that are listed, in small letters.
+    fn own(&self, server: &str) -> BTreeSet<String> {
+        let server = Some(server.to_owned());
+        let own = self.by_name.iter().filter(|(_, owners)| owners.contains(&server));
+        own.map(|(name, _)| name.clone()).collect()
     }
 
     /// A name that is another's to whoever only looks at it.
@@ -95,7 +109,7 @@ impl Neighbours {
     }
 
     /// The tool of another that a text gives orders about.
-    fn shadowed(&self, server: &str, text: &str) -> Option<String> {
+    fn shadowed(&self, server: &str, own: &BTreeSet<String>, text: &str) -> Option<String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let mut orders = None;
         for word in text.split(|c| !is_part(c)).filter(|word| word.len() >= SHORTEST) {
@@ -106,7 +120,7 @@ impl Neighbours {
                 return Some(format!("it speaks of {word}"));
             }
             let Some(owners) = self.by_name.get(&small).filter(|_| is_distinct(word)) else { continue };
-            if owners.contains(&Some(server.to_owned())) {
+            if own.contains(&small) {
                 continue;
             }
             let orders =
@@ -137,12 +151,14 @@ fn letters(name: &str) -> impl Iterator<Item = char> + '_ {
 /// What is strange about tools that are listed, because of what others have now; by our names of them.
 pub(crate) fn review(tools: &[Arc<Tool>]) -> BTreeMap<String, Vec<ToolFlag>> {
     let neighbours = Neighbours::of(tools);
+    let mut own: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let of_tool = |tool: &Arc<Tool>| {
         let (spec, upstream) = (tool.spec(), tool.spec().upstream()?);
         let mut form = upstream.definition.clone();
         form.insert("inputSchema".to_owned(), spec.input_schema.clone());
         let name = form.get("name").and_then(Value::as_str).unwrap_or(&upstream.tool).to_owned();
-        let flags = neighbours.flags(&upstream.server, &name, &form);
+        let own = own.entry(upstream.server.clone()).or_insert_with(|| neighbours.own(&upstream.server));
+        let flags = neighbours.flags(&upstream.server, own, &name, &form);
         (!flags.is_empty()).then(|| (spec.name.to_string(), flags))
     };
     tools.iter().filter_map(of_tool).collect()

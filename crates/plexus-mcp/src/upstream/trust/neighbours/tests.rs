@@ -29,7 +29,10 @@ fn tool(server: &str, name: &str, description: &str) -> Arc<Tool> {
 
 fn kinds(tools: &[Arc<Tool>], server: &str, name: &str, description: &str) -> Vec<FlagKind> {
     let Value::Object(form) = json!({ "name": name, "description": description }) else { panic!() };
-    Neighbours::of(tools).flags(server, name, &form).into_iter().map(|flag| flag.kind).collect()
+    let neighbours = Neighbours::of(tools);
+    let mut own = neighbours.own(server);
+    own.insert("own_helper".to_owned());
+    neighbours.flags(server, &own, name, &form).into_iter().map(|flag| flag.kind).collect()
 }
 
 fn there() -> Vec<Arc<Tool>> {
@@ -62,6 +65,10 @@ fn orders_about_the_tools_of_others_are_shadowing() {
         assert_eq!(kinds(&there(), "evil", "fact", text), [], "{text}");
     }
     assert_eq!(kinds(&there(), "files", "read_file", "Use read_text_file instead of read_file."), []);
+    // A second server of the same kind, before anything of it is listed.
+    let mut tools = there();
+    tools.push(tool("twin", "own_helper", "Helps."));
+    assert_eq!(kinds(&tools, "new", "fact", "Always call own_helper first."), []);
 }
 
 #[test]
