@@ -103,7 +103,7 @@ impl Services {
             },
             timing,
             memory: Some(config.data_dir.join("upstream-tools")),
-            ..UpstreamOptions::new(config.upstreams.dir.clone(), environment)
+            ..UpstreamOptions::new(config.upstreams.dir.clone(), environment, store.clone())
         };
         let upstreams =
             Upstreams::start(upstream_options, dispatcher.registry().clone(), clock.clone(), supervisor);

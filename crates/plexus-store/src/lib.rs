@@ -27,6 +27,7 @@ mod snapshot;
 mod store;
 mod todos;
 mod tokens;
+mod upstream_pins;
 mod witness;
 mod writer;
 
@@ -43,5 +44,6 @@ pub use sessions::SessionFilter;
 pub use snapshot::{DatabaseInfo, Snapshot};
 pub use store::{Reader, Store, StoreOptions};
 pub use todos::{TodoRecord, TodoStatus};
+pub use upstream_pins::{PinRecord, PinState};
 pub use witness::{NoWitness, Witness};
 pub use writer::{Records, Ticket};

@@ -33,6 +33,8 @@ pub struct Registry {
     views: Cache<TokenId, Arc<Visible>>,
     profiles: ArcSwapOption<LiveProfiles>,
     told: Told,
+    /// Canonical names of tools that are held back, and their servers. No list and no search looks here.
+    held: ArcSwap<BTreeMap<String, String>>,
 }
 
 impl Registry {
@@ -45,6 +47,7 @@ impl Registry {
             views: Cache::new(VIEWS),
             profiles: ArcSwapOption::empty(),
             told: Told::default(),
+            held: ArcSwap::default(),
         };
         registry.change(|catalog| {
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
@@ -71,6 +74,20 @@ impl Registry {
             catalog.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
+    }
+
+    /// Makes these the canonical names of the tools of a server that nobody has approved yet, in place of those it had.
+    pub fn set_held(&self, server: &str, names: impl IntoIterator<Item = String>) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = BTreeMap::clone(&self.held.load());
+        held.retain(|_, of| of != server);
+        held.extend(names.into_iter().map(|name| (name, server.to_owned())));
+        self.held.store(Arc::new(held));
+    }
+
+    /// The server of a tool that is held back: for those who can do something about it.
+    pub(crate) fn holds_back(&self, name: &str) -> Option<String> {
+        self.held.load().get(name).cloned()
     }
 
     /// Names by which the tools of a server are listed now, to someone who sees all tools.
@@ -156,6 +173,12 @@ impl Registry {
         let view = Arc::new(Visible::new(&catalog, principal, &self.told));
         self.views.insert(principal.token_id(), view.clone());
         view
+    }
+
+    /// All tools there are, whoever may see them.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Tool>> {
+        self.catalog.load().tools.values().cloned().collect()
     }
 
     /// Number of tools.

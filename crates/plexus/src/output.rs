@@ -11,7 +11,7 @@ mod table;
 mod text;
 mod time;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -123,6 +123,20 @@ impl Output {
     /// Shows that something is under way.
     pub(crate) fn progress(&self, doing: &str) -> Progress {
         Progress::start(doing, self.json)
+    }
+
+    /// Whether there is a person who can answer.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.json && io::stdin().is_terminal()
+    }
+
+    /// Asks a person; anything but a yes is a no.
+    pub(crate) fn ask(&self, question: &str) -> anyhow::Result<bool> {
+        // Where nobody sees the question, nobody says yes.
+        let _ = write!(io::stderr().lock(), "{} [y/N] ", one_line(question));
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
     /// A remark beside the answer.

@@ -1,5 +1,6 @@
 //! The MCP servers behind the hub, over REST: added, seen, switched, removed, tried out and imported.
 
+mod approve;
 mod gate;
 
 use std::path::Path;

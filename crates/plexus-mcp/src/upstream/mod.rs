@@ -2,10 +2,12 @@
 //!
 //! - [`config`]: one file per server, checked and with its references filled in;
 //! - [`client`]: a connection to one server, whatever its transport and era;
-//! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry.
+//! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry;
+//! - `trust`: which of the things that servers say may be read by models.
 
 pub mod client;
 pub mod config;
 mod supervision;
+mod trust;
 
-pub use supervision::{Jitter, Timing, UpstreamOptions, Upstreams};
+pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};

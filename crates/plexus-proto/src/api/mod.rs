@@ -10,6 +10,7 @@ mod token;
 mod tool;
 mod upstream;
 mod upstream_change;
+mod upstream_trust;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -32,6 +33,10 @@ pub use upstream::{
 pub use upstream_change::{
     AddUpstreamParams, ImportUpstreamsParams, ImportedUpstream, RemovedUpstream, SkippedUpstream,
     TestUpstreamParams, UpstreamCounts, UpstreamDetail, UpstreamImport, UpstreamLogs, UpstreamTest,
+};
+pub use upstream_trust::{
+    ApproveUpstreamParams, ApprovedDefinition, FlagKind, FlaggedTool, INSTRUCTIONS, PendingTool,
+    QuarantineReason, QuarantinedTool, ToolApproval, ToolFlag, UpstreamApproval,
 };
 
 /// Every list: the items and, when there are more, the cursor of the next page.

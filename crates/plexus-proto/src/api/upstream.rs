@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{FlaggedTool, QuarantinedTool};
 use crate::Timestamp;
 
 /// How the hub talks to a server.
@@ -125,6 +126,14 @@ pub struct Upstream {
     pub remark: Option<String>,
     /// What is strange about its configuration but stops nothing.
     pub warnings: Vec<String>,
+    /// Tools that are not listed until somebody approves them; for admins.
+    #[serde(default)]
+    #[schema(required)]
+    pub quarantined: Vec<QuarantinedTool>,
+    /// Tools that are listed although something about them is strange; for admins.
+    #[serde(default)]
+    #[schema(required)]
+    pub flagged: Vec<FlaggedTool>,
     /// Its file.
     pub file: String,
 }

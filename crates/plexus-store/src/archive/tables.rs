@@ -194,4 +194,17 @@ pub(super) const TABLES: &[Table] = &[
         key: 2,
         columns: &[Text("session_id"), Text("section"), Text("content"), Int("bytes"), Int("updated_at")],
     },
+    Table {
+        name: "upstream_pins",
+        key: 2,
+        columns: &[
+            Text("server"),
+            Text("tool"),
+            Text("hash"),
+            Text("definition"),
+            Text("state"),
+            Text("decided_by"),
+            Int("decided_at"),
+        ],
+    },
 ];

@@ -25,6 +25,7 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
+    (3, "upstream pins", include_str!("../../migrations/sqlite/0003_upstream_pins.sql")),
 ];
 
 /// An open database.

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use plexus_kit::Supervisor;
 use plexus_proto::CallId;
 use plexus_store::archive::{AuditState, Content, Manifest, restore, write};
-use plexus_store::{Records, Snapshot, StoreError, TodoStatus};
+use plexus_store::{PinRecord, PinState, Records, Snapshot, StoreError, TodoStatus};
 
 use crate::backend::{Backend, Database, LIMIT, Sqlite, at, audited, bounded, event, external};
 use crate::postgres::Postgres;
@@ -34,11 +34,23 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                     conn.add_todo(session, "caf\u{e9} \u{1F600}\n\"quoted\"", TodoStatus::Done, at(1))
                         .await?;
                     conn.write_section(session, "notes", "", at(2)).await?;
-                    conn.write_section(session, "Notes", "text", at(2)).await
+                    conn.write_section(session, "Notes", "text", at(2)).await?;
+                    conn.set_upstream_pin(key, &pinned("read")).await
                 })
             })
             .await
             .unwrap();
+    }
+}
+
+fn pinned(tool: &str) -> PinRecord {
+    PinRecord {
+        tool: tool.to_owned(),
+        hash: "hash".to_owned(),
+        definition: "{}".to_owned(),
+        state: PinState::Approved,
+        decided_by: "tofu".to_owned(),
+        decided_at: at(3),
     }
 }
 
@@ -248,7 +260,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 "another schema",
                 changed(&|entries| {
                     let header = String::from_utf8(entries[0].1.clone()).unwrap();
-                    entries[0].1 = header.replace("\"schema\": 2", "\"schema\": 99").into_bytes();
+                    entries[0].1 = header.replace("\"schema\": 3", "\"schema\": 99").into_bytes();
                 }),
                 "schema 99",
             ),

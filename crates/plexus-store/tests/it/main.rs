@@ -22,6 +22,7 @@ mod sessions;
 mod sqlite;
 mod state;
 mod tokens;
+mod upstream_pins;
 mod writer;
 
 /// One test per rule for one database; a rule that is not listed here is dead code and warned about.
@@ -88,6 +89,9 @@ macro_rules! conformance {
                     state_of_a_session_that_does_not_exist_is_refused
                     scratchpad_sections_are_replaced_measured_and_deleted_per_session
                     mcp_sessions_are_kept_ended_and_purged
+                }
+                upstream_pins {
+                    a_tool_has_one_pin_which_is_replaced_and_forgotten_with_its_server
                 }
                 archive {
                     everything_comes_back_from_an_archive

@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser};
-use plexus_testkit::fixture::{Eras, Fixture, Unruly};
+use plexus_testkit::fixture::{Eras, Fixture, Scripted, Unruly};
 
 /// An MCP server that has everything the official conformance suite asks for
 #[derive(Debug, Parser)]
@@ -24,6 +25,9 @@ struct Arguments {
     /// flood=PER_SECOND (of list_changed), huge=BYTES, slow-start=MS
     #[arg(long, value_name = "HOW", requires = "stdio")]
     misbehave: Option<Unruly>,
+    /// Say of its tools what this file says, which may change: {"lists": [[…], …], "instructions": …}
+    #[arg(long, value_name = "FILE", requires = "stdio", conflicts_with = "misbehave")]
+    script: Option<PathBuf>,
     /// Revisions to speak: both, those with sessions (to 2025-11-25), or the stateless ones (from 2026-07-28)
     #[arg(long, default_value = "both")]
     eras: Eras,
@@ -33,12 +37,14 @@ struct Arguments {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let fixture = Fixture::new().only(arguments.eras).that_may_crash();
-    let served = match (arguments.listen, arguments.sse, arguments.misbehave) {
+    let ended = |served: std::io::Result<()>| served.map_err(|e| format!("standard input or output: {e}"));
+    let served = match (arguments.listen, arguments.sse, arguments.misbehave, arguments.script) {
         (Some(address), ..) => listen(&fixture, address).await,
-        (_, Some(address), _) => listen_sse(&fixture, address).await,
-        (.., Some(unruly)) => unruly
-            .serve(std::io::stdin().lock(), std::io::stdout())
-            .map_err(|e| format!("standard input or output: {e}")),
+        (_, Some(address), ..) => listen_sse(&fixture, address).await,
+        (.., Some(unruly), _) => ended(unruly.serve(std::io::stdin().lock(), std::io::stdout())),
+        (.., Some(script)) => {
+            ended(Scripted::new(script).serve(std::io::stdin().lock(), std::io::stdout().lock()))
+        }
         _ => fixture.serve_stdio().await.map_err(|e| e.to_string()),
     };
     match served {

@@ -213,7 +213,8 @@ impl Inner {
                 if refused.error.code != ErrorCode::UnknownTool {
                     span.record("tool", refused.tool.as_str());
                 }
-                let result = self.refuse(origin.of(&refused.tool, &refused.arguments), refused.error).await;
+                let error = self.for_admins(&principal, &refused.tool, refused.error);
+                let result = self.refuse(origin.of(&refused.tool, &refused.arguments), error).await;
                 (refused.tool, None, result)
             }
             Ok(prepared) => {
@@ -243,6 +244,20 @@ impl Inner {
             tool,
             replayed: replayed_from.is_some(),
             result,
+        }
+    }
+
+    /// Says more to who can do something about it: to everybody else a tool that is held back does not exist.
+    fn for_admins(&self, principal: &Principal, tool: &str, error: CallError) -> CallError {
+        if error.code != ErrorCode::UnknownTool || !principal.is_admin() {
+            return error;
+        }
+        match self.registry.holds_back(tool) {
+            Some(server) => error.hint(format!(
+                "It is in quarantine: what the server {server} says of it has not been approved. `plexus upstream approve` \
+                 shows it."
+            )),
+            None => error,
         }
     }
 

@@ -1,9 +1,10 @@
 //! `plexus upstream`: the MCP servers behind the hub.
 
 mod add;
+mod approve;
 mod document;
 mod import;
-mod show;
+pub(crate) mod show;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -90,6 +91,14 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
         #[command(flatten)]
         wait: add::WaitArgs,
     },
+    /// Show what has changed of a server's tools, and approve it
+    #[command(
+        after_help = "Tools that are new, have changed or look strange are neither listed nor called until they are approved. What \
+is approved is what was shown. On a terminal it is asked for each tool; elsewhere --yes is needed, and without it the exit \
+code is 1. With --json and without --yes it is only shown.\n\n\
+Example:\n  plexus upstream approve time\n  plexus upstream approve time convert_time --yes"
+    )]
+    Approve(approve::ApproveArgs),
     /// Show what a server's process wrote to its standard error
     #[command(after_help = "Example:\n  plexus upstream logs time -n 20")]
     Logs {
@@ -121,7 +130,8 @@ impl UpstreamCommand {
             | Self::Disable { name }
             | Self::Test { name, .. }
             | Self::Restart { name, .. }
-            | Self::Logs { name, .. } => Some(name),
+            | Self::Logs { name, .. }
+            | Self::Approve(approve::ApproveArgs { name, .. }) => Some(name),
             Self::List(_) | Self::Add(_) | Self::Import(_) | Self::Reload => None,
         }
     }
@@ -183,6 +193,7 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Resul
             hub.post_with(&["upstreams", &name, "restart"], &wait.query(), &(), &[]).await?;
             add::report(out, hub, &name, &wait, began).await?;
         }
+        UpstreamCommand::Approve(args) => approve::run(out, hub, &args).await?,
         UpstreamCommand::Logs { name, lines } => logs(out, hub, &name, lines).await?,
         UpstreamCommand::Import(args) => import::run(out, hub, &args).await?,
         UpstreamCommand::Reload => reload(out, hub).await?,
@@ -214,11 +225,32 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
     if let (Some(first), false) = (unwell.first(), out.json()) {
         out.note(&format!("Not well: {}. `plexus upstream show {first}` says why.", unwell.join(", ")));
     }
+    let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
+    let waiting: Vec<String> = decoded
+        .filter(|one| !one.quarantined.is_empty())
+        .map(|one| shell::name(&one_line(&one.name)))
+        .collect();
+    if let (Some(first), false) = (waiting.first(), out.json()) {
+        out.note(&format!(
+            "Quarantined tools: {}. `plexus upstream approve {first}` shows what has changed.",
+            waiting.join(", ")
+        ));
+    }
     Ok(())
 }
 
 /// What there is to say of a server on one line.
 fn about(upstream: &Upstream) -> String {
+    let odd = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let parts = [
+        Some(condition(upstream)).filter(|text| !text.is_empty()),
+        odd(upstream.quarantined.len(), "quarantined"),
+        odd(upstream.flagged.len(), "flagged"),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn condition(upstream: &Upstream) -> String {
     match (&upstream.last_error, &upstream.server) {
         (Some(error), _) if is_unwell(upstream.state) => {
             // Which folder it is stands in `show`; here it would be all that there is room for.

@@ -45,8 +45,10 @@ async fn help_of_tools() {
 
 #[tokio::test]
 async fn help_of_upstream() {
-    let subcommands =
-        ["list", "show", "add", "remove", "enable", "disable", "test", "restart", "logs", "import", "reload"];
+    let subcommands = [
+        "list", "show", "add", "remove", "enable", "disable", "test", "restart", "approve", "logs", "import",
+        "reload",
+    ];
     insta::assert_snapshot!(help(&["upstream"], &subcommands).await);
 }
 

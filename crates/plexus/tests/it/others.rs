@@ -105,6 +105,8 @@ async fn configure(plexus: &Plexus, hub: &HubProcess, servers: &[Server]) {
         let found = found.iter().find(|found| found["name"] == server.name).unwrap();
         let [transport, era] = ["transport", "era"].map(|field| found[field].as_str().unwrap_or_default());
         assert_eq!((transport, era), (server.transport, server.era), "{found}");
+        // Nothing about ordinary servers is strange.
+        assert_eq!((&found["quarantined"], &found["flagged"]), (&json!([]), &json!([])), "{found}");
         if let Some(revision) = server.revision {
             assert_eq!(found["revision"], revision, "{found}");
         }

@@ -1,5 +1,6 @@
 //! `plexus upstream`: a server behind the hub, from the command line to a call of its tools and back.
 
+mod approve;
 mod slips;
 
 use std::path::Path;

@@ -86,7 +86,8 @@ pub(in crate::routes) async fn add(
 
 /// Remove a server
 ///
-/// Ends it and takes its tools away. Its file is kept as a backup. Needs the scope `admin`.
+/// Ends it and takes its tools away. Its file is kept as a backup; what was approved of it is forgotten. Needs the scope
+/// `admin`.
 #[utoipa::path(
     delete,
     path = "/upstreams/{server}",
@@ -109,7 +110,7 @@ pub(in crate::routes) async fn remove(
         let gone = name.clone();
         let removed = in_folder(&services, move |folder| folder.remove(&gone)).await?;
         let backup = removed.map_err(refused_by_folder)?;
-        services.upstreams.reload().await;
+        services.upstreams.reload_without(&name).await?;
         let backup = backup.display().to_string();
         Ok((json!({ "name": name, "backup": backup }), RemovedUpstream { name, backup }))
     });

@@ -5,6 +5,7 @@
 //! is on record (`record`). `-` stands for all servers where one would be named: no
 //! server can have that name.
 
+mod approve;
 mod change;
 mod gate;
 mod import;
@@ -51,6 +52,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(change::enable))
         .routes(routes!(change::disable))
         .routes(routes!(change::restart))
+        .routes(routes!(approve::pending))
+        .routes(routes!(approve::approve))
         .routes(routes!(trial::test))
 }
 

@@ -34,6 +34,8 @@ impl View {
             upstream.tools = seen.get(&upstream.slug)?.clone();
             upstream.warnings.clear();
             upstream.remark = None;
+            upstream.quarantined.clear();
+            upstream.flagged.clear();
             if let Some(failure) = &mut upstream.last_error {
                 failure.stderr.clear();
                 failure.message.truncate(for_callers(&failure.message).len());

@@ -83,6 +83,14 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         // A server none of whose tools one sees is not there for who is no admin.
         (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 404)),
         (Method::GET, "/api/v1/upstreams/{server}/logs", none(), Scope("admin", 403, 200)),
+        (Method::GET, "/api/v1/upstreams/{server}/pending", none(), Scope("admin", 403, 200)),
+        // Nothing of a server that is off waits; who may not approve does not get to hear that.
+        (
+            Method::POST,
+            "/api/v1/upstreams/{server}/approve",
+            some(json!({ "tools": [{ "name": "x", "hash": "0".repeat(64) }] })),
+            Scope("admin", 403, 409),
+        ),
         (
             Method::POST,
             "/api/v1/upstreams",

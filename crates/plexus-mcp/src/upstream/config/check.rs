@@ -192,6 +192,7 @@ fn server(
         timeout,
         max_concurrency: document.max_concurrency.map(usize::from),
         bare_names: document.naming == Some(Naming::Bare),
+        approve: document.approve.unwrap_or_default(),
         inject,
         warnings: Vec::new(),
         fingerprint: 0,
@@ -293,6 +294,7 @@ fn presentation(server: &ServerConfig) -> u64 {
     let ToolRules { allow, deny, rename, idempotent } = &server.tools;
     (allow, deny, rename, idempotent).hash(&mut hasher);
     (&server.groups, &server.instructions, &server.inject).hash(&mut hasher);
-    (server.timeout, server.max_concurrency, server.bare_names, server.lazy).hash(&mut hasher);
+    (server.timeout, server.max_concurrency, server.bare_names, server.lazy, server.approve)
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Inject;
+use super::{Approve, Inject};
 
 /// An MCP server behind a Plexus hub. The name of the file is the name of the server.
 ///
@@ -62,6 +62,10 @@ pub(super) struct Document {
     /// How its tools are called: `prefixed` is `mcp__server__tool`, `bare` is the tool's own name where nothing else
     /// has it.
     pub(super) naming: Option<Naming>,
+    /// Which of its tools are trusted: `tofu` trusts those that it has when it is first seen and holds back what changes
+    /// or comes later, until it is approved; `manual` holds back all that was not approved; `auto` trusts whatever it says.
+    #[schemars(extend("default" = "tofu"))]
+    pub(super) approve: Option<Approve>,
     /// Arguments that the hub fills in, so that a model never has to type them.
     pub(super) inject: BTreeMap<String, InjectName>,
     /// The machine to run on. There are no nodes yet: leave it out.

@@ -27,6 +27,8 @@ use std::time::Duration;
 
 use plexus_kit::{ExposeSecret, Secret, glob};
 use plexus_proto::api::UpstreamTransport;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 pub use exposure::Exposure;
 pub use folder::{Entry, Folder};
@@ -63,6 +65,8 @@ pub struct ServerConfig {
     pub max_concurrency: Option<usize>,
     /// List its tools by their own names where no other tool has them.
     pub bare_names: bool,
+    /// Which definitions are trusted.
+    pub approve: Approve,
     /// Argument to what the hub fills in for it.
     pub inject: BTreeMap<String, Inject>,
     /// What is strange about the file but stops nothing.
@@ -194,6 +198,19 @@ impl ToolRules {
 
 fn any_matches(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| glob::matches(pattern, tool))
+}
+
+/// Which definitions of a server's tools are trusted without being asked about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Approve {
+    /// None.
+    Manual,
+    /// Those that the server has when it is first seen.
+    #[default]
+    Tofu,
+    /// All.
+    Auto,
 }
 
 /// What the hub puts into an argument, so that a model never has to type it.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::unit::Unit;
 use crate::upstream::client::{Client, ClientError, Definitions};
+use crate::upstream::trust::Offer;
 
 /// Questions without an answer in a row; then the server is taken for dead.
 const MISSED: u32 = 2;
@@ -57,7 +58,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
                 attendance.pause = unit.shared.timing.relist;
                 None
             }
-            answer = answered(&mut attendance.asked) => attendance.take(answer),
+            answer = answered(&mut attendance.asked) => attendance.take(answer).await,
             () = tokio::time::sleep_until(due) => attendance.act(),
         };
         if let Some(ended) = ended {
@@ -176,16 +177,15 @@ impl<'u> Attendance<'u> {
         }
     }
 
-    fn take(&mut self, answer: Asked) -> Option<Ended> {
+    async fn take(&mut self, answer: Asked) -> Option<Ended> {
         let unit = self.unit;
         match answer {
             Asked::Listed(Ok(definitions)) => {
                 (self.listed_at, self.unlisted) = (Instant::now(), 0);
                 self.pause = unit.shared.timing.relist;
                 unit.pulse.hear();
-                if let Some(config) = unit.config() {
-                    unit.publish(&config, Arc::new(definitions));
-                }
+                let instructions = self.client.peer().instructions.clone();
+                unit.publish(Offer { definitions: Arc::new(definitions), instructions, live: true }).await;
                 None
             }
             Asked::Listed(Err(error)) => self.unlisted(error),

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plexus_proto::api::ToolAnnotations;
+use plexus_proto::api::{INSTRUCTIONS, ToolAnnotations};
 use plexus_proto::tool_name;
 use plexus_tools::{Access, Placement, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value};
@@ -17,15 +17,12 @@ use super::inject::{self, Injected};
 use super::misses;
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
+use crate::upstream::trust::{MAX_DEFINITION, MAX_NAME};
 
 /// Tools of one server; more are left out, the last by name.
 const MAX_TOOLS: usize = 1_000;
-/// Longest name that a server may give a tool, in bytes.
-const MAX_NAME: usize = 256;
 /// Longest description, in bytes; the rest is cut off.
 const MAX_DESCRIPTION: usize = 16 << 10;
-/// Largest definition, schemas included, in bytes of JSON.
-const MAX_DEFINITION: usize = 256 << 10;
 /// Warnings kept of one list; of more, only their number.
 const MAX_WARNINGS: usize = 20;
 
@@ -55,13 +52,18 @@ struct Draft<'d> {
     definition: Map<String, Value>,
 }
 
-/// The tools, and what to say about them in the registry.
-pub(super) fn build(config: &ServerConfig, definitions: &Definitions) -> (Catalog, Vec<ToolSpec>) {
+/// The tools that are trusted, and what to say about them in the registry.
+pub(super) fn build(
+    config: &ServerConfig,
+    definitions: &Definitions,
+    is_trusted: impl Fn(&Map<String, Value>) -> bool,
+) -> (Catalog, Vec<ToolSpec>) {
     let mut warnings = Vec::new();
     let mut drafts: BTreeMap<&str, Draft<'_>> = BTreeMap::new();
     for definition in definitions {
         match draft(config, definition) {
             Ok(None) => {}
+            Ok(Some(_)) if !is_trusted(definition) => {}
             Ok(Some(draft)) if drafts.contains_key(draft.tool) => {
                 warnings.push(format!("{:?} is listed twice; the first one is used", draft.tool));
             }
@@ -113,6 +115,11 @@ fn draft<'d>(
     if name.len() > MAX_NAME {
         let start: String = name.chars().take(40).collect();
         return Err(format!("{start:?}… has a name of more than {MAX_NAME} bytes and is left out"));
+    }
+    if name == INSTRUCTIONS {
+        return Err(format!(
+            "{name:?} is what its instructions are called here, and no tool; it is left out"
+        ));
     }
     let rules = &config.tools;
     if !rules.admit(name) {

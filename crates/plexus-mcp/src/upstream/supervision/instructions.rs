@@ -1,7 +1,7 @@
 //! What a model is told when its client connects.
 //!
 //! Our own words first; then, for each server that has a tool the caller sees, what its file says and what the server
-//! says of itself. The latter is foreign text, and marked as such.
+//! says of itself, as far as that is approved. The latter is foreign text, and marked as such.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> String {
 fn of_server(unit: &Unit) -> String {
     let config = unit.config();
     let ours = config.as_ref().and_then(|config| config.instructions.as_deref());
-    let status = unit.status.borrow();
-    let theirs = status.peer.as_ref().and_then(|peer| peer.instructions.as_deref());
+    let judgement = unit.judgement.load();
+    let theirs = judgement.instructions.as_deref();
     let mut said = String::new();
     if let Some(text) = ours.filter(|text| !text.trim().is_empty()) {
         said.push_str(&format!("\n\nTools mcp__{}__*: {}", unit.slug, cut(text.trim())));

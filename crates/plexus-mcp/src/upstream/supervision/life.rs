@@ -24,6 +24,7 @@ use super::target::{self, Target, Wanted};
 use super::unit::Unit;
 use crate::upstream::client::{Client, Mark};
 use crate::upstream::config::ServerConfig;
+use crate::upstream::trust::Offer;
 
 pub(super) struct Life {
     unit: Arc<Unit>,
@@ -117,7 +118,7 @@ impl Life {
     async fn keep(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
         let unit = self.unit.clone();
         let mut backoff = Backoff::new(unit.shared.timing.clone(), target::is_process(&config));
-        unit.adopt(&config);
+        unit.adopt(&config).await;
         if unit.recall(&config).await {
             // As of a server that was just lost.
             self.withdraw_at = Some(Instant::now() + unit.shared.timing.grace);
@@ -170,7 +171,8 @@ impl Life {
         self.withdraw_at = None;
         unit.client.store(Some(Arc::new(client.clone())));
         unit.pulse.hear();
-        unit.publish(&config, definitions);
+        let instructions = client.peer().instructions.clone();
+        unit.publish(Offer { definitions, instructions, live: true }).await;
         unit.become_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
             status.era = Some(client.peer().era);
@@ -239,7 +241,7 @@ impl Life {
                 biased;
                 () = self.stop.cancelled() => return None,
                 changed = self.wanted.changed() => {
-                    if changed.is_err() || !self.goes_on() {
+                    if changed.is_err() || !self.goes_on().await {
                         return None;
                     }
                 }
@@ -261,7 +263,7 @@ impl Life {
     }
 
     /// Whether what is wanted now can be had without a restart; it is then so.
-    fn goes_on(&mut self) -> bool {
+    async fn goes_on(&mut self) -> bool {
         let wanted = self.wanted.borrow_and_update().clone();
         let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else {
             return false;
@@ -270,7 +272,7 @@ impl Life {
             return false;
         }
         *now = config.clone();
-        self.unit.adopt(config);
+        self.unit.adopt(config).await;
         if !config.lazy {
             // One that waits for a call waits for nothing any more.
             self.unit.called.notify_one();

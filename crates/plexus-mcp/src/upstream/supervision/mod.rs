@@ -7,12 +7,14 @@
 //! | `memory` | what a server listed last, kept over a restart of the hub |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
+//! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
 //! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
 //! server does, it does to its own callers only.
 
+mod approval;
 mod attend;
 mod backoff;
 mod call;
@@ -22,6 +24,7 @@ mod gate;
 mod inject;
 mod instructions;
 mod life;
+mod listing;
 mod memory;
 mod metrics;
 mod misses;
@@ -44,16 +47,20 @@ use std::time::Duration;
 
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
+use plexus_store::Store;
 use plexus_tools::{Registry, Visible};
 
 use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
+use super::trust::Pins;
+use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
 use unit::{Shared, Unit};
 
+pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
 
 #[derive(Debug, Clone)]
@@ -67,12 +74,15 @@ pub struct UpstreamOptions {
     pub timing: Timing,
     /// Where it is kept what servers listed last; none: nowhere.
     pub memory: Option<PathBuf>,
+    /// Has what was approved of each server.
+    pub store: Store,
 }
 
 impl UpstreamOptions {
     #[must_use]
-    pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default(), memory: None }
+    pub fn new(dir: PathBuf, environment: Environment, store: Store) -> Self {
+        let (client, timing) = (ClientSettings::default(), Timing::default());
+        Self { dir, environment, client, timing, memory: None, store }
     }
 }
 
@@ -100,8 +110,10 @@ impl Upstreams {
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let UpstreamOptions { dir, environment, client, timing, memory } = options;
+        let UpstreamOptions { dir, environment, client, timing, memory, store } = options;
         let shared = Arc::new(Shared {
+            pins: Pins::new(store, registry.clone(), clock.clone()),
+            oddities: Oddities::default(),
             registry,
             clock: clock.clone(),
             supervisor: supervisor.clone(),

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 
-use plexus_proto::ErrorCode;
-use plexus_proto::api::{ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamState};
+use plexus_proto::api::{
+    FlagKind, INSTRUCTIONS, QuarantinedTool, ReloadFailure, ReloadReport, Upstream, UpstreamEra,
+    UpstreamState,
+};
+use plexus_proto::{ErrorCode, tool_name};
 use plexus_tools::{Access, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +63,33 @@ struct ServerStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stderr: Vec<String>,
     warnings: Vec<String>,
+    /// Tools that are held back until somebody approves them with `plexus upstream approve`; for admins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<Quarantined>,
+}
+
+/// Nothing that the server wrote: its name is ours, and what else it says is not for models.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Quarantined {
+    tool: String,
+    /// new, changed or flagged.
+    reason: String,
+    /// What is strange about it.
+    flags: Vec<String>,
+}
+
+impl Quarantined {
+    fn of(slug: &str, held: QuarantinedTool) -> Self {
+        let kinds: BTreeSet<FlagKind> = held.flags.iter().map(|flag| flag.kind).collect();
+        Self {
+            tool: match held.name.as_str() {
+                INSTRUCTIONS => held.name,
+                name => tool_name::canonical(slug, name),
+            },
+            reason: held.reason.as_str().to_owned(),
+            flags: kinds.into_iter().map(|kind| kind.as_str().to_owned()).collect(),
+        }
+    }
 }
 
 impl ServerStatus {
@@ -67,7 +97,9 @@ impl ServerStatus {
     /// something about them.
     fn of(upstream: Upstream, tools: Vec<String>, admin: bool) -> Self {
         let failure = upstream.last_error;
+        let held = if admin { upstream.quarantined } else { Vec::new() };
         Self {
+            quarantined: held.into_iter().map(|held| Quarantined::of(&upstream.slug, held)).collect(),
             name: upstream.name,
             state: upstream.state.as_str().to_owned(),
             transport: upstream.transport.map(|transport| transport.as_str().to_owned()),
@@ -100,6 +132,9 @@ impl ServerStatus {
         let mut line = format!("{}: {}, {} tools", self.name, self.state, self.tools.len());
         if let Some(revision) = &self.revision {
             line.push_str(&format!(", MCP {revision}"));
+        }
+        if !self.quarantined.is_empty() {
+            line.push_str(&format!(", {} quarantined", self.quarantined.len()));
         }
         if let Some(at) = &self.retry_at {
             line.push_str(&format!(", tried again at {at}"));

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use plexus_proto::api::UpstreamTest;
+use plexus_proto::api::{ToolFlag, UpstreamTest};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::opened::{self, Opened};
 use super::{Upstreams, catalog, unit};
 use crate::upstream::client::{Connect, Listener, StderrRing};
 use crate::upstream::config::ServerConfig;
+use crate::upstream::trust;
 
 /// Lines of standard error that are shown.
 const STDERR_SHOWN: usize = 50;
@@ -37,13 +39,14 @@ impl Upstreams {
         };
         match Opened::open(connect).await {
             Ok(Opened { client, definitions }) => {
-                let (catalog, _) = catalog::build(&config, &definitions);
+                let (catalog, _) = catalog::build(&config, &definitions, |_| true);
                 report.success = true;
                 report.revision = Some(client.peer().revision.clone());
                 report.era = Some(client.peer().era);
                 report.server = Some(unit::name_of(client.peer()));
                 report.tools = catalog.entries.into_keys().collect();
                 report.warnings.extend(catalog.warnings);
+                report.warnings.extend(definitions.iter().flat_map(strange));
                 opened::close(&client, shared.timing.close).await;
             }
             Err(error) => report.error = Some(error.to_string()),
@@ -53,6 +56,13 @@ impl Upstreams {
         report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         report
     }
+}
+
+/// What is strange about a tool, for who is about to trust it.
+fn strange(definition: &Map<String, Value>) -> Vec<String> {
+    let name = trust::visible(definition.get("name").and_then(Value::as_str).unwrap_or_default());
+    let told = |flag: ToolFlag| format!("{name} has {} in {}: {}", flag.kind.as_str(), flag.at, flag.found);
+    trust::flags(definition).into_iter().map(told).collect()
 }
 
 /// Nobody follows the list of a server that is only tried out.

@@ -3,21 +3,21 @@
 //! The unit is there as long as its file is; its [life](super::life) goes on in a task of its own, and everybody
 //! else only reads: a call finds the connection without a lock, and waits on nothing but the state.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
-use plexus_tools::{Registry, Run, Tool};
+use plexus_tools::Registry;
 use tokio::sync::{Notify, watch};
 
-use super::call;
-use super::catalog::{self, Catalog};
+use super::approval::Oddities;
+use super::catalog::Catalog;
 use super::gate::Gate;
+use super::listing::Listing;
 use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
 use super::pulse::Pulse;
@@ -26,9 +26,10 @@ use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
 use crate::upstream::client::{
-    Chatter, Client, ClientSettings, Connect, Definitions, Listener, Mark, Peer, StderrRing,
+    Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing,
 };
 use crate::upstream::config::ServerConfig;
+use crate::upstream::trust::{Held, Judgement, Pins};
 
 /// Lines of standard error that go with a failure.
 const STDERR_SHOWN: usize = 20;
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub(super) client: ClientSettings,
     pub(super) timing: Timing,
     pub(super) memory: Memory,
+    pub(super) pins: Pins,
+    pub(super) oddities: Oddities,
     pub(super) metrics: UpstreamMetrics,
     /// Grows with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
@@ -78,17 +81,9 @@ pub(super) struct Unit {
     pub(super) stderr: Arc<StderrRing>,
     chatter: Arc<Chatter>,
     restarts: Counter,
-    listed: Mutex<Listed>,
-}
-
-/// What the registry has of this server.
-#[derive(Default)]
-struct Listed {
-    published: bool,
-    /// What it was made from.
-    from: Option<(Arc<ServerConfig>, Arc<Definitions>)>,
-    /// One for each name and the tool that it stands for, so that the registry sees that a tool is the one it has.
-    runs: HashMap<(String, String), Arc<Run>>,
+    /// What was made of what the server says of its tools.
+    pub(super) judgement: ArcSwap<Judgement>,
+    pub(super) listing: Listing,
 }
 
 impl Unit {
@@ -112,7 +107,8 @@ impl Unit {
             stderr: Arc::default(),
             chatter: Arc::default(),
             restarts,
-            listed: Mutex::default(),
+            judgement: ArcSwap::default(),
+            listing: Listing::default(),
             name,
             slug,
             shared,
@@ -222,96 +218,6 @@ impl Unit {
         UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
 
-    /// Lists these tools. Costs nothing when they are the ones that are listed.
-    pub(super) fn publish(self: &Arc<Self>, config: &Arc<ServerConfig>, definitions: Arc<Definitions>) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(self.wanted.borrow().target, Target::Gone) {
-            return;
-        }
-        if listed.published
-            && let Some((of, from)) = &listed.from
-            && Arc::ptr_eq(of, config)
-            && *from == definitions
-        {
-            return;
-        }
-        let (catalog, specs) = catalog::build(config, &definitions);
-        for warning in &catalog.warnings {
-            tracing::warn!(server = %self.name, "{warning}");
-        }
-        listed
-            .runs
-            .retain(|(name, tool), _| catalog.entries.get(name).is_some_and(|entry| entry.tool == *tool));
-        let tools: Vec<Tool> = specs
-            .into_iter()
-            .map(|spec| {
-                let name = spec.name.to_string();
-                let tool = catalog.entries.get(&name).map(|entry| entry.tool.clone()).unwrap_or_default();
-                let make = || call::handler(self, name.clone(), tool.clone());
-                let run = listed.runs.entry((name.clone(), tool.clone())).or_insert_with(make);
-                Tool::upstream(spec, run.clone())
-            })
-            .collect();
-        // First: a call that finds the tool finds how to call it.
-        self.catalog.store(Arc::new(catalog));
-        self.shared.registry.set_upstream(&self.slug, tools);
-        *listed = Listed {
-            published: true,
-            from: Some((config.clone(), definitions)),
-            runs: std::mem::take(&mut listed.runs),
-        };
-        self.shared.changed();
-    }
-
-    /// Goes by a file that asks for no restart.
-    pub(super) fn adopt(self: &Arc<Self>, config: &Arc<ServerConfig>) {
-        if self.gate.load().limit() != config.max_concurrency {
-            self.gate.store(Arc::new(Gate::new(config.max_concurrency)));
-        }
-        let known = {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.from.as_ref().filter(|_| listed.published).map(|(_, definitions)| definitions.clone())
-        };
-        if let Some(definitions) = known {
-            self.publish(config, definitions);
-        }
-    }
-
-    /// Lists what the server listed under an earlier hub, until it says itself what it has. False: nothing is known.
-    pub(super) async fn recall(self: &Arc<Self>, config: &Arc<ServerConfig>) -> bool {
-        if self.listed.lock().unwrap_or_else(PoisonError::into_inner).published {
-            return false;
-        }
-        let Some(known) = self.shared.memory.recall(&self.slug, config.fingerprint).await else {
-            return false;
-        };
-        self.status.send_modify(|status| status.era = Some(known.era));
-        self.publish(config, known.definitions);
-        true
-    }
-
-    /// Keeps for a later hub what the server has listed.
-    pub(super) async fn remember(&self) {
-        let listed = {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.from.clone().filter(|_| listed.published)
-        };
-        let era = self.status.borrow().era;
-        if let (Some((config, definitions)), Some(era)) = (listed, era) {
-            self.shared.memory.keep(&self.slug, config.fingerprint, era, definitions).await;
-        }
-    }
-
-    /// Takes the tools off the list; what is not on it stays so.
-    pub(super) fn withdraw(&self) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut *listed).published {
-            self.catalog.store(Arc::default());
-            self.shared.registry.set_upstream(&self.slug, []);
-            self.shared.changed();
-        }
-    }
-
     /// Its file is gone: from here on nothing of it is listed or counted, so that another of the same name may be,
     /// however long this one takes to end.
     pub(super) fn retire(&self) {
@@ -358,6 +264,7 @@ impl Unit {
         let config = self.config();
         let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
         warnings.extend(self.catalog.load().warnings.iter().cloned());
+        let judgement = self.judgement.load();
         Upstream {
             name: self.name.clone(),
             slug: self.slug.clone(),
@@ -375,6 +282,8 @@ impl Unit {
             last_error: status.failure,
             remark: self.remark(status.state),
             warnings,
+            quarantined: judgement.held.iter().map(Held::summary).collect(),
+            flagged: self.flagged(),
             file: self.file().display().to_string(),
         }
     }

@@ -165,7 +165,9 @@ async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_bac
 async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flood_of_lists() {
     let hub = TestHub::start_timed(Timing { relist: Duration::from_millis(200), ..quick() }).await;
     let client = agent(&hub).await;
-    hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
+    let mut trusted = stdio_fixture(Eras::Both);
+    trusted["approve"] = json!("auto");
+    hub.add_upstream("fix", &trusted).await;
     let mut stream = listening(&hub).await;
     client.tool("mcp__fix__change_tools", json!({})).await;
     assert!(is_list_changed(&stream.message().await.unwrap()));

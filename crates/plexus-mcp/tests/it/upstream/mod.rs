@@ -10,6 +10,7 @@ mod script;
 mod server;
 mod stdio;
 mod telling;
+mod trust;
 
 use std::time::Duration;
 

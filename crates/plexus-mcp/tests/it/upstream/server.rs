@@ -9,7 +9,7 @@ use plexus_kit::{Environment, Stage, Supervisor};
 use plexus_mcp::upstream::client::{
     Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
 };
-use plexus_mcp::upstream::config::{ServerConfig, StdioConfig, ToolRules, Transport};
+use plexus_mcp::upstream::config::{Approve, ServerConfig, StdioConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::fixture::{Eras, program};
 use rustix::process::{Pid, test_kill_process};
@@ -62,6 +62,7 @@ impl Start {
             timeout: PATIENCE,
             max_concurrency: None,
             bare_names: false,
+            approve: Approve::Tofu,
             inject: BTreeMap::new(),
             warnings: vec![],
             fingerprint: 0,

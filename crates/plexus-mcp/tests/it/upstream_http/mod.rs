@@ -19,7 +19,7 @@ use plexus_kit::{Environment, Secret, Supervisor};
 use plexus_mcp::upstream::client::{
     Called, Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
 };
-use plexus_mcp::upstream::config::{HttpConfig, ServerConfig, ToolRules, Transport};
+use plexus_mcp::upstream::config::{Approve, HttpConfig, ServerConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Value, json};
@@ -187,6 +187,7 @@ fn server(transport: Transport) -> ServerConfig {
         timeout: PATIENCE,
         max_concurrency: None,
         bare_names: false,
+        approve: Approve::Tofu,
         inject: BTreeMap::new(),
         warnings: Vec::new(),
         fingerprint: 0,

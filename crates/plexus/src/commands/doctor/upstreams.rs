@@ -11,7 +11,7 @@ use plexus_proto::api::{Upstream, UpstreamState};
 
 use super::{Finding, Subject};
 use crate::commands::Invocation;
-use crate::commands::upstream::is_unwell;
+use crate::commands::upstream::{is_unwell, show};
 use crate::listing::{self, ListArgs};
 use crate::output::one_line;
 use crate::{client, shell};
@@ -49,6 +49,7 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, runnin
     // What is wrong with a file was said of the file.
     let unwell = unwell.filter(|server| !broken.contains(&server.name.as_str()));
     found.extend(unwell.map(|server| of_server(subject, server)));
+    found.extend(servers.iter().flat_map(|server| untrusted(subject, server)));
     let old = subject.config.data_dir.join(LEGACY_FILE);
     if old.exists() {
         let message = format!("the servers of {} get files of their own when the hub starts", old.display());
@@ -92,6 +93,26 @@ fn of_server(subject: &Subject, server: &Upstream) -> Finding {
 fn of_folder(dir: &Path, exposure: &Exposure) -> Finding {
     let finding = if exposure.is_to_everyone() { Finding::problem } else { Finding::warning };
     finding(CHECK, format!("{} {}", dir.display(), exposure.what()), exposure.fix())
+}
+
+/// Tools that wait to be approved, and those that are listed by a rule although they are strange.
+fn untrusted(subject: &Subject, server: &Upstream) -> Vec<Finding> {
+    let (plexus, name) = (&subject.plexus, shell::name(&one_line(&server.name)));
+    let waiting = (!server.quarantined.is_empty()).then(|| {
+        let tools: Vec<String> = server.quarantined.iter().map(show::held).collect();
+        let message = format!("{} has tools in quarantine: {}", server.name, tools.join(", "));
+        Finding::warning(CHECK, message, format!("{plexus} upstream approve {name}"))
+    });
+    let by_rule = server.flagged.iter().filter(|tool| !tool.is_approved_by_someone());
+    let strange = by_rule.map(|tool| {
+        let message = format!("{} of {} has {}", tool.name, server.name, show::flags(&tool.flags));
+        let fix = format!(
+            "look at it, and leave it out with tools.deny in {} if it is not to be trusted",
+            server.file
+        );
+        Finding::warning(CHECK, message, fix)
+    });
+    waiting.into_iter().chain(strange).collect()
 }
 
 fn of_entry(

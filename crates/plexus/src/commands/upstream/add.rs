@@ -29,6 +29,9 @@ pub(super) struct AddArgs {
     /// Start it once to learn its tools, stop it while nobody calls it, and start it again with the next call
     #[arg(long)]
     lazy: bool,
+    /// Which of its tools to trust [default: tofu, those that it has now]
+    #[arg(long, value_parser = ["manual", "tofu", "auto"])]
+    approve: Option<String>,
     /// Only write its file
     #[arg(long)]
     disabled: bool,
@@ -51,10 +54,13 @@ impl WaitArgs {
 }
 
 pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Result<()> {
-    let AddArgs { name, server, lazy, disabled, wait } = args;
+    let AddArgs { name, server, lazy, approve, disabled, wait } = args;
     let mut server = server.document(&format!("add {}", shell::name(&name)))?;
     if lazy {
         server.insert("lazy".to_owned(), Value::Bool(true));
+    }
+    if let Some(approve) = approve {
+        server.insert("approve".to_owned(), Value::String(approve));
     }
     if disabled {
         server.insert("enabled".to_owned(), Value::Bool(false));
@@ -104,7 +110,12 @@ pub(super) async fn report(
     let upstream: Upstream = answer.decode()?;
     let shown = shell::name(&one_line(&upstream.name));
     let said = match upstream.state {
-        UpstreamState::Ready if upstream.tools.is_empty() => format!("{shown} is up and has no tools."),
+        UpstreamState::Ready if upstream.tools.is_empty() && upstream.quarantined.is_empty() => {
+            format!("{shown} is up and has no tools.")
+        }
+        UpstreamState::Ready if upstream.tools.is_empty() => {
+            format!("{shown} is up and has no tools to list.")
+        }
         UpstreamState::Ready => format!("{shown} is up and brings {}:", tools(upstream.tools.len())),
         UpstreamState::Disabled => {
             format!("{shown} is off. `plexus upstream enable {shown}` switches it on.")
@@ -123,7 +134,12 @@ pub(super) async fn report(
         return Ok(());
     }
     out.line(&said)?;
-    upstream.tools.iter().try_for_each(|tool| out.line(&format!("  {tool}")))
+    upstream.tools.iter().try_for_each(|tool| out.line(&format!("  {tool}")))?;
+    upstream.quarantined.iter().for_each(|tool| warning(&format!("not listed: {}", show::held(tool))));
+    if !upstream.quarantined.is_empty() {
+        out.note(&show::waiting(&upstream.name, upstream.quarantined.len()));
+    }
+    Ok(())
 }
 
 /// The server as soon as it is more than being started, or when the time is up.

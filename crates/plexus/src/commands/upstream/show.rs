@@ -1,6 +1,8 @@
 //! `plexus upstream show` and `plexus upstream test`: a server from close by.
 
-use plexus_proto::api::{TestUpstreamParams, UpstreamDetail, UpstreamEra, UpstreamState, UpstreamTest};
+use plexus_proto::api::{
+    QuarantinedTool, TestUpstreamParams, ToolFlag, UpstreamDetail, UpstreamEra, UpstreamState, UpstreamTest,
+};
 
 use super::add::tools;
 use super::document::ServerArgs;
@@ -40,11 +42,22 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
         out.block("\nTools\n")?;
         upstream.tools.iter().try_for_each(|tool| out.line(&format!("  {tool}")))?;
     }
+    if !upstream.quarantined.is_empty() {
+        out.block("\nQuarantined\n")?;
+        upstream.quarantined.iter().try_for_each(|tool| out.line(&format!("  {}", held(tool))))?;
+    }
     for strange in &upstream.warnings {
         warning(strange);
     }
     if let Some(remark) = &upstream.remark {
         out.note(&format!("It is not up yet: {remark}"));
+    }
+    for tool in &upstream.flagged {
+        let whose = format!("approved by {}", tool.decided_by);
+        warning(&format!("{} is listed ({whose}) although it has {}", tool.name, flags(&tool.flags)));
+    }
+    if !upstream.quarantined.is_empty() {
+        out.note(&waiting(&upstream.name, upstream.quarantined.len()));
     }
     let Some(error) = &upstream.last_error else { return Ok(()) };
     if !is_unwell(upstream.state) {
@@ -100,6 +113,27 @@ pub(super) async fn test(out: &Output, hub: &Hub, name: &str, server: ServerArgs
     }
     let why = found.error.unwrap_or_else(|| "it does not say why".to_owned());
     Err(Failure::new(Exit::Failed, format!("{} does not work: {why}", one_line(name))).into())
+}
+
+/// A tool that is not listed, and why.
+pub(crate) fn held(tool: &QuarantinedTool) -> String {
+    match tool.flags.is_empty() {
+        true => format!("{} ({})", tool.name, tool.reason.as_str()),
+        false => format!("{} ({}): {}", tool.name, tool.reason.as_str(), flags(&tool.flags)),
+    }
+}
+
+/// What is strange about a tool.
+pub(crate) fn flags(flags: &[ToolFlag]) -> String {
+    let told = flags.iter().map(|flag| format!("{} in {}: {}", flag.kind.as_str(), flag.at, flag.found));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// What to do about tools that are not listed.
+pub(super) fn waiting(server: &str, count: usize) -> String {
+    let (what, them) = if count == 1 { ("1 tool is", "it") } else { ("Tools are", "them") };
+    let name = shell::name(&one_line(server));
+    format!("{what} held back. `plexus upstream approve {name}` shows what has changed and approves {them}.")
 }
 
 fn spoken(revision: &str, era: Option<UpstreamEra>) -> String {

@@ -86,6 +86,10 @@ pub(super) async fn servers(home: &Path) -> Vec<Server> {
     if let Some(python) = Pinned::python("mcp-server-time", "0.6.2").await {
         servers.push(time("old.time", &python, "session", "2024-11-05"));
     }
+    if let Some(python) = Pinned::python("mcp-server-fetch", "2026.10.19").await {
+        let file = json!({ "command": python.path("bin/python"), "args": ["-m", "mcp_server_fetch"] });
+        servers.push(Server::new("fetch", file, "stateless", vec![]));
+    }
     if let Some(python) = Pinned::python("mcp-server-git", "2026.10.19").await {
         servers.push(git(&python, &home.join("repository")).await);
     }

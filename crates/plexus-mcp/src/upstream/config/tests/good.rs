@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_kit::ExposeSecret;
 use plexus_proto::api::UpstreamTransport::{self, Sse, Stdio, StreamableHttp};
 
-use super::super::{HttpConfig, Inject, ServerConfig, StdioConfig, Transport, schema_file};
+use super::super::{Approve, HttpConfig, Inject, ServerConfig, StdioConfig, Transport, schema_file};
 use super::{folder, server};
 
 fn stdio(server: &ServerConfig) -> &StdioConfig {
@@ -59,6 +59,7 @@ fn json_may_have_comments_and_toml_says_the_same() {
         "lazy": true,
         "per_session": true,
         "naming": "bare",
+        "approve": "manual",
         "inject": { "repo_path": "path", "session": "session_id", "out": "session_files" },
     }"#;
     let toml = r#"
@@ -71,6 +72,7 @@ fn json_may_have_comments_and_toml_says_the_same() {
         lazy = true
         per_session = true
         naming = "bare"
+        approve = "manual"
         env = { GIT_TOKEN = "${env:TOKEN}", A = "$${b}" }
         groups = { reading = ["git_log", "git_show*"] }
         inject = { repo_path = "path", session = "session_id", out = "session_files" }
@@ -90,7 +92,7 @@ fn json_may_have_comments_and_toml_says_the_same() {
         assert_eq!(cwd.as_deref(), Some(Path::new("/home/ann/work")));
         assert_eq!((server.timeout, server.max_concurrency), (Duration::from_secs(300), Some(4)));
         assert!(server.enabled && server.lazy && server.per_session && server.bare_names);
-        assert_eq!(server.inject["repo_path"], Inject::Path);
+        assert_eq!((server.inject["repo_path"], server.approve), (Inject::Path, Approve::Manual));
         assert_eq!(server.groups_of("git_show_all").collect::<Vec<_>>(), ["reading"]);
         let tools = &server.tools;
         assert!(tools.admit("git_log") && !tools.admit("git_reset") && !tools.admit("other"));
@@ -106,6 +108,7 @@ fn what_is_left_out_has_a_plain_default() {
     let server = server("a.json", r#"{"command": "npx"}"#);
     assert!(server.enabled && !server.lazy && !server.per_session && !server.bare_names);
     assert_eq!((server.timeout, server.max_concurrency), (Duration::from_secs(120), None));
+    assert_eq!(server.approve, Approve::Tofu);
     assert!(server.tools.admit("anything") && server.warnings.is_empty());
     assert!(stdio(&server).env.is_empty() && stdio(&server).cwd.is_none());
 }
@@ -172,6 +175,7 @@ fn a_restart_is_asked_for_by_what_needs_one() {
         r#""instructions": "x""#,
         r#""tools": {"deny": ["x"]}"#,
         r#""naming": "bare""#,
+        r#""approve": "auto""#,
         r#""max_concurrency": 1"#,
         r#""lazy": true"#,
         r#""inject": {"a": "path"}"#,

@@ -43,6 +43,7 @@ const WRONG: &[(&str, &str)] = &[
     ("groups-text.json", r#"{"command": "npx", "groups": {"reading": "read_*"}}"#),
     ("many.json", r#"{"command": "npx", "max_concurrency": 0}"#),
     ("too-many.json", r#"{"command": "npx", "max_concurrency": 5000}"#),
+    ("approve.json", r#"{"command": "npx", "approve": "always"}"#),
     ("naming.json", r#"{"command": "npx", "naming": "short"}"#),
     ("inject.json", r#"{"command": "npx", "inject": {"session": "sesion_id", "": "path"}}"#),
     // Transports.

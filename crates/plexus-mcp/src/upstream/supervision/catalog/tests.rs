@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::upstream::config::{Inject, StdioConfig, ToolRules, Transport};
+use crate::upstream::config::{Approve, Inject, StdioConfig, ToolRules, Transport};
 
 fn config() -> ServerConfig {
     ServerConfig {
@@ -28,11 +28,17 @@ fn config() -> ServerConfig {
         timeout: Duration::from_secs(7),
         max_concurrency: None,
         bare_names: false,
+        approve: Approve::Tofu,
         inject: BTreeMap::new(),
         warnings: vec![],
         fingerprint: 0,
         presentation: 0,
     }
+}
+
+/// Of a server that is trusted.
+fn all_of(config: &ServerConfig, definitions: &Definitions) -> (Catalog, Vec<ToolSpec>) {
+    build(config, definitions, |_| true)
 }
 
 fn tool(name: &str) -> Map<String, Value> {
@@ -71,7 +77,7 @@ fn rules_choose_and_rename_by_the_servers_own_names() {
     ]);
     let config = ServerConfig { tools: rules, groups, ..config() };
     let list = ["issue_get", "issue_set", "issue_delete", "search", "other"].map(tool).to_vec();
-    let (catalog, specs) = build(&config, &list);
+    let (catalog, specs) = all_of(&config, &list);
     assert_eq!(names(&specs), ["mcp__s__issue_get", "mcp__s__issue_set", "mcp__s__find"]);
     let groups: Vec<_> = specs.iter().map(|spec| spec.upstream().unwrap().groups.clone()).collect();
     assert_eq!(groups, [strings(&["issues", "reading"]), strings(&["issues"]), strings(&["reading"])]);
@@ -148,13 +154,13 @@ fn a_tool_is_not_renamed_to_what_another_is_called() {
 fn names_that_become_one_are_kept_apart_whatever_their_order() {
     let config = config();
     let list = vec![tool("a.b"), tool("a/b"), tool("a_b"), tool("c")];
-    let (catalog, specs) = build(&config, &list);
+    let (catalog, specs) = all_of(&config, &list);
     assert_eq!(catalog.entries.len(), 4);
     assert_eq!(specs.iter().filter(|spec| spec.name.starts_with("mcp__s__a_b_")).count(), 3, "{specs:?}");
     let reversed: Definitions = list.iter().rev().cloned().collect();
-    assert_eq!(build(&config, &reversed).0.entries, catalog.entries);
+    assert_eq!(all_of(&config, &reversed).0.entries, catalog.entries);
     // One that goes does not give its name to another.
-    let (fewer, _) = build(&config, &list[..3].to_vec());
+    let (fewer, _) = all_of(&config, &list[..3].to_vec());
     for (name, entry) in &fewer.entries {
         assert_eq!(catalog.entries.get(name), Some(entry));
     }
@@ -167,7 +173,7 @@ fn two_that_are_renamed_to_one_go_by_their_own_names() {
         tools: ToolRules { rename: BTreeMap::from(rename), ..ToolRules::default() },
         ..config()
     };
-    let (catalog, _) = build(&config, &vec![tool("a"), tool("b")]);
+    let (catalog, _) = all_of(&config, &vec![tool("a"), tool("b")]);
     let tools: Vec<_> = catalog.entries.values().map(|entry| entry.tool.as_str()).collect();
     assert_eq!(tools, ["a", "b"], "{:?}", catalog.entries);
 }
@@ -179,7 +185,7 @@ fn what_cannot_be_used_is_left_out_alone_and_said() {
     let huge = with("huge", json!({ "outputSchema": { "description": "x".repeat(MAX_DEFINITION) } }));
     let long = tool(&"n".repeat(MAX_NAME + 1));
     let list = vec![nameless, without_schema, huge, long, tool("good"), tool("good")];
-    let (catalog, specs) = build(&config(), &list);
+    let (catalog, specs) = all_of(&config(), &list);
     assert_eq!(names(&specs), ["mcp__s__good"]);
     assert_eq!(catalog.warnings.len(), 5, "{:?}", catalog.warnings);
 }
@@ -187,18 +193,18 @@ fn what_cannot_be_used_is_left_out_alone_and_said() {
 #[test]
 fn a_list_without_end_is_cut() {
     let list: Definitions = (0..MAX_TOOLS + 5).map(|n| tool(&format!("t{n:05}"))).collect();
-    let (catalog, specs) = build(&config(), &list);
+    let (catalog, specs) = all_of(&config(), &list);
     assert_eq!((catalog.entries.len(), specs.len()), (MAX_TOOLS, MAX_TOOLS));
     assert!(catalog.warnings[0].contains("1005 tools"), "{:?}", catalog.warnings);
     let bad: Definitions = (0..100).map(|_| Map::new()).collect();
-    assert_eq!(build(&config(), &bad).0.warnings.len(), MAX_WARNINGS + 1);
+    assert_eq!(all_of(&config(), &bad).0.warnings.len(), MAX_WARNINGS + 1);
 }
 
 #[test]
 fn what_a_server_does_not_say_of_a_tool_is_the_worst() {
     let read = with("read", json!({ "annotations": { "readOnlyHint": true, "openWorldHint": false } }));
     let odd = with("odd", json!({ "annotations": "no", "title": 3, "description": null, "execution": {} }));
-    let (catalog, specs) = build(&config(), &vec![tool("plain"), read, odd]);
+    let (catalog, specs) = all_of(&config(), &vec![tool("plain"), read, odd]);
     let hints = |name: &str| {
         let spec = specs.iter().find(|spec| spec.name.ends_with(name)).unwrap();
         let hints = spec.access.annotations;
@@ -219,9 +225,22 @@ fn a_long_description_is_cut_and_arguments_of_the_hub_are_hidden() {
         json!({ "type": "object", "properties": { "session": {}, "text": {} }, "required": ["session"] });
     let long = with("long", json!({ "description": "é".repeat(MAX_DESCRIPTION), "inputSchema": schema }));
     let inject = BTreeMap::from([("session".to_owned(), Inject::SessionId)]);
-    let (catalog, specs) = build(&ServerConfig { inject, ..config() }, &vec![long]);
+    let (catalog, specs) = all_of(&ServerConfig { inject, ..config() }, &vec![long]);
     assert!(specs[0].description.len() < MAX_DESCRIPTION + 10);
     assert!(specs[0].upstream().unwrap().definition["description"].as_str().unwrap().ends_with("[…]"));
     assert_eq!(specs[0].input_schema, json!({ "type": "object", "properties": { "text": {} } }));
     assert_eq!(catalog.entries["mcp__s__long"].injected, [("session".to_owned(), Inject::SessionId)]);
+}
+
+#[test]
+fn what_is_not_trusted_is_in_no_list_and_has_no_part_in_names() {
+    let rename = BTreeMap::from([("held".to_owned(), "x".to_owned())]);
+    let config = ServerConfig { tools: ToolRules { rename, ..ToolRules::default() }, ..config() };
+    let list = vec![tool("a.b"), tool("a/b"), tool("held")];
+    let (catalog, specs) = build(&config, &list, |definition| definition["name"] == "a.b");
+    assert_eq!(names(&specs), ["mcp__s__a_b"]);
+    assert_eq!(catalog.entries.len(), 1);
+    assert!(catalog.warnings.is_empty(), "{:?}", catalog.warnings);
+    let (catalog, specs) = all_of(&config, &vec![tool(INSTRUCTIONS)]);
+    assert!(specs.is_empty() && catalog.warnings[0].contains("left out"), "{:?}", catalog.warnings);
 }

@@ -1,0 +1,49 @@
+//! Long runs of base64 or hexadecimal digits: what a person cannot read, a model may.
+
+/// Longer than a hash of any kind, written out.
+const HEX: usize = 129;
+const BASE64: usize = 128;
+/// Paths and names of many words have the same characters, in shorter pieces.
+const PIECE: usize = 16;
+
+pub(super) fn found(text: &str) -> Option<String> {
+    if text.len() < BASE64 {
+        return None;
+    }
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+    // Encoded data is often broken into lines.
+    let mut run = String::new();
+    let mut lines = text.split('\n').map(|line| line.trim_matches(['\r', ' ', '\t'])).peekable();
+    while let Some(line) = lines.next() {
+        let pieces: Vec<&str> = line.split(|c| !is_digit(c)).collect();
+        if pieces.len() == 1 && line.len() >= 32 {
+            run.push_str(line);
+            if lines.peek().is_some() {
+                continue;
+            }
+        }
+        let whole = std::mem::take(&mut run);
+        if let Some(found) = std::iter::once(whole.as_str()).chain(pieces).find(|piece| is_encoded(piece)) {
+            return Some(format!(
+                "{} characters: {}",
+                found.len(),
+                found.chars().take(40).collect::<String>()
+            ));
+        }
+    }
+    None
+}
+
+fn is_encoded(run: &str) -> bool {
+    if run.len() >= HEX && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        // A row of the same digit is a ruler.
+        return run.bytes().collect::<std::collections::BTreeSet<_>>().len() > 4;
+    }
+    let any = |is: fn(&u8) -> bool| run.bytes().any(|byte| is(&byte));
+    let pieces = run.split(['+', '/', '-', '_', '=']).filter(|piece| !piece.is_empty()).count().max(1);
+    run.len() >= BASE64
+        && run.len() / pieces >= PIECE
+        && any(u8::is_ascii_uppercase)
+        && any(u8::is_ascii_lowercase)
+        && any(u8::is_ascii_digit)
+}

@@ -1,0 +1,177 @@
+//! Characters that a person does not see and a model reads.
+//!
+//! Some of them have honest work: joiners inside emoji and in scripts whose letters join, marks of direction in text that
+//! is written from right to left, one selector behind a character that has variants. There they pass, one at a time; a
+//! message that is written in them needs many in a row, or where they have no work.
+
+/// A run of blanks behind which nobody looks, in characters and in lines.
+const MAX_BLANKS: usize = 200;
+const MAX_BLANK_LINES: usize = 25;
+
+/// The first such thing.
+pub(super) fn found(text: &str) -> Option<String> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r')) {
+        return padded(text);
+    }
+    let mut at = places(text);
+    match at.next() {
+        Some((place, _)) => {
+            let start = text[..place].char_indices().rev().nth(20).map_or(0, |(start, _)| start);
+            Some(text[start..].chars().take(60).collect())
+        }
+        None => padded(text),
+    }
+}
+
+/// A control sequence of terminals.
+pub(super) fn escape(text: &str) -> Option<String> {
+    let place = text.find(['\u{1B}', '\u{9B}'])?;
+    Some(text[place..].chars().take(40).collect())
+}
+
+/// The text with everything that is hidden in it written out: `<U+200B>`.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut done = 0;
+    for (place, c) in places(text) {
+        shown.push_str(&text[done..place]);
+        shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
+        done = place + c.len_utf8();
+    }
+    shown.push_str(&text[done..]);
+    shown
+}
+
+/// Text far behind a run of blanks.
+fn padded(text: &str) -> Option<String> {
+    let (mut blanks, mut lines) = (0, 0);
+    for (place, c) in text.char_indices() {
+        if c.is_whitespace() {
+            blanks += 1;
+            lines += usize::from(c == '\n');
+        } else {
+            // Blanks before the first word hide nothing behind what is read.
+            if blanks < place && (blanks >= MAX_BLANKS || lines >= MAX_BLANK_LINES) {
+                let behind: String = text[place..].chars().take(60).collect();
+                return Some(format!("behind {blanks} blanks: {behind}"));
+            }
+            (blanks, lines) = (0, 0);
+        }
+    }
+    None
+}
+
+/// Where the hidden characters are that have no work there.
+fn places(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut before = Before::default();
+    let is_rtl = text.chars().any(is_right_to_left);
+    text.char_indices().filter(move |(place, c)| {
+        let next = text[place + c.len_utf8()..].chars().next();
+        let hidden = is_hidden(*c) && !before.excuses(*c, next, is_rtl);
+        before.see(*c);
+        hidden
+    })
+}
+
+/// What came before a character.
+#[derive(Default)]
+struct Before {
+    /// The last one.
+    last: Option<char>,
+    /// The last one that is seen.
+    seen: Option<char>,
+    /// Characters of a flag that is written in tags.
+    tags: usize,
+}
+
+impl Before {
+    fn see(&mut self, c: char) {
+        self.tags = match (c, self.last) {
+            (TAG_FIRST..=TAG_LAST, _) => self.tags + 1,
+            _ => 0,
+        };
+        if !is_hidden(c) && !is_modifier(c) {
+            self.seen = Some(c);
+        }
+        self.last = Some(c);
+    }
+
+    /// Whether a hidden character has work to do here.
+    fn excuses(&self, c: char, next: Option<char>, is_rtl: bool) -> bool {
+        let (Some(last), Some(seen)) = (self.last, self.seen) else { return false };
+        let follows_visible = !is_hidden(last) || last == '\u{FE0F}';
+        match c {
+            '\u{200D}' if is_pictograph(seen) => follows_visible && next.is_some_and(is_pictograph),
+            '\u{200C}' | '\u{200D}' => !is_hidden(last) && joins(last) && next.is_none_or(joins_or_ends),
+            '\u{200E}' | '\u{200F}' | '\u{061C}' => is_rtl && !is_hidden(last),
+            '\u{FE0E}' | '\u{FE0F}' => {
+                !is_hidden(last) && (is_pictograph(last) || matches!(last, '0'..='9' | '#' | '*'))
+            }
+            '\u{FE00}'..='\u{FE0D}' | '\u{E0100}'..='\u{E01EF}' => {
+                !is_hidden(last) && (is_ideograph(last) || is_symbol(last) || joins(last))
+            }
+            // England, Scotland, Wales: a black flag, a few letters, and the end.
+            TAG_FIRST..=TAG_LAST => seen == '\u{1F3F4}' && self.tags < 7,
+            _ => false,
+        }
+    }
+}
+
+const TAG_FIRST: char = '\u{E0020}';
+const TAG_LAST: char = '\u{E007F}';
+
+fn is_hidden(c: char) -> bool {
+    matches!(
+        u32::from(c),
+        // Controls, except those that are blanks.
+        0x00..=0x08 | 0x0B..=0x0C | 0x0E..=0x1F | 0x7F..=0x9F
+        // Soft hyphen, joiners, fillers, invisible letters and operators.
+        | 0xAD | 0x034F | 0x115F..=0x1160 | 0x17B4..=0x17B5 | 0x180B..=0x180F | 0x200B..=0x200D | 0x2060..=0x2065
+        | 0x206A..=0x206F | 0x2800 | 0x3164 | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A
+        // Direction of writing.
+        | 0x061C | 0x200E..=0x200F | 0x202A..=0x202E | 0x2066..=0x2069
+        // Line breaks that are none elsewhere.
+        | 0x2028..=0x2029
+        // Variation selectors, and letters that only programs see.
+        | 0xFE00..=0xFE0F | 0xE0000..=0xE0FFF
+    )
+}
+
+/// Hebrew, Arabic and their neighbours.
+fn is_right_to_left(c: char) -> bool {
+    matches!(u32::from(c), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFC | 0x10800..=0x10FFF | 0x1E800..=0x1EFFF)
+}
+
+/// A letter of a script in which letters join, or take other forms beside each other.
+fn joins(c: char) -> bool {
+    matches!(
+        u32::from(c),
+        0x0600..=0x08FF | 0x0900..=0x0DFF | 0x1000..=0x109F | 0x1780..=0x17B3 | 0x17B6..=0x17FF | 0x1820..=0x18AF
+            | 0xFB50..=0xFDFF | 0xFE70..=0xFEFC
+    )
+}
+
+fn joins_or_ends(c: char) -> bool {
+    joins(c) || c.is_whitespace() || c.is_ascii_punctuation()
+}
+
+fn is_pictograph(c: char) -> bool {
+    matches!(
+        u32::from(c),
+        0xA9 | 0xAE | 0x203C | 0x2049 | 0x2100..=0x214F | 0x2190..=0x21FF | 0x2300..=0x23FF | 0x2460..=0x24FF
+            | 0x25A0..=0x27BF | 0x2900..=0x297F | 0x2B00..=0x2BFF | 0x3030 | 0x303D | 0x3297..=0x3299 | 0x1F000..=0x1FAFF
+    )
+}
+
+/// The colour of a skin, or a frame around a key.
+fn is_modifier(c: char) -> bool {
+    matches!(u32::from(c), 0x1F3FB..=0x1F3FF | 0x20E3)
+}
+
+fn is_ideograph(c: char) -> bool {
+    matches!(u32::from(c), 0x3000..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0xFF00..=0xFF9F | 0x20000..=0x3FFFF)
+}
+
+fn is_symbol(c: char) -> bool {
+    matches!(u32::from(c), 0x2200..=0x22FF | 0x2A00..=0x2AFF)
+}

@@ -1,0 +1,55 @@
+//! Letters that look like others, so that what a person reads is not what a program compares.
+
+use unicode_security::skeleton;
+
+/// The text with every letter that looks like one of ASCII as that one.
+pub(crate) fn folded(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut one = [0; 4];
+    for c in text.chars() {
+        match c.is_ascii() {
+            true => plain.push(c),
+            false => {
+                let alike: String = skeleton(c.encode_utf8(&mut one)).collect();
+                plain.push_str(if alike.is_ascii() && !alike.is_empty() {
+                    &alike
+                } else {
+                    c.encode_utf8(&mut one)
+                });
+            }
+        }
+    }
+    plain
+}
+
+/// A name such that those that look the same are the same: small letters without separators, and one for all that are
+/// taken for each other.
+pub(crate) fn squashed(name: &str) -> String {
+    let plain = folded(name).to_lowercase().replace("rn", "m").replace("vv", "w");
+    let alike = |c: char| match c {
+        '0' => 'o',
+        '1' | 'i' | '|' | '!' => 'l',
+        '5' => 's',
+        c => c,
+    };
+    plain.chars().filter(|c| c.is_alphanumeric() || "|!".contains(*c)).map(alike).collect()
+}
+
+/// A word in two scripts, all of which could be one: nobody writes so who does not hide something.
+pub(super) fn mixed(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return None;
+    }
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let disguised = |word: &&str| {
+        let foreign = |c: char| matches!(u32::from(c), 0x0370..=0x058F | 0x13A0..=0x13FF | 0xAB70..=0xABBF);
+        word.chars().any(|c| c.is_ascii_alphabetic())
+            && word.chars().any(foreign)
+            && word.chars().count() > 2
+            && folded(word).is_ascii()
+    };
+    words.into_iter().find(disguised).map(|word| {
+        let odd = word.chars().find(|c| !c.is_ascii()).map_or(0, u32::from);
+        format!("{word} has U+{odd:04X} in it, which looks like {}", folded(word))
+    })
+}
