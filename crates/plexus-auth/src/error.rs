@@ -28,7 +28,7 @@ pub enum AuthError {
     Conflict { message: String, hint: &'static str },
     #[error("{what}")]
     Key { what: &'static str, source: std::io::Error },
-    #[error("the signing key is damaged: {0}")]
+    #[error("a key of the hub is damaged: {0}")]
     DamagedKey(String),
     #[error(transparent)]
     Store(#[from] StoreError),

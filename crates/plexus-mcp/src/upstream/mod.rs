@@ -2,10 +2,12 @@
 //!
 //! - [`config`]: one file per server, checked and with its references filled in;
 //! - [`client`]: a connection to one server, whatever its transport and era;
+//! - [`oauth`]: access to a server that wants to know who the hub is;
 //! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry.
 
 pub mod client;
 pub mod config;
+pub mod oauth;
 mod supervision;
 
 pub use supervision::{Jitter, Timing, UpstreamOptions, Upstreams};

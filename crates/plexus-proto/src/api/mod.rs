@@ -10,6 +10,7 @@ mod token;
 mod tool;
 mod upstream;
 mod upstream_change;
+mod upstream_login;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,6 +34,7 @@ pub use upstream_change::{
     AddUpstreamParams, ImportUpstreamsParams, ImportedUpstream, RemovedUpstream, SkippedUpstream,
     TestUpstreamParams, UpstreamCounts, UpstreamDetail, UpstreamImport, UpstreamLogs, UpstreamTest,
 };
+pub use upstream_login::{BeginLoginParams, FinishLoginParams, UpstreamLogin, UpstreamLogout};
 
 /// Every list: the items and, when there are more, the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

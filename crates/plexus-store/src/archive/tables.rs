@@ -194,4 +194,9 @@ pub(super) const TABLES: &[Table] = &[
         key: 2,
         columns: &[Text("session_id"), Text("section"), Text("content"), Int("bytes"), Int("updated_at")],
     },
+    Table {
+        name: "upstream_credentials",
+        key: 2,
+        columns: &[Text("server"), Text("field"), Text("sealed"), Int("updated_at")],
+    },
 ];

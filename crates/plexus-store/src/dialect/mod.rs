@@ -95,7 +95,7 @@ pub(crate) enum RowsAs {
 }
 
 /// Version of the schema that this program works with, in every database.
-pub(crate) const SCHEMA: i64 = 2;
+pub(crate) const SCHEMA: i64 = 4;
 
 /// Connections that only read.
 #[derive(Clone)]
@@ -190,6 +190,7 @@ mod tests {
         };
         assert_eq!(versions(super::sqlite::MIGRATIONS), versions(super::postgres::MIGRATIONS));
         let numbers: Vec<i64> = super::sqlite::MIGRATIONS.iter().map(|(version, ..)| *version).collect();
-        assert_eq!(numbers, (1..=super::SCHEMA).collect::<Vec<_>>());
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+        assert_eq!((numbers[0], numbers.last()), (1, Some(&super::SCHEMA)));
     }
 }

@@ -29,6 +29,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
+    (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
 ];
 
 /// Where the database is and who we are there.

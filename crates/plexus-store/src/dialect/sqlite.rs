@@ -25,6 +25,7 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
+    (4, "upstream credentials", include_str!("../../migrations/sqlite/0004_upstream_credentials.sql")),
 ];
 
 /// An open database.

@@ -34,7 +34,8 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                     conn.add_todo(session, "caf\u{e9} \u{1F600}\n\"quoted\"", TodoStatus::Done, at(1))
                         .await?;
                     conn.write_section(session, "notes", "", at(2)).await?;
-                    conn.write_section(session, "Notes", "text", at(2)).await
+                    conn.write_section(session, "Notes", "text", at(2)).await?;
+                    conn.keep_upstream_credential("docs", "grant", "sealed", at(3)).await
                 })
             })
             .await
@@ -46,6 +47,7 @@ fn keys() -> Vec<(String, Content)> {
     let file = |name: &str, text: &str| (name.to_owned(), Content::Bytes(text.as_bytes().to_vec()));
     vec![
         file("signing-key", "key"),
+        file("sealing-key", "another key"),
         file("audit.head", "head"),
         file("sessions/a/b.txt", "file"),
         file("mcp_servers.d/a.json", "server"),

@@ -8,6 +8,7 @@
 mod change;
 mod gate;
 mod import;
+mod login;
 mod record;
 mod trial;
 mod view;
@@ -52,6 +53,9 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(change::disable))
         .routes(routes!(change::restart))
         .routes(routes!(trial::test))
+        .routes(routes!(login::begin))
+        .routes(routes!(login::finish))
+        .routes(routes!(login::logout))
 }
 
 /// List servers

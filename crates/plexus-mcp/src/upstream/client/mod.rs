@@ -37,11 +37,14 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{HttpConfig, ServerConfig, Transport};
+use super::oauth::Account;
 use connection::Connection;
 use http::{Dial, HttpClient};
 
 pub(in crate::upstream) use detail::for_callers;
-pub(super) use net::names_loopback;
+pub(in crate::upstream) use http::line::Line;
+pub(in crate::upstream) use http::place::Place;
+pub(in crate::upstream) use net::{names_loopback, shown};
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
 
@@ -76,6 +79,8 @@ pub struct Connect {
     /// Where the standard error of a process goes.
     pub stderr: Arc<StderrRing>,
     pub settings: ClientSettings,
+    /// Who the hub is logged in as there.
+    pub account: Option<Arc<Account>>,
 }
 
 impl fmt::Debug for Connect {
@@ -254,6 +259,9 @@ pub enum ClientError {
     /// It is there and takes no more now: nothing was run, and the request can be sent again later.
     #[error("{0}")]
     Busy(String),
+    /// It wants to know who the hub is, and that takes a person: nothing was run.
+    #[error("{0}")]
+    NeedsLogin(String),
     /// It was lost after the request was sent: nobody knows whether it was carried out.
     #[error("{0}")]
     Lost(String),

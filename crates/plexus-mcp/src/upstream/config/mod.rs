@@ -4,6 +4,7 @@
 //! are filled in, and what is left is looked at as a whole ([`check`], [`transport`]). Everything that is wrong with a
 //! file is said at once, and takes out that server only. No error and no `Debug` repeats a value: any may be a credential.
 
+mod auth;
 mod check;
 mod document;
 mod folder;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use plexus_kit::{ExposeSecret, Secret, glob};
 use plexus_proto::api::UpstreamTransport;
 
+pub use auth::{Grant, HttpAuth, OauthConfig, TlsConfig};
 pub use folder::{Entry, Folder};
 pub use import::{Applied, ImportPlan, Planned, Skipped};
 pub use literals::has_references;
@@ -34,6 +36,7 @@ pub use migrate::{LEGACY_FILE, Migration, migrate};
 pub use outline::{Inward, inward, outline};
 pub use problem::{Cause, FolderError, Problem};
 pub use schema::schema_file;
+pub(crate) use auth::is_protected;
 pub(crate) use transport::is_of_the_hub;
 
 /// A server whose file is in order, with every `${…}` filled in.
@@ -108,6 +111,15 @@ impl Transport {
         }
     }
 
+    /// Of a server that is reached at an address.
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpConfig> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Sse(config) | Self::StreamableHttp(config) => Some(config),
+        }
+    }
+
     fn hash_into(&self, hasher: &mut impl Hasher) {
         let exposed = |values: &BTreeMap<String, Secret>, hasher: &mut _| {
             values.len().hash(hasher);
@@ -121,10 +133,11 @@ impl Transport {
                 (command, args, cwd).hash(hasher);
                 exposed(env, hasher);
             }
-            Self::Sse(HttpConfig { url, headers, allow_private, guessed })
-            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed }) => {
+            Self::Sse(HttpConfig { url, headers, allow_private, guessed, auth })
+            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed, auth }) => {
                 (url.expose_secret(), allow_private, guessed).hash(hasher);
                 exposed(headers, hasher);
+                auth.hash_into(hasher);
             }
         }
     }
@@ -156,6 +169,7 @@ pub struct HttpConfig {
     pub allow_private: bool,
     /// The file does not name the transport: a server that turns out to be an older one may be talked to as such.
     pub guessed: bool,
+    pub auth: HttpAuth,
 }
 
 /// Which of a server's tools there are, and by what name. Names and globs are the server's own.

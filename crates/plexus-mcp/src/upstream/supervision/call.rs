@@ -103,7 +103,9 @@ impl UpstreamCall<'_> {
             return Err(self.explain(ClientError::Lost(why)));
         };
         self.once(&connected, arguments).await.map_err(|error| match error {
-            ClientError::Unreachable(_) | ClientError::Busy(_) => self.explain(ClientError::Lost(why)),
+            ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_) => {
+                self.explain(ClientError::Lost(why))
+            }
             ClientError::Lost(why) => self.harmless(" twice", &why),
             error => self.explain(error),
         })
@@ -125,7 +127,7 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match place {
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_)) => match place {
                 Some(place) => self.unit.sessions.forget(self.context.session_id, place),
                 // The unit looks for itself whether the server is still there.
                 None => self.unit.list_changed.notify_one(),
@@ -193,6 +195,7 @@ impl UpstreamCall<'_> {
                 let why = format!("a connection for this session cannot be made: {error}");
                 Err(match error {
                     ClientError::Busy(_) => busy(unit, &why),
+                    ClientError::NeedsLogin(_) => locked(unit, &why),
                     _ => unavailable(unit, &why),
                 })
             }
@@ -213,6 +216,7 @@ impl UpstreamCall<'_> {
         match error {
             ClientError::Unreachable(why) => unavailable(self.unit, &why),
             ClientError::Busy(why) => busy(self.unit, &why),
+            ClientError::NeedsLogin(why) => locked(self.unit, &why),
             ClientError::Lost(why) if self.entry.repeatable => self.harmless("", &why),
             ClientError::Lost(why) => CallError::new(
                 ErrorCode::Unavailable,
@@ -274,6 +278,7 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Connected<'_>, CallEr
                 UpstreamState::Down if patience == Patience::Away => {}
                 UpstreamState::Down
                 | UpstreamState::Failed
+                | UpstreamState::NeedsLogin
                 | UpstreamState::Disabled
                 | UpstreamState::Invalid => {
                     return None;
@@ -297,6 +302,14 @@ fn busy(unit: &Unit, why: &str) -> CallError {
     .hint("Nothing was run. Wait for a while and call again.")
 }
 
+/// The server wants a login: nothing was run.
+fn locked(unit: &Unit, why: &str) -> CallError {
+    let (name, why) = (&unit.name, for_callers(why));
+    CallError::new(ErrorCode::Unavailable, format!("{name} wants a login: {why}"))
+        .hint(format!("Nothing was run. Call again when somebody has run `plexus upstream login {name}`."))
+        .before_it_ran()
+}
+
 /// The server is not there: nothing was run, and the caller may try again.
 fn unavailable(unit: &Unit, why: &str) -> CallError {
     let status = unit.status.borrow().clone();
@@ -317,6 +330,9 @@ fn advice(unit: &Unit, status: &Status) -> String {
             "It failed so often that it is left alone for a while. {next}, or at once by \
              `plexus upstream restart {name}`; `plexus upstream logs {name}` shows what it said."
         ),
+        (UpstreamState::NeedsLogin, _) => {
+            format!("Call again when somebody has run `plexus upstream login {name}`.")
+        }
         (_, Some(next)) => format!("{next}; call again after that."),
         (UpstreamState::Starting, None) => "It is being started; call again in a while.".to_owned(),
         (_, None) => "Call again in a while.".to_owned(),

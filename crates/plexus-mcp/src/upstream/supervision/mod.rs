@@ -8,6 +8,7 @@
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject` | from what a server lists to tools of the hub |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
+//! | `login` | access to a server that wants one, given by a person and taken away |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
 //! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
@@ -22,6 +23,7 @@ mod gate;
 mod inject;
 mod instructions;
 mod life;
+mod login;
 mod memory;
 mod metrics;
 mod opened;
@@ -49,6 +51,7 @@ use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
+use super::oauth::{Logins, Vault};
 use memory::Memory;
 use metrics::UpstreamMetrics;
 use unit::{Shared, Unit};
@@ -66,12 +69,14 @@ pub struct UpstreamOptions {
     pub timing: Timing,
     /// Where it is kept what servers listed last; none: nowhere.
     pub memory: Option<PathBuf>,
+    /// Where access to servers is kept; none: in memory only.
+    pub vault: Option<Vault>,
 }
 
 impl UpstreamOptions {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default(), memory: None }
+        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default(), memory: None, vault: None }
     }
 }
 
@@ -99,7 +104,7 @@ impl Upstreams {
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let UpstreamOptions { dir, environment, client, timing, memory } = options;
+        let UpstreamOptions { dir, environment, client, timing, memory, vault } = options;
         let shared = Arc::new(Shared {
             registry,
             clock: clock.clone(),
@@ -108,6 +113,8 @@ impl Upstreams {
             client: ClientSettings { connect_timeout: timing.connect, ..client },
             timing,
             memory: Memory::new(memory),
+            vault,
+            logins: Logins::default(),
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
         });

@@ -9,6 +9,7 @@ use super::opened::{self, Opened};
 use super::{Upstreams, catalog, unit};
 use crate::upstream::client::{Connect, Listener, StderrRing};
 use crate::upstream::config::ServerConfig;
+use crate::upstream::oauth::Account;
 
 /// Lines of standard error that are shown.
 const STDERR_SHOWN: usize = 50;
@@ -20,7 +21,9 @@ impl Upstreams {
         let shared = &self.0.shared;
         let config = Arc::new(server);
         let stderr = Arc::new(StderrRing::new());
+        let account = self.account_for(&config);
         let connect = Connect {
+            account: Some(account.clone()),
             config: config.clone(),
             environment: shared.environment.clone(),
             known_era: None,
@@ -34,7 +37,13 @@ impl Upstreams {
             warnings: config.warnings.clone(),
             ..UpstreamTest::default()
         };
-        match Opened::open(connect).await {
+        let opened = async {
+            if let Some(http) = config.transport.http() {
+                account.follow(http).await?;
+            }
+            Opened::open(connect).await
+        };
+        match opened.await {
             Ok(Opened { client, definitions }) => {
                 let (catalog, _) = catalog::build(&config, &definitions);
                 report.success = true;
@@ -51,6 +60,20 @@ impl Upstreams {
         report.stderr.drain(..report.stderr.len().saturating_sub(STDERR_SHOWN));
         report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         report
+    }
+}
+
+impl Upstreams {
+    /// That of the server which is there, if it is the one that is tried out; else one that has nothing yet.
+    fn account_for(&self, config: &ServerConfig) -> Arc<Account> {
+        let unit = self.unit(&config.name);
+        let same = |unit: &Arc<unit::Unit>| {
+            unit.config().is_some_and(|known| known.fingerprint == config.fingerprint)
+        };
+        match unit.filter(same) {
+            Some(unit) => unit.account.clone(),
+            None => self.0.shared.account(&config.name, None),
+        }
     }
 }
 
