@@ -49,7 +49,8 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
 
 /// The MCP servers behind the hub, in words.
 fn servers(counts: &UpstreamCounts) -> String {
-    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid, needs_login } = *counts;
+    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid, needs_login } =
+        *counts;
     if total == 0 {
         return "none; `plexus upstream add` puts one behind the hub".to_owned();
     }

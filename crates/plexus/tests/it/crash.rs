@@ -4,6 +4,7 @@
 //! The rounds share one data folder, so later ones start from what earlier crashes left behind.
 
 mod journal;
+mod logins;
 pub(crate) mod records;
 mod scene;
 

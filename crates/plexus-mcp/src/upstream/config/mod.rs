@@ -28,6 +28,7 @@ use std::time::Duration;
 use plexus_kit::{ExposeSecret, Secret, glob};
 use plexus_proto::api::UpstreamTransport;
 
+pub(crate) use auth::is_protected;
 pub use auth::{Grant, HttpAuth, OauthConfig, TlsConfig};
 pub use folder::{Entry, Folder};
 pub use import::{Applied, ImportPlan, Planned, Skipped};
@@ -36,7 +37,6 @@ pub use migrate::{LEGACY_FILE, Migration, migrate};
 pub use outline::{Inward, inward, outline};
 pub use problem::{Cause, FolderError, Problem};
 pub use schema::schema_file;
-pub(crate) use auth::is_protected;
 pub(crate) use transport::is_of_the_hub;
 
 /// A server whose file is in order, with every `${…}` filled in.

@@ -77,7 +77,10 @@ mod tests {
         for (header, expected) in [
             ("", ["", "", ""]),
             ("Bearer", ["", "", ""]),
-            (r#"Bearer resource_metadata="https://a.example/x", scope="a b""#, ["https://a.example/x", "a b", ""]),
+            (
+                r#"Bearer resource_metadata="https://a.example/x", scope="a b""#,
+                ["https://a.example/x", "a b", ""],
+            ),
             (r#"bearer  realm="x" , ERROR=invalid_token,scope=one"#, ["", "one", "invalid_token"]),
             (r#"Basic realm="a, Bearer scope=no", Bearer scope="yes""#, ["", "yes", ""]),
             (r#"Bearer scope="one", DPoP scope="two", error="no""#, ["", "one", ""]),

@@ -76,9 +76,10 @@ impl Client {
 
     /// The client that the file names.
     pub(super) fn configured(oauth: &OauthConfig, authority: &Authority) -> Result<Self, LoginError> {
-        let id = oauth.client_id.clone().ok_or_else(|| {
-            LoginError::Unsuitable("the server's file has no `auth.client_id`".to_owned())
-        })?;
+        let id = oauth
+            .client_id
+            .clone()
+            .ok_or_else(|| LoginError::Unsuitable("the server's file has no `auth.client_id`".to_owned()))?;
         let method = match oauth.client_secret {
             None => Method::None,
             Some(_) => authority.secret_method(),
@@ -190,9 +191,9 @@ pub(super) fn check_redirect(redirect: &str, port: Option<u16>) -> Result<(), Lo
         return wrong("must be http://127.0.0.1:PORT/PATH");
     }
     match port {
-        Some(port) if url.port() != Some(port) => {
-            wrong(&format!("must have the port {port}, which is the `auth.redirect_port` of the server's file"))
-        }
+        Some(port) if url.port() != Some(port) => wrong(&format!(
+            "must have the port {port}, which is the `auth.redirect_port` of the server's file"
+        )),
         _ => Ok(()),
     }
 }

@@ -202,7 +202,9 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
         let url = Url::parse(&text).ok().filter(is_protected);
         url.map(Some).ok_or_else(|| {
             let (place, text) = (shown(place), quoted(&text));
-            LoginError::Refused(format!("{place} has an address that is not encrypted, or none at all: {text}"))
+            LoginError::Refused(format!(
+                "{place} has an address that is not encrypted, or none at all: {text}"
+            ))
         })
     };
     let token_endpoint = address(document.token_endpoint)?.ok_or_else(|| {

@@ -88,7 +88,8 @@ impl Logins {
         let found = all.iter().position(|one| one.id == id && one.server == server);
         let found = found.ok_or(LoginError::NoLogin)?;
         if answer.state.as_deref() != Some(all[found].state.expose_secret()) {
-            let message = "the answer is not to this login: its `state` is another one. Nothing was taken from it";
+            let message =
+                "the answer is not to this login: its `state` is another one. Nothing was taken from it";
             return Err(LoginError::Refused(message.to_owned()));
         }
         Ok(all.remove(found))
@@ -149,12 +150,8 @@ pub(super) async fn begin(
         source: source(terms, &authority, client, resource.id),
         expires_at,
     };
-    let login = UpstreamLogin {
-        id: pending.id.clone(),
-        url: url.to_string(),
-        issuer: authority.issuer,
-        expires_at,
-    };
+    let login =
+        UpstreamLogin { id: pending.id.clone(), url: url.to_string(), issuer: authority.issuer, expires_at };
     Ok((pending, login))
 }
 
@@ -232,7 +229,8 @@ pub(super) fn decided(pending: &Pending, answer: &FinishLoginParams) -> Result<S
             return Err(LoginError::Refused(format!("{message}. Nothing was taken from it")));
         }
         None => {
-            let message = format!("the answer does not say that it is of {}, which always does", quoted(issuer));
+            let message =
+                format!("the answer does not say that it is of {}, which always does", quoted(issuer));
             return Err(LoginError::Refused(format!("{message}. Nothing was taken from it")));
         }
     }

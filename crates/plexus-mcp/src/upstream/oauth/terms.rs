@@ -20,8 +20,9 @@ pub(super) struct Terms {
 
 impl Terms {
     pub(super) fn of(http: &HttpConfig) -> Result<Self, ClientError> {
-        let url = Url::parse(http.url.expose_secret())
-            .map_err(|error| ClientError::Protocol(format!("the `url` of the server's file is none: {error}")))?;
+        let url = Url::parse(http.url.expose_secret()).map_err(|error| {
+            ClientError::Protocol(format!("the `url` of the server's file is none: {error}"))
+        })?;
         let asked_for = http.auth.oauth.is_some();
         let oauth = http.auth.oauth.clone().unwrap_or_default();
         let OauthConfig { scopes, client_id, client_metadata_url, authorization_server, .. } = &oauth;

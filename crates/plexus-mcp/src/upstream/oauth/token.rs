@@ -129,7 +129,9 @@ mod tests {
     #[test]
     fn only_invalid_grant_ends_what_the_hub_has() {
         let error = |code: &str| Some(json!({ "error": code, "error_description": "why\n so" }));
-        assert!(matches!(of(400, error("invalid_grant")), Err(Refused::Grant(why)) if why.contains("why  so")));
+        assert!(
+            matches!(of(400, error("invalid_grant")), Err(Refused::Grant(why)) if why.contains("why  so"))
+        );
         for code in ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "made_up"] {
             assert!(matches!(of(401, error(code)), Err(Refused::Other(_))), "{code}");
         }
@@ -153,7 +155,9 @@ mod tests {
 
     #[test]
     fn access_is_read_however_its_time_is_written() {
-        for (written, read) in [(json!(60), Some(60)), (json!("60"), Some(60)), (json!(60.5), Some(60)), (json!(null), None)] {
+        for (written, read) in
+            [(json!(60), Some(60)), (json!("60"), Some(60)), (json!(60.5), Some(60)), (json!(null), None)]
+        {
             let body = json!({
                 "access_token": "a", "token_type": "BEARER", "refresh_token": "r", "expires_in": written,
             });

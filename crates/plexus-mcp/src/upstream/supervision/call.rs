@@ -127,11 +127,13 @@ impl UpstreamCall<'_> {
         let called = client.call(outgoing).await;
         match &called {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_)) => match place {
-                Some(place) => self.unit.sessions.forget(self.context.session_id, place),
-                // The unit looks for itself whether the server is still there.
-                None => self.unit.list_changed.notify_one(),
-            },
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_)) => {
+                match place {
+                    Some(place) => self.unit.sessions.forget(self.context.session_id, place),
+                    // The unit looks for itself whether the server is still there.
+                    None => self.unit.list_changed.notify_one(),
+                }
+            }
             Err(ClientError::Busy(_) | ClientError::Cancelled) => {}
         }
         called.map(ToolOutput::Foreign)

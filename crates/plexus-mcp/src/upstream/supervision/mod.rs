@@ -76,7 +76,14 @@ pub struct UpstreamOptions {
 impl UpstreamOptions {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        Self { dir, environment, client: ClientSettings::default(), timing: Timing::default(), memory: None, vault: None }
+        Self {
+            dir,
+            environment,
+            client: ClientSettings::default(),
+            timing: Timing::default(),
+            memory: None,
+            vault: None,
+        }
     }
 }
 

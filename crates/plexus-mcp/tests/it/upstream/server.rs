@@ -79,6 +79,7 @@ impl Start {
             supervisor: Supervisor::new(),
             stderr: Arc::new(StderrRing::new()),
             settings: ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() },
+            account: None,
         };
         Self { connect, changes }
     }

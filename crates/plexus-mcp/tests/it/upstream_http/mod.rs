@@ -18,7 +18,7 @@ use plexus_kit::{Environment, Secret, Supervisor};
 use plexus_mcp::upstream::client::{
     Called, Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
 };
-use plexus_mcp::upstream::config::{HttpConfig, ServerConfig, ToolRules, Transport};
+use plexus_mcp::upstream::config::{HttpAuth, HttpConfig, ServerConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Value, json};
@@ -96,6 +96,7 @@ impl Way {
                 headers: BTreeMap::new(),
                 allow_private: false,
                 guessed: false,
+                auth: HttpAuth::default(),
             },
             older: false,
             known_era: None,
@@ -153,6 +154,7 @@ impl Way {
             supervisor: self.supervisor.clone(),
             stderr: Arc::new(StderrRing::new()),
             settings: self.settings.clone(),
+            account: None,
         }
     }
 

@@ -63,13 +63,7 @@ pub(super) async fn login(out: &Output, hub: &Hub, args: LoginArgs) -> anyhow::R
 }
 
 /// Says what to open, and opens it.
-fn tell(
-    out: &Output,
-    name: &str,
-    begun: &UpstreamLogin,
-    raw: &str,
-    no_browser: bool,
-) -> anyhow::Result<()> {
+fn tell(out: &Output, name: &str, begun: &UpstreamLogin, raw: &str, no_browser: bool) -> anyhow::Result<()> {
     if out.json() {
         out.json_line(raw)?;
     } else {

@@ -121,7 +121,9 @@ fn may_be_of_another_era(refusal: &Refusal) -> bool {
         refusal,
         Refusal::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)
             | Refusal::Status(_, ClientError::Unreachable(_) | ClientError::Busy(_))
-            | Refusal::Failed(ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_))
+            | Refusal::Failed(
+                ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_)
+            )
     )
 }
 

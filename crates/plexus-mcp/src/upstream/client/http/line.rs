@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    USER_AGENT,
 };
 use http::response::Parts;
 use http::{Method, Request, StatusCode};
@@ -88,7 +89,9 @@ impl Line {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
-        let Some(account) = &self.account else { return self.follow(place, method, headers, body, None).await };
+        let Some(account) = &self.account else {
+            return self.follow(place, method, headers, body, None).await;
+        };
         let bearer = match account.at_hand() {
             Some(bearer) => Some(bearer),
             None => Box::pin(account.bearer()).await?,

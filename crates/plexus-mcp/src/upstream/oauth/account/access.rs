@@ -89,7 +89,8 @@ impl Account {
             match self.revoke(grant).await {
                 Ok(()) => logout.revoked = true,
                 Err(why) => {
-                    let end = "the access may go on until it expires; end it where your account there is kept";
+                    let end =
+                        "the access may go on until it expires; end it where your account there is kept";
                     logout.remark = Some(format!("{why}: {end}"));
                 }
             }

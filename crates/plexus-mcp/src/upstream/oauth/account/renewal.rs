@@ -150,13 +150,14 @@ impl Account {
         let Some(terms) = self.terms.load_full() else {
             return Err(Refused::Passing("its file has not been read yet".to_owned()));
         };
-        let asking = Asking::new(&terms, &self.around.settings)
-            .map_err(|error| Refused::Other(error.to_string()))?;
+        let asking =
+            Asking::new(&terms, &self.around.settings).map_err(|error| Refused::Other(error.to_string()))?;
         if terms.by_itself() {
             return self.ask_by_itself(&asking, &terms).await;
         }
         let held = self.held.load_full();
-        let Some((grant, refresh)) = held.grant.as_ref().and_then(|grant| Some((grant, grant.refresh.as_ref()?)))
+        let Some((grant, refresh)) =
+            held.grant.as_ref().and_then(|grant| Some((grant, grant.refresh.as_ref()?)))
         else {
             return Err(Refused::Grant("there is nothing to renew it with".to_owned()));
         };
@@ -193,11 +194,7 @@ impl Account {
         Grant::new(source, tokens, self.around.clock.now()).ok_or_else(unsendable)
     }
 
-    async fn own_source(
-        &self,
-        asking: &Asking,
-        terms: &Terms,
-    ) -> Result<(Source, Vec<String>), LoginError> {
+    async fn own_source(&self, asking: &Asking, terms: &Terms) -> Result<(Source, Vec<String>), LoginError> {
         let challenge = asking.challenge().await?;
         let resource = discovery::resource(asking, terms, &challenge).await?;
         let authority = discovery::authority(asking, &resource.issuer).await?;

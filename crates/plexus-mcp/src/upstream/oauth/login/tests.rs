@@ -73,10 +73,7 @@ fn a_login_is_ended_once_by_its_own_answer_and_in_time() {
     assert!(matches!(logins.take("docs", &id, &answer("another", None), now), Err(LoginError::Refused(_))));
     assert!(matches!(logins.take("mail", &id, &answer("the state", None), now), Err(LoginError::NoLogin)));
     assert!(logins.take("docs", &id, &answer("the state", None), now).is_ok(), "it is still there");
-    assert!(matches!(
-        logins.take("docs", &id, &answer("the state", None), now),
-        Err(LoginError::NoLogin)
-    ));
+    assert!(matches!(logins.take("docs", &id, &answer("the state", None), now), Err(LoginError::NoLogin)));
     let late = pending("docs", false, 1_000);
     let id = late.id.clone();
     logins.add(late, now).unwrap();
