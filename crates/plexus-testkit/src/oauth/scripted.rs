@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::Door;
@@ -70,9 +70,9 @@ struct Inside {
     wrong: Wrong,
     state: Mutex<Book>,
     good: Arc<Mutex<HashSet<String>>>,
-    /// A request to renew access is held, and those that may go on.
+    /// A request to renew access is held; how often all that were may go on.
     held: Notify,
-    released: Semaphore,
+    released: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl ScriptedAuthority {
             }),
             good: Arc::default(),
             held: Notify::new(),
-            released: Semaphore::new(0),
+            released: watch::Sender::new(0),
         });
         let router = Router::new()
             .route("/.well-known/oauth-authorization-server", get(document))
@@ -157,7 +157,7 @@ impl ScriptedAuthority {
     /// And from now on they are answered, those that are held too.
     pub fn answer_renewals(&self) {
         self.inside.book().renewals = Renewals::Answered;
-        self.inside.released.add_permits(Semaphore::MAX_PERMITS / 4);
+        self.inside.released.send_modify(|times| *times += 1);
     }
 
     /// Returns when a request to renew access is held.
@@ -265,9 +265,10 @@ async fn token(State(inside): State<Arc<Inside>>, form: String) -> Response {
         book.asked.push(form.clone());
         book.renewals
     };
-    let held = async || {
+    let mut released = inside.released.subscribe();
+    let mut held = async || {
         inside.held.notify_one();
-        let _ = inside.released.acquire().await.expect("never closed");
+        let _ = released.changed().await;
     };
     let given = match (renews, renewals) {
         (false, _) => inside.redeem(&form),

@@ -42,7 +42,7 @@ use connection::Connection;
 use http::{Dial, HttpClient};
 
 pub(in crate::upstream) use detail::for_callers;
-pub(in crate::upstream) use http::line::Line;
+pub(in crate::upstream) use http::line::{Line, Reply};
 pub(in crate::upstream) use http::place::Place;
 pub(in crate::upstream) use net::{names_loopback, shown};
 pub(in crate::upstream) use stderr::Mark;

@@ -97,17 +97,14 @@ impl Line {
             None => Box::pin(account.bearer()).await?,
         };
         let reply = self.follow(place, method, headers, body, bearer.as_ref()).await?;
-        if reply.status() != StatusCode::UNAUTHORIZED || !reply.place.own {
-            if let Some(bearer) = bearer.as_ref().filter(|_| reply.place.own) {
-                account.accepted(bearer);
-            }
+        if !account.is_refused(&reply, bearer.as_ref()) {
             return Ok(reply);
         }
         Box::pin(async {
-            match account.renewed(bearer.as_ref()).await? {
-                Some(newer) => self.follow(place, method, headers, body, Some(&newer)).await,
-                None => Ok(reply),
-            }
+            let Some(newer) = account.renewed(bearer.as_ref()).await? else { return Ok(reply) };
+            let reply = self.follow(place, method, headers, body, Some(&newer)).await?;
+            account.is_refused(&reply, Some(&newer));
+            Ok(reply)
         })
         .await
     }
@@ -259,6 +256,11 @@ impl Reply {
     /// Whether the file gives this header, and it was sent there.
     pub(crate) fn was_given(&self, header: &str) -> bool {
         self.place.own && self.line.headers.contains_key(header)
+    }
+
+    /// Whether it comes from the server that the file names.
+    pub(crate) fn is_own(&self) -> bool {
+        self.place.own
     }
 
     /// Who the hub is logged in as where this comes from, or would be.

@@ -23,7 +23,7 @@ use super::quoted;
 use super::terms::Terms;
 use super::vault::{Kept, Vault};
 use crate::upstream::Timing;
-use crate::upstream::client::{ClientError, ClientSettings};
+use crate::upstream::client::{ClientError, ClientSettings, Reply};
 use crate::upstream::config::HttpConfig;
 
 /// What an account needs of the hub around it.
@@ -167,12 +167,21 @@ impl Account {
         }
     }
 
-    /// The server has taken what was shown.
-    pub(in crate::upstream) fn accepted(&self, bearer: &Bearer) {
+    /// Whether the server has refused what was shown to it; it is remembered of what it has not.
+    pub(in crate::upstream) fn is_refused(&self, reply: &Reply, shown: Option<&Bearer>) -> bool {
+        if !reply.is_own() {
+            return false;
+        }
+        if reply.status() == StatusCode::UNAUTHORIZED {
+            return true;
+        }
         let held = self.held.load();
-        if let (true, Some(grant)) = (held.generation == bearer.generation, &held.grant) {
+        if let (Some(shown), Some(grant)) = (shown, &held.grant)
+            && shown.generation == held.generation
+        {
             grant.accept();
         }
+        false
     }
 
     /// What a refusal means where a login may help; none where it is one like any other.
