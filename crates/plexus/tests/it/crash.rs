@@ -46,6 +46,17 @@ async fn crashes_between_the_journal_and_the_database_lose_no_record_on_postgres
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told() {
+    logins::interrupted(crate::plexus(), 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn two_hundred_crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told() {
+    logins::interrupted(crate::plexus(), 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "for `make soak`"]
 async fn two_hundred_crashes_between_the_journal_and_the_database_lose_no_record() {
     journal::interrupted(crate::plexus(), 200).await;

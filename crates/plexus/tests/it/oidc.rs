@@ -62,7 +62,7 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
 
     let login = Waiting::start(&plexus, &["docs", "--no-browser"]).await;
     // Another page of the browser calls the address too.
-    let back = reqwest_back(&login.url);
+    let back = way_back(&login.url);
     let forged = plexus.http().get(format!("{back}?code=forged&state=guessed")).send().await.unwrap();
     assert_eq!(forged.status(), 400);
     let page = Browser::new().log_in(&login.url).await;
@@ -102,7 +102,7 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
 }
 
 /// Where the browser is sent back to.
-fn reqwest_back(url: &str) -> String {
+fn way_back(url: &str) -> String {
     let encoded = url.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
     encoded.replace("%3A", ":").replace("%2F", "/")
 }

@@ -7,6 +7,8 @@ use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
 use plexus_testkit::{HubProcess, Plexus};
 use rand::RngExt as _;
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,56 +54,89 @@ enum At {
     Answered,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crashes_while_access_is_renewed_end_in_a_state_that_is_told() {
-    let seed = Seed::choose();
-    println!("{seed}");
-    let authority = ScriptedAuthority::start().await;
-    let server = Protected::start(&authority.issuer(), authority.door()).await;
-    let plexus = crate::plexus();
-    let mut hub = plexus.up().await;
+/// A hub that is logged in to a server as `docs`.
+async fn logged_in(plexus: &Plexus, server: &Protected) -> HubProcess {
+    let hub = plexus.up().await;
     let folder = hub.data_dir().join("mcp_servers.d");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("docs.json"), json!({ "url": server.url() }).to_string()).unwrap();
     plexus.run(&["upstream", "reload"]).await;
     assert_eq!(settled(&hub).await["state"], "needs_login");
-    log_in(&plexus, &hub).await;
-    for (round, at) in
-        [At::Asked, At::Rotated, At::Answered, At::Answered, At::Answered].into_iter().enumerate()
-    {
-        let delay = Duration::from_micros(seed.round(round as u64).random_range(0..8_000));
+    log_in(plexus, &hub).await;
+    hub
+}
+
+pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
+    let seed = Seed::choose();
+    let authority = ScriptedAuthority::start().await;
+    let server = Protected::start(&authority.issuer(), authority.door()).await;
+    let mut hub = logged_in(&plexus, &server).await;
+    for round in 0..rounds {
+        let at = match round % 4 {
+            0 => At::Asked,
+            1 => At::Rotated,
+            _ => At::Answered,
+        };
+        let delay = Duration::from_micros(seed.round(round).random_range(0..8_000));
         authority.hold_renewals(!matches!(at, At::Asked));
         authority.expire_access();
         let said = format!("round {round}");
         let token = hub.admin_token();
         let client = hub.mcp(&token);
-        let call =
-            client.modern("tools/call", json!({ "name": "mcp__docs__echo", "arguments": { "text": said } }));
+        let call = json!({ "name": "mcp__docs__echo", "arguments": { "text": said } });
         tokio::select! {
-            answer = call => panic!("it is held: {answer:?}"),
+            answer = client.modern("tools/call", call) => panic!("it is held: {answer:?}"),
             () = authority.renewal_is_held() => {}
         }
         if matches!(at, At::Answered) {
             authority.answer_renewals();
+            // The crash is to strike anywhere in what follows, which takes some milliseconds.
             tokio::time::sleep(delay).await;
         }
         hub.kill().await;
         authority.answer_renewals();
         hub = plexus.up().await;
         let upstream = settled(&hub).await;
-        assert!(server.calls_with(&said) <= 1, "{said} at {at:?} ran twice");
+        assert!(server.calls_with(&said) <= 1, "{said} at {at:?} ran twice ({seed})");
         if upstream["state"] == "needs_login" {
             let why = upstream["last_error"]["message"].as_str().unwrap();
-            assert!(why.contains("`plexus upstream login docs`"), "{at:?}: {why}");
+            assert!(why.contains("`plexus upstream login docs`"), "{at:?} ({seed}): {why}");
             log_in(&plexus, &hub).await;
         }
         if matches!(at, At::Rotated) {
             assert_eq!(upstream["state"], "needs_login", "what it had was used up: {upstream}");
         }
         let before = server.calls_with(&said);
-        let called =
-            plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", &format!("text={said}")]).await;
+        let text = format!("text={said}");
+        let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", &text]).await;
         assert_eq!(called.ok(), format!("{said}\n"));
         assert_eq!(server.calls_with(&said), before + 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_access_is_not_used_before_it_is_stored_nor_asked_for_again() {
+    let authority = ScriptedAuthority::start().await;
+    let server = Protected::start(&authority.issuer(), authority.door()).await;
+    let plexus = crate::plexus();
+    let hub = logged_in(&plexus, &server).await;
+    let database = SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db"));
+    let mut database = database.connect().await.unwrap();
+    sqlx::query("ALTER TABLE upstream_credentials RENAME TO elsewhere").execute(&mut database).await.unwrap();
+    authority.expire_access();
+    let call = ["tools", "call", "mcp__docs__echo", "--arg", "text=once"];
+    let refused = plexus.run(&call).await;
+    assert!(refused.failed(1).contains("cannot be stored now"), "{refused:?}");
+    assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 0));
+    sqlx::query("ALTER TABLE elsewhere RENAME TO upstream_credentials").execute(&mut database).await.unwrap();
+    let back = tokio::time::timeout(PATIENCE, async {
+        while plexus.run(&call).await.code != Some(0) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    back.await.expect("it is back in time");
+    assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 1));
+    hub.kill().await;
+    let hub = plexus.up().await;
+    assert_eq!(settled(&hub).await["state"], "ready", "and it is there after a crash");
 }

@@ -251,7 +251,9 @@ fn a_server_may_want_to_know_who_the_hub_is() {
     // Every change of it is one that a server is restarted for; its port is not.
     let plain = server("a.json", r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth"}}"#);
     let port = r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth", "redirect_port": 8123}}"#;
-    assert_eq!(server("a.json", port).fingerprint, plain.fingerprint);
+    let port = server("a.json", port);
+    assert_eq!(port.fingerprint, plain.fingerprint);
+    assert_ne!(port.presentation, plain.presentation, "and yet it is seen");
     for other in [
         r#"{"type": "oauth", "scopes": ["a"]}"#,
         r#"{"type": "oauth", "client_id": "a"}"#,
