@@ -29,14 +29,14 @@ impl SealingKey {
             None => {
                 let mut bytes = [0; BYTES];
                 rand::fill(&mut bytes)
-                    .map_err(|_| AuthError::DamagedKey("no randomness to make one".to_owned()))?;
+                    .map_err(|_| AuthError::DamagedSealingKey("no randomness to make one".to_owned()))?;
                 private_file::write(&path, &bytes).map_err(unusable)?;
                 bytes.to_vec()
             }
         };
         let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes);
         key.map(Self).map_err(|_| {
-            AuthError::DamagedKey(format!("{} does not hold a key of {BYTES} bytes", path.display()))
+            AuthError::DamagedSealingKey(format!("{} does not hold a key of {BYTES} bytes", path.display()))
         })
     }
 
@@ -44,7 +44,7 @@ impl SealingKey {
     pub fn seal(&self, place: &[&str], text: &Secret) -> Result<String, AuthError> {
         let mut sealed = text.expose_secret().as_bytes().to_vec();
         let nonce = self.0.seal_in_place_append_tag(Aad::from(label(place)), &mut sealed);
-        let nonce = nonce.map_err(|_| AuthError::DamagedKey("it does not seal".to_owned()))?;
+        let nonce = nonce.map_err(|_| AuthError::DamagedSealingKey("it does not seal".to_owned()))?;
         Ok(hex::encode(nonce.as_ref()) + &hex::encode(&sealed))
     }
 

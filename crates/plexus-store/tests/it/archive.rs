@@ -250,7 +250,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 "another schema",
                 changed(&|entries| {
                     let header = String::from_utf8(entries[0].1.clone()).unwrap();
-                    entries[0].1 = header.replace("\"schema\": 2", "\"schema\": 99").into_bytes();
+                    entries[0].1 = header.replace("\"schema\": 4", "\"schema\": 99").into_bytes();
                 }),
                 "schema 99",
             ),

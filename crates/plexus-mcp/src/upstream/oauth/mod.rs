@@ -32,7 +32,7 @@ mod token;
 mod vault;
 
 pub use account::Account;
-pub(in crate::upstream) use account::{Bearer, Surroundings};
+pub(in crate::upstream) use account::{AtHand, Bearer, Surroundings};
 pub(in crate::upstream) use challenge::Challenge;
 pub use error::LoginError;
 pub(in crate::upstream) use login::Logins;

@@ -23,7 +23,7 @@ use super::place::{self, Place};
 use super::wire::{Outbound, Unsent, Wire};
 use crate::upstream::client::ClientError;
 use crate::upstream::config::HttpConfig;
-use crate::upstream::oauth::{Account, Bearer};
+use crate::upstream::oauth::{Account, AtHand, Bearer};
 
 const MAX_REDIRECTS: usize = 3;
 const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
@@ -93,8 +93,8 @@ impl Line {
             return self.follow(place, method, headers, body, None).await;
         };
         let bearer = match account.at_hand() {
-            Some(bearer) => Some(bearer),
-            None => Box::pin(account.bearer()).await?,
+            AtHand::Now(bearer) => bearer,
+            AtHand::Later => Box::pin(account.bearer()).await?,
         };
         let reply = self.follow(place, method, headers, body, bearer.as_ref()).await?;
         if !account.is_refused(&reply, bearer.as_ref()) {

@@ -57,6 +57,16 @@ struct Held {
     grant: Option<Grant>,
     /// Why there is none, where there was one.
     why: Option<String>,
+    /// There can be one without anybody giving it: the hub has access of its own.
+    by_itself: bool,
+}
+
+/// Whether a request can be sent at once.
+pub(in crate::upstream) enum AtHand {
+    /// It can, with this or with nothing to show.
+    Now(Option<Bearer>),
+    /// There is something to be done about it first.
+    Later,
 }
 
 /// What a request shows.
@@ -116,27 +126,31 @@ impl Account {
     fn put(&self, held: Held) {
         let generation = self.held.load().generation + 1;
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner).forget_trouble();
-        self.held.store(Arc::new(Held { generation, ..held }));
+        let by_itself = self.by_itself();
+        self.held.store(Arc::new(Held { generation, by_itself, ..held }));
     }
 
     fn by_itself(&self) -> bool {
         self.terms.load().as_ref().is_some_and(|terms| terms.by_itself())
     }
 
-    /// What a request can show at once. None: there is something to wait for first, or nothing to show.
-    pub(in crate::upstream) fn at_hand(&self) -> Option<Bearer> {
+    /// What a request can show at once. Every request to any server over HTTP comes by here.
+    pub(in crate::upstream) fn at_hand(&self) -> AtHand {
         let held = self.held.load();
-        let grant = held.grant.as_ref()?;
-        (!grant.is_due(self.around.clock.now())).then(|| held.bearer(grant))
+        match &held.grant {
+            None if !held.by_itself => AtHand::Now(None),
+            Some(grant) if !grant.is_due(self.around.clock.now()) => AtHand::Now(Some(held.bearer(grant))),
+            Some(_) | None => AtHand::Later,
+        }
     }
 
     /// The same, after what has to be waited for. None: there is nothing to show, and the server may not want anything.
     pub(in crate::upstream) async fn bearer(self: &Arc<Self>) -> Result<Option<Bearer>, ClientError> {
         let held = self.held.load_full();
         let Some(grant) = &held.grant else {
-            return if self.by_itself() { self.renew(held.generation, false).await } else { Ok(None) };
+            return if held.by_itself { self.renew(held.generation, false).await } else { Ok(None) };
         };
-        let renewable = grant.refresh.is_some() || self.by_itself();
+        let renewable = grant.refresh.is_some() || held.by_itself;
         match grant.has_expired(self.around.clock.now()) {
             true if renewable => self.renew(held.generation, false).await,
             // Whether it has ended is for the server to say.
@@ -160,7 +174,7 @@ impl Account {
         match &held.grant {
             // Somebody was faster.
             Some(grant) if shown != Some(held.generation) => Ok(Some(held.bearer(grant))),
-            Some(grant) if grant.may_help_again() && (grant.refresh.is_some() || self.by_itself()) => {
+            Some(grant) if grant.may_help_again() && (grant.refresh.is_some() || held.by_itself) => {
                 self.renew(held.generation, true).await
             }
             Some(_) | None => Ok(None),
@@ -175,10 +189,9 @@ impl Account {
         if reply.status() == StatusCode::UNAUTHORIZED {
             return true;
         }
+        let Some(shown) = shown else { return false };
         let held = self.held.load();
-        if let (Some(shown), Some(grant)) = (shown, &held.grant)
-            && shown.generation == held.generation
-        {
+        if let (true, Some(grant)) = (shown.generation == held.generation, &held.grant) {
             grant.accept();
         }
         false
