@@ -30,6 +30,8 @@ pub enum AuthError {
     Key { what: &'static str, source: std::io::Error },
     #[error("the signing key is damaged: {0}")]
     DamagedKey(String),
+    #[error("the sealing key is damaged: {0}")]
+    DamagedSealingKey(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -45,7 +47,7 @@ impl AuthError {
             Self::Invalid(_) => ErrorCode::InvalidRequest,
             Self::Conflict { .. } => ErrorCode::Conflict,
             Self::Store(_) => ErrorCode::Unavailable,
-            Self::Key { .. } | Self::DamagedKey(_) => ErrorCode::Internal,
+            Self::Key { .. } | Self::DamagedKey(_) | Self::DamagedSealingKey(_) => ErrorCode::Internal,
         };
         code.as_str()
     }
@@ -61,7 +63,9 @@ impl AuthError {
             Self::Forbidden(_) | Self::NotRenewable(_) | Self::Invalid(_) | Self::Conflict { .. } => {
                 "refused"
             }
-            Self::Key { .. } | Self::DamagedKey(_) | Self::Store(_) => "unavailable",
+            Self::Key { .. } | Self::DamagedKey(_) | Self::DamagedSealingKey(_) | Self::Store(_) => {
+                "unavailable"
+            }
         }
     }
 }

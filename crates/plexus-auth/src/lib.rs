@@ -17,6 +17,7 @@ mod policy;
 mod principal;
 pub mod profiles;
 mod scope;
+mod sealing_key;
 mod usage;
 mod welcome;
 
@@ -27,4 +28,5 @@ pub use error::AuthError;
 pub use key_ring::KeyRing;
 pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
+pub use sealing_key::{SEALING_KEY, SealingKey};
 pub use welcome::Welcome;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
-use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing};
+use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
 use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
+use plexus_mcp::upstream::oauth::Vault;
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
@@ -96,6 +97,7 @@ impl Services {
         );
         dispatcher.registry().follow_profiles(profiles);
         migrate_servers(&config, &environment, &clock);
+        let sealing = Arc::new(SealingKey::open(&config.data_dir)?);
         let upstream_options = UpstreamOptions {
             client: ClientSettings {
                 allow_private: config.upstreams.private_networks,
@@ -103,6 +105,7 @@ impl Services {
             },
             timing,
             memory: Some(config.data_dir.join("upstream-tools")),
+            vault: Some(Vault::new(store.clone(), sealing, clock.clone())),
             ..UpstreamOptions::new(config.upstreams.dir.clone(), environment, store.clone())
         };
         let upstreams =

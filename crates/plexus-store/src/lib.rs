@@ -27,6 +27,7 @@ mod snapshot;
 mod store;
 mod todos;
 mod tokens;
+mod upstream_credentials;
 mod upstream_pins;
 mod witness;
 mod writer;

@@ -18,6 +18,7 @@ mod link;
 mod loopback;
 mod mcp;
 pub mod model;
+pub mod oauth;
 mod pinned;
 pub mod postgres;
 mod process;

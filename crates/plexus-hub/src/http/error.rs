@@ -128,7 +128,9 @@ impl From<AuthError> for ApiError {
                 Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, error.to_string())
             }
             AuthError::Store(error) => error.into(),
-            AuthError::Key { .. } | AuthError::DamagedKey(_) => Self::internal("signing", &error),
+            AuthError::Key { .. } | AuthError::DamagedKey(_) | AuthError::DamagedSealingKey(_) => {
+                Self::internal("signing", &error)
+            }
         }
     }
 }

@@ -57,5 +57,6 @@ fn counts(upstreams: &[Upstream]) -> UpstreamCounts {
         down: of(UpstreamState::Down),
         failed: of(UpstreamState::Failed),
         invalid: of(UpstreamState::Invalid),
+        needs_login: of(UpstreamState::NeedsLogin),
     }
 }

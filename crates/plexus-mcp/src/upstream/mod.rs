@@ -2,11 +2,13 @@
 //!
 //! - [`config`]: one file per server, checked and with its references filled in;
 //! - [`client`]: a connection to one server, whatever its transport and era;
+//! - [`oauth`]: access to a server that wants to know who the hub is;
 //! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry;
 //! - `trust`: which of the things that servers say may be read by models.
 
 pub mod client;
 pub mod config;
+pub mod oauth;
 mod supervision;
 mod trust;
 

@@ -28,4 +28,5 @@ mod trace;
 mod typescript;
 mod upstream;
 mod upstream_http;
+mod upstream_oauth;
 mod visibility;

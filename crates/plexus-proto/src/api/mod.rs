@@ -10,6 +10,7 @@ mod token;
 mod tool;
 mod upstream;
 mod upstream_change;
+mod upstream_login;
 mod upstream_trust;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,7 @@ pub use upstream_change::{
     AddUpstreamParams, ImportUpstreamsParams, ImportedUpstream, RemovedUpstream, SkippedUpstream,
     TestUpstreamParams, UpstreamCounts, UpstreamDetail, UpstreamImport, UpstreamLogs, UpstreamTest,
 };
+pub use upstream_login::{BeginLoginParams, FinishLoginParams, UpstreamLogin, UpstreamLogout};
 pub use upstream_trust::{
     ApproveUpstreamParams, ApprovedDefinition, FlagKind, FlaggedTool, INSTRUCTIONS, PendingTool,
     QuarantineReason, QuarantinedTool, ToolApproval, ToolFlag, UpstreamApproval,

@@ -57,6 +57,8 @@ pub enum UpstreamState {
     /// Crashed so often in a row that it is left alone: until it is restarted, its file changes, or a long while has
     /// passed.
     Failed,
+    /// It wants a login, or the one it had has ended; `last_error` says which command does it.
+    NeedsLogin,
 }
 
 impl UpstreamState {
@@ -71,6 +73,7 @@ impl UpstreamState {
             Self::Ready => "ready",
             Self::Down => "down",
             Self::Failed => "failed",
+            Self::NeedsLogin => "needs_login",
         }
     }
 }

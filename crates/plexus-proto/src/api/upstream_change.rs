@@ -143,4 +143,8 @@ pub struct UpstreamCounts {
     #[serde(default)]
     #[schema(required)]
     pub invalid: usize,
+    /// Wanting a login.
+    #[serde(default)]
+    #[schema(required)]
+    pub needs_login: usize,
 }

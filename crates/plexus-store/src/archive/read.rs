@@ -353,7 +353,7 @@ fn check_header(header: Header) -> Result<Header, StoreError> {
 /// Only what a data folder has, and nothing outside of it.
 fn may_restore(path: &Path) -> bool {
     match parts(path).as_deref() {
-        Some(["signing-key" | "audit.head"] | ["retired-keys", _]) => true,
+        Some(["signing-key" | "sealing-key" | "audit.head"] | ["retired-keys", _]) => true,
         Some(["sessions", rest @ ..]) => !rest.is_empty(),
         Some([JOURNAL, segment]) => journal::is_segment(Path::new(segment)),
         _ => is_setting(path),

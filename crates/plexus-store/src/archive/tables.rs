@@ -207,4 +207,9 @@ pub(super) const TABLES: &[Table] = &[
             Int("decided_at"),
         ],
     },
+    Table {
+        name: "upstream_credentials",
+        key: 2,
+        columns: &[Text("server"), Text("field"), Text("sealed"), Int("updated_at")],
+    },
 ];

@@ -30,6 +30,7 @@ pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
     (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
     (3, "upstream pins", include_str!("../../migrations/postgres/0003_upstream_pins.sql")),
+    (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
 ];
 
 /// Where the database is and who we are there.

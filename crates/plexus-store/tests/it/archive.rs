@@ -35,7 +35,8 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                         .await?;
                     conn.write_section(session, "notes", "", at(2)).await?;
                     conn.write_section(session, "Notes", "text", at(2)).await?;
-                    conn.set_upstream_pin(key, &pinned("read")).await
+                    conn.set_upstream_pin(key, &pinned("read")).await?;
+                    conn.keep_upstream_credential("docs", "grant", "sealed", at(3)).await
                 })
             })
             .await
@@ -58,6 +59,7 @@ fn keys() -> Vec<(String, Content)> {
     let file = |name: &str, text: &str| (name.to_owned(), Content::Bytes(text.as_bytes().to_vec()));
     vec![
         file("signing-key", "key"),
+        file("sealing-key", "another key"),
         file("audit.head", "head"),
         file("sessions/a/b.txt", "file"),
         file("mcp_servers.d/a.json", "server"),
@@ -260,7 +262,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 "another schema",
                 changed(&|entries| {
                     let header = String::from_utf8(entries[0].1.clone()).unwrap();
-                    entries[0].1 = header.replace("\"schema\": 3", "\"schema\": 99").into_bytes();
+                    entries[0].1 = header.replace("\"schema\": 4", "\"schema\": 99").into_bytes();
                 }),
                 "schema 99",
             ),

@@ -89,6 +89,7 @@ macro_rules! conformance {
                     state_of_a_session_that_does_not_exist_is_refused
                     scratchpad_sections_are_replaced_measured_and_deleted_per_session
                     mcp_sessions_are_kept_ended_and_purged
+                    credentials_of_servers_are_kept_replaced_and_forgotten
                 }
                 upstream_pins {
                     a_tool_has_one_pin_which_is_replaced_and_forgotten_with_its_server

@@ -183,3 +183,31 @@ pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Datab
         assert_eq!(reader.mcp_session(id).await.unwrap().is_some(), there, "{id}");
     }
 }
+
+pub(crate) async fn credentials_of_servers_are_kept_replaced_and_forgotten<B: Backend>(db: Database<B>) {
+    for (server, field, sealed, now) in
+        [("docs", "grant", "one", 1), ("docs", "client", "two", 2), ("mail", "grant", "three", 3)]
+    {
+        let keep = db.store.write(move |conn| {
+            Box::pin(async move { conn.keep_upstream_credential(server, field, sealed, at(now)).await })
+        });
+        keep.await.unwrap();
+    }
+    db.store
+        .write(|conn| {
+            Box::pin(async move { conn.keep_upstream_credential("docs", "grant", "newer", at(4)).await })
+        })
+        .await
+        .unwrap();
+    let db = db.reopened().await;
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.upstream_credential("docs", "grant").await.unwrap().as_deref(), Some("newer"));
+    assert_eq!(reader.upstream_credential("Docs", "grant").await.unwrap(), None, "names are exact");
+    drop(reader);
+    let forget = |server| db.store.write(move |conn| Box::pin(conn.forget_upstream_credentials(server)));
+    assert_eq!(forget("docs").await.unwrap(), 2);
+    assert_eq!(forget("docs").await.unwrap(), 0);
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.upstream_credential("docs", "grant").await.unwrap(), None);
+    assert_eq!(reader.upstream_credential("mail", "grant").await.unwrap().as_deref(), Some("three"));
+}

@@ -49,7 +49,8 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
 
 /// The MCP servers behind the hub, in words.
 fn servers(counts: &UpstreamCounts) -> String {
-    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid } = *counts;
+    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid, needs_login } =
+        *counts;
     if total == 0 {
         return "none; `plexus upstream add` puts one behind the hub".to_owned();
     }
@@ -60,6 +61,7 @@ fn servers(counts: &UpstreamCounts) -> String {
         (down, "down"),
         (failed, "failed"),
         (invalid, "invalid"),
+        (needs_login, "wanting a login"),
     ];
     let others: Vec<String> = others
         .iter()
@@ -67,6 +69,6 @@ fn servers(counts: &UpstreamCounts) -> String {
         .map(|(count, state)| format!("{count} {state}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-    let look = if down + failed + invalid > 0 { ": see `plexus upstream list`" } else { "" };
+    let look = if down + failed + invalid + needs_login > 0 { ": see `plexus upstream list`" } else { "" };
     format!("{ready} ready of {total}{others}{look}")
 }

@@ -4,6 +4,7 @@ mod add;
 mod approve;
 mod document;
 mod import;
+mod login;
 pub(crate) mod show;
 
 use std::path::Path;
@@ -99,6 +100,19 @@ code is 1. With --json and without --yes it is only shown.\n\n\
 Example:\n  plexus upstream approve time\n  plexus upstream approve time convert_time --yes"
     )]
     Approve(approve::ApproveArgs),
+    /// Log in to a server that wants it: opens a browser, and waits until the server is up
+    #[command(
+        after_help = "The hub keeps the access that it is given, encrypted, and renews it by itself. Over SSH, open the address \
+on your own machine, and paste the one that the browser ends up at.\n\n\
+Example:\n  plexus upstream login docs\n  plexus upstream login docs --no-browser"
+    )]
+    Login(login::LoginArgs),
+    /// Forget the access to a server, and end it where it was given
+    #[command(after_help = "Example:\n  plexus upstream logout docs")]
+    Logout {
+        /// Name of the server
+        name: String,
+    },
     /// Show what a server's process wrote to its standard error
     #[command(after_help = "Example:\n  plexus upstream logs time -n 20")]
     Logs {
@@ -131,7 +145,9 @@ impl UpstreamCommand {
             | Self::Test { name, .. }
             | Self::Restart { name, .. }
             | Self::Logs { name, .. }
+            | Self::Logout { name }
             | Self::Approve(approve::ApproveArgs { name, .. }) => Some(name),
+            Self::Login(args) => Some(&args.name),
             Self::List(_) | Self::Add(_) | Self::Import(_) | Self::Reload => None,
         }
     }
@@ -194,6 +210,8 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Resul
             add::report(out, hub, &name, &wait, began).await?;
         }
         UpstreamCommand::Approve(args) => approve::run(out, hub, &args).await?,
+        UpstreamCommand::Login(args) => login::login(out, hub, args).await?,
+        UpstreamCommand::Logout { name } => login::logout(out, hub, &name).await?,
         UpstreamCommand::Logs { name, lines } => logs(out, hub, &name, lines).await?,
         UpstreamCommand::Import(args) => import::run(out, hub, &args).await?,
         UpstreamCommand::Reload => reload(out, hub).await?,
@@ -263,7 +281,8 @@ fn condition(upstream: &Upstream) -> String {
 }
 
 pub(crate) fn is_unwell(state: UpstreamState) -> bool {
-    matches!(state, UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed)
+    use UpstreamState::{Down, Failed, Invalid, NeedsLogin};
+    matches!(state, Invalid | Down | Failed | NeedsLogin)
 }
 
 async fn remove(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {

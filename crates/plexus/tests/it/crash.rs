@@ -4,6 +4,7 @@
 //! The rounds share one data folder, so later ones start from what earlier crashes left behind.
 
 mod journal;
+mod logins;
 pub(crate) mod records;
 mod scene;
 
@@ -42,6 +43,17 @@ async fn crashes_between_the_journal_and_the_database_lose_no_record_on_postgres
     if let Some(plexus) = crate::plexus_on_postgres().await {
         journal::interrupted(plexus, 6).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told() {
+    logins::interrupted(crate::plexus(), 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn two_hundred_crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told() {
+    logins::interrupted(crate::plexus(), 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,7 @@ mod interleaved;
 mod logs;
 mod manual;
 mod metrics;
+mod oidc;
 mod onslaught;
 mod others;
 mod quiet;

@@ -107,6 +107,10 @@ pub(in crate::routes) async fn remove(
 ) -> Result<Json<RemovedUpstream>, ApiError> {
     let removed = recorded(caller, REMOVE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
+        // While it is there: another server of its name has no use for this one's access.
+        if let Err(error) = services.upstreams.logout(&name).await {
+            tracing::warn!(server = %name, %error, "its login is not forgotten");
+        }
         let gone = name.clone();
         let removed = in_folder(&services, move |folder| folder.remove(&gone)).await?;
         let backup = removed.map_err(refused_by_folder)?;

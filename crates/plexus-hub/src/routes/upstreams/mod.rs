@@ -9,6 +9,7 @@ mod approve;
 mod change;
 mod gate;
 mod import;
+mod login;
 mod record;
 mod trial;
 mod view;
@@ -55,6 +56,9 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(approve::pending))
         .routes(routes!(approve::approve))
         .routes(routes!(trial::test))
+        .routes(routes!(login::begin))
+        .routes(routes!(login::finish))
+        .routes(routes!(login::logout))
 }
 
 /// List servers

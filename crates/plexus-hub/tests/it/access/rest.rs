@@ -105,6 +105,15 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         ),
         (Method::POST, "/api/v1/upstreams/-/reload", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/test", some(json!({})), Scope("admin", 403, 200)),
+        // Nobody is there who could say who gives access.
+        (
+            Method::POST,
+            "/api/v1/upstreams/{server}/login",
+            some(json!({ "redirect_uri": "http://127.0.0.1:9/callback" })),
+            Scope("admin", 403, 503),
+        ),
+        (Method::POST, "/api/v1/upstreams/{server}/login/{login}", some(json!({})), Scope("admin", 403, 404)),
+        (Method::POST, "/api/v1/upstreams/{server}/logout", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/restart", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/disable", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/enable", none(), Scope("admin", 403, 200)),

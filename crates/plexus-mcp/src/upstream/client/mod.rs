@@ -39,12 +39,15 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{HttpConfig, ServerConfig, Transport};
+use super::oauth::Account;
 use connection::Connection;
 use http::{Dial, HttpClient};
 
 pub use chatter::Chatter;
 pub use detail::for_callers;
-pub(super) use net::names_loopback;
+pub(in crate::upstream) use http::line::{Line, Reply};
+pub(in crate::upstream) use http::place::Place;
+pub(in crate::upstream) use net::{names_loopback, shown};
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
 use stderr::Withheld;
@@ -82,6 +85,8 @@ pub struct Connect {
     /// Where it is kept what the server sends that is no message.
     pub chatter: Arc<Chatter>,
     pub settings: ClientSettings,
+    /// Who the hub is logged in as there.
+    pub account: Option<Arc<Account>>,
 }
 
 impl fmt::Debug for Connect {
@@ -265,6 +270,9 @@ pub enum ClientError {
     /// It is there and takes no more now: nothing was run, and the request can be sent again later.
     #[error("{0}")]
     Busy(String),
+    /// It wants to know who the hub is, and that takes a person: nothing was run.
+    #[error("{0}")]
+    NeedsLogin(String),
     /// It was lost after the request was sent: nobody knows whether it was carried out.
     #[error("{0}")]
     Lost(String),

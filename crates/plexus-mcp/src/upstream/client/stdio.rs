@@ -35,7 +35,10 @@ pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<
         ClientError::Lost(_) => true,
         // What was not tried is to be asked for the era.
         ClientError::Rpc { .. } | ClientError::Protocol(_) => known_session,
-        ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::Cancelled => false,
+        ClientError::Unreachable(_)
+        | ClientError::Busy(_)
+        | ClientError::NeedsLogin(_)
+        | ClientError::Cancelled => false,
     };
     if !second_helps {
         return Err(failed);

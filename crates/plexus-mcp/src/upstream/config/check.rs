@@ -296,5 +296,7 @@ fn presentation(server: &ServerConfig) -> u64 {
     (&server.groups, &server.instructions, &server.inject).hash(&mut hasher);
     (server.timeout, server.max_concurrency, server.bare_names, server.lazy, server.approve)
         .hash(&mut hasher);
+    // Where the browser of the next login is sent back to.
+    server.transport.http().and_then(|http| http.auth.oauth.as_ref()?.redirect_port).hash(&mut hasher);
     hasher.finish()
 }

@@ -40,6 +40,8 @@ pub(super) struct Document {
     pub(super) headers: BTreeMap<String, String>,
     /// sse, streamable_http: the server may be on a private network.
     pub(super) allow_private: bool,
+    /// sse, streamable_http: how the hub shows who it is, where a header does not do.
+    pub(super) auth: Auth,
     /// Off: the server is known and not started.
     #[schemars(extend("default" = true))]
     pub(super) enabled: Option<bool>,
@@ -78,6 +80,56 @@ pub(super) enum TransportName {
     Stdio,
     Sse,
     StreamableHttp,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Auth {
+    /// How access is asked for. May be left out where only `tls` is wanted.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<AuthName>,
+    /// Who grants access: `authorization_code` is a person, by `plexus upstream login`; `client_credentials` nobody,
+    /// because the hub has access of its own.
+    pub(super) grant: Option<GrantName>,
+    /// What to ask access to. Left out, what the server says.
+    pub(super) scopes: Vec<String>,
+    /// The hub, as the authorization server knows it. Left out, the hub introduces itself.
+    pub(super) client_id: Option<String>,
+    /// The password that goes with `client_id`: a reference such as `${env:NAME}`.
+    pub(super) client_secret: Option<String>,
+    /// Address of a document that describes the hub, for authorization servers that take that.
+    pub(super) client_metadata_url: Option<String>,
+    /// Port that the browser is sent back to. Left out, any that is free.
+    #[schemars(range(min = 1))]
+    pub(super) redirect_port: Option<u16>,
+    /// The authorization server, where the server names several or none.
+    pub(super) authorization_server: Option<String>,
+    /// Certificates of the connection.
+    pub(super) tls: Tls,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AuthName {
+    Oauth,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum GrantName {
+    AuthorizationCode,
+    ClientCredentials,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tls {
+    /// File with the certificate that the hub shows to the server, and those that vouch for it (PEM).
+    pub(super) client_cert: Option<String>,
+    /// File with its private key (PEM).
+    pub(super) client_key: Option<String>,
+    /// File with certificates that are trusted beside those of the machine (PEM).
+    pub(super) ca: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -54,6 +54,8 @@ fn mask(field: &Field<'_>, value: &mut Value) {
         Value::Object(fields) => {
             for (name, inner) in fields {
                 match field {
+                    // Paths of files.
+                    Field::Key("tls") => {}
                     Field::Key("env") => mask(&Field::Variable(name), inner),
                     Field::Key("headers") => mask(&Field::Header(name), inner),
                     _ => mask(&Field::Key(name), inner),
@@ -79,7 +81,8 @@ fn without_credential(field: &Field<'_>, text: &str) -> String {
     }
 }
 
-/// Whether something in a document has to be looked up on the machine of the hub.
+/// Whether something in a document has to be looked up on the machine of the hub: what a reference names, or a
+/// certificate to show there.
 ///
 /// Who may write such a document may read the environment and the files of the hub, by sending them elsewhere.
 #[must_use]
@@ -87,7 +90,10 @@ pub fn has_references(document: &Value) -> bool {
     match document {
         Value::String(text) => reference::is_in(text),
         Value::Array(items) => items.iter().any(has_references),
-        Value::Object(fields) => fields.values().any(has_references),
+        Value::Object(fields) => {
+            let certificates = fields.get("auth").is_some_and(|auth| auth.get("tls").is_some());
+            certificates || fields.values().any(has_references)
+        }
         _ => false,
     }
 }
@@ -102,6 +108,8 @@ enum Field<'a> {
         before: Option<&'a str>,
     },
     Key(&'a str),
+    /// By its name nothing but a credential.
+    Secret(&'static str),
 }
 
 impl std::fmt::Display for Field<'_> {
@@ -111,6 +119,7 @@ impl std::fmt::Display for Field<'_> {
             Self::Header(name) => write!(f, "headers.{name}"),
             Self::Argument { place, .. } => write!(f, "args[{place}]"),
             Self::Key(name) => f.write_str(name),
+            Self::Secret(name) => f.write_str(name),
         }
     }
 }
@@ -139,6 +148,9 @@ fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) 
             look(&Field::Header(name), text);
         }
     }
+    if let Some(text) = document.get("auth").and_then(|auth| auth.get("client_secret")?.as_str()) {
+        look(&Field::Secret("auth.client_secret"), text);
+    }
 }
 
 fn is_credential(field: &Field<'_>, text: &str) -> bool {
@@ -154,6 +166,7 @@ fn is_credential(field: &Field<'_>, text: &str) -> bool {
     match field {
         Field::Variable(name) | Field::Key(name) => names_secret(name) && is_value(&literal),
         Field::Header(name) => names_secret(name) && !literal.trim().is_empty(),
+        Field::Secret(_) => !literal.trim().is_empty(),
         Field::Argument { before, .. } => assigned(&literal).is_some() || follows_flag(*before, &literal),
     }
 }

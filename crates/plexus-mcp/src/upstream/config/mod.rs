@@ -4,6 +4,7 @@
 //! are filled in, and what is left is looked at as a whole ([`check`], [`transport`]). Everything that is wrong with a
 //! file is said at once, and takes out that server only. No error and no `Debug` repeats a value: any may be a credential.
 
+mod auth;
 mod check;
 mod document;
 mod exposure;
@@ -30,6 +31,8 @@ use plexus_proto::api::UpstreamTransport;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use auth::is_protected;
+pub use auth::{Grant, HttpAuth, OauthConfig, TlsConfig};
 pub use exposure::Exposure;
 pub use folder::{Entry, Folder};
 pub use import::{Applied, ImportPlan, Planned, Skipped};
@@ -114,6 +117,15 @@ impl Transport {
         }
     }
 
+    /// Of a server that is reached at an address.
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpConfig> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Sse(config) | Self::StreamableHttp(config) => Some(config),
+        }
+    }
+
     fn hash_into(&self, hasher: &mut impl Hasher) {
         let exposed = |values: &BTreeMap<String, Secret>, hasher: &mut _| {
             values.len().hash(hasher);
@@ -127,10 +139,11 @@ impl Transport {
                 (command, args, cwd).hash(hasher);
                 exposed(env, hasher);
             }
-            Self::Sse(HttpConfig { url, headers, allow_private, guessed })
-            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed }) => {
+            Self::Sse(HttpConfig { url, headers, allow_private, guessed, auth })
+            | Self::StreamableHttp(HttpConfig { url, headers, allow_private, guessed, auth }) => {
                 (url.expose_secret(), allow_private, guessed).hash(hasher);
                 exposed(headers, hasher);
+                auth.hash_into(hasher);
             }
         }
     }
@@ -162,6 +175,7 @@ pub struct HttpConfig {
     pub allow_private: bool,
     /// The file does not name the transport: a server that turns out to be an older one may be talked to as such.
     pub guessed: bool,
+    pub auth: HttpAuth,
 }
 
 /// Which of a server's tools there are, and by what name. Names and globs are the server's own.

@@ -9,12 +9,12 @@ use plexus_kit::Secret;
 use super::check::Given;
 use super::document::{Document, TransportName};
 use super::problem::Findings;
-use super::{HttpConfig, StdioConfig, Transport};
+use super::{HttpConfig, StdioConfig, Transport, auth};
 
 /// Keys that only a process has a use for.
 const OF_STDIO: [&str; 4] = ["command", "args", "env", "cwd"];
 /// And those that only an address has.
-const OF_HTTP: [&str; 3] = ["url", "headers", "allow_private"];
+const OF_HTTP: [&str; 4] = ["url", "headers", "allow_private", "auth"];
 
 /// Headers that the hub sets itself, or that would change how a request is read: a file that says them too would say
 /// something else.
@@ -152,7 +152,7 @@ fn stdio(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opt
 }
 
 /// A path that begins in `base`, or in the home folder where it begins with `~`.
-fn absolute(path: &str, base: &Path, given: &Given<'_>) -> PathBuf {
+pub(super) fn absolute(path: &str, base: &Path, given: &Given<'_>) -> PathBuf {
     let path = given.environment.home_path(Path::new(path));
     // Without `./` in the middle.
     base.join(path.strip_prefix(".").unwrap_or(&path))
@@ -197,7 +197,8 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
         }
     }
     let guessed = document.transport.is_none();
-    Some(HttpConfig { url: Secret::from(url), headers, allow_private: document.allow_private, guessed })
+    let auth = auth::check(document, given, findings);
+    Some(HttpConfig { url: Secret::from(url), headers, allow_private: document.allow_private, guessed, auth })
 }
 
 fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {

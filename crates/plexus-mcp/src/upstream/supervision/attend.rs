@@ -26,6 +26,8 @@ const MISSED: u32 = 2;
 pub(super) enum Ended {
     /// It is gone, or as good as gone, and why.
     Lost(String),
+    /// It wants a login, in words that say how.
+    Locked(String),
     /// It is lazy and nobody called it for a while.
     Idle,
 }
@@ -173,6 +175,7 @@ impl<'u> Attendance<'u> {
                 (self.unlisted >= MISSED).then_some(Ended::Lost(why))
             }
             ClientError::Busy(_) => None,
+            ClientError::NeedsLogin(why) => Some(Ended::Locked(why)),
             ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
         }
     }
@@ -197,6 +200,7 @@ impl<'u> Attendance<'u> {
             }
             // It has too much to do.
             Asked::Pinged(Err(ClientError::Busy(_))) => None,
+            Asked::Pinged(Err(ClientError::NeedsLogin(why))) => Some(Ended::Locked(why)),
             Asked::Pinged(Err(error)) => {
                 // Anything that came in the meantime is a sign of life too.
                 self.missed = if unit.pulse.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };

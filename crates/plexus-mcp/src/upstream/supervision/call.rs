@@ -110,7 +110,9 @@ impl UpstreamCall<'_> {
             return Err(self.explain(ClientError::Lost(why)));
         };
         self.once(&connected, arguments).await.map_err(|error| match error {
-            ClientError::Unreachable(_) | ClientError::Busy(_) => self.explain(ClientError::Lost(why)),
+            ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_) => {
+                self.explain(ClientError::Lost(why))
+            }
             ClientError::Lost(why) => self.harmless(" twice", &why),
             error => self.explain(error),
         })
@@ -134,11 +136,13 @@ impl UpstreamCall<'_> {
             Ok(_) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_)) => self.unit.pulse.hear(),
             // Over HTTP a session outlives what was lost in it; a server that has forgotten it says so.
             Err(ClientError::Lost(_)) if place.is_some() && !client.is_pipe() => {}
-            Err(ClientError::Unreachable(_) | ClientError::Lost(_)) => match place {
-                Some(place) => self.unit.sessions.forget(self.context.session_id, place),
-                // The unit looks for itself whether the server is still there.
-                None => self.unit.list_changed.notify_one(),
-            },
+            Err(ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_)) => {
+                match place {
+                    Some(place) => self.unit.sessions.forget(self.context.session_id, place),
+                    // The unit looks for itself whether the server is still there.
+                    None => self.unit.list_changed.notify_one(),
+                }
+            }
             Err(ClientError::Busy(_) | ClientError::Cancelled) => {}
         }
         called.map(ToolOutput::Foreign)
@@ -214,6 +218,7 @@ impl UpstreamCall<'_> {
                 let why = format!("a connection for this session cannot be made: {error}");
                 Err(match error {
                     ClientError::Busy(_) => busy(unit, &why),
+                    ClientError::NeedsLogin(_) => locked(unit, &why),
                     _ => unavailable(unit, &why),
                 })
             }
@@ -234,6 +239,7 @@ impl UpstreamCall<'_> {
         match error {
             ClientError::Unreachable(why) => unavailable(self.unit, &why),
             ClientError::Busy(why) => busy(self.unit, &why),
+            ClientError::NeedsLogin(why) => locked(self.unit, &why),
             ClientError::Lost(why) if self.entry.repeatable => self.harmless("", &why),
             ClientError::Lost(why) => CallError::new(
                 ErrorCode::Unavailable,
@@ -295,6 +301,7 @@ async fn shared(unit: &Unit, patience: Patience) -> Result<Connected<'_>, CallEr
                 UpstreamState::Down if patience == Patience::Away => {}
                 UpstreamState::Down
                 | UpstreamState::Failed
+                | UpstreamState::NeedsLogin
                 | UpstreamState::Disabled
                 | UpstreamState::Invalid => {
                     return None;
@@ -323,6 +330,14 @@ fn busy(unit: &Unit, why: &str) -> CallError {
     .hint("Nothing was run. Wait for a while and call again.")
 }
 
+/// The server wants a login: nothing was run.
+fn locked(unit: &Unit, why: &str) -> CallError {
+    let (name, why) = (&unit.name, for_callers(why));
+    CallError::new(ErrorCode::Unavailable, format!("{name} wants a login: {why}"))
+        .hint(format!("Nothing was run. Call again when somebody has run `plexus upstream login {name}`."))
+        .before_it_ran()
+}
+
 /// The server is not there: nothing was run, and the caller may try again.
 fn unavailable(unit: &Unit, why: &str) -> CallError {
     let status = unit.status.borrow().clone();
@@ -343,6 +358,9 @@ fn advice(unit: &Unit, status: &Status) -> String {
             "It failed so often that it is left alone for a while. {next}, or at once by \
              `plexus upstream restart {name}`; `plexus upstream logs {name}` shows what it said."
         ),
+        (UpstreamState::NeedsLogin, _) => {
+            format!("Call again when somebody has run `plexus upstream login {name}`.")
+        }
         (_, Some(next)) => format!("{next}; call again after that."),
         (UpstreamState::Starting, None) => "It is being started; call again in a while.".to_owned(),
         (_, None) => "Call again in a while.".to_owned(),

@@ -22,7 +22,7 @@ use super::backoff::{Backoff, Next};
 use super::opened::{self, Opened};
 use super::target::{self, Target, Wanted};
 use super::unit::Unit;
-use crate::upstream::client::{Client, Mark};
+use crate::upstream::client::{Client, ClientError, Mark};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::trust::Offer;
 
@@ -144,9 +144,9 @@ impl Life {
             unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
             turn = 0;
             self.begun = unit.stderr.mark();
-            let connect = unit.connect(config, unit.stderr.clone());
-            let (ended, uptime) = match self.meanwhile(Opened::open(connect)).await {
+            let (ended, uptime) = match self.meanwhile(open(&unit, config)).await {
                 None => return,
+                Some(Err(ClientError::NeedsLogin(why))) => (Ended::Locked(why), Duration::ZERO),
                 Some(Err(error)) => (Ended::Lost(error.to_string()), Duration::ZERO),
                 Some(Ok(opened)) => {
                     let began = Instant::now();
@@ -154,9 +154,12 @@ impl Life {
                     (ended, began.elapsed())
                 }
             };
-            if let Ended::Lost(why) = ended
-                && !self.pause(&mut backoff, why, uptime).await
-            {
+            let goes_on = match ended {
+                Ended::Lost(why) => self.pause(&mut backoff, why, uptime).await,
+                Ended::Locked(why) => self.wait_for_login(why).await,
+                Ended::Idle => true,
+            };
+            if !goes_on {
                 return;
             }
         }
@@ -209,6 +212,15 @@ impl Life {
             unit.client.store(Some(Arc::new(client.clone())));
             unit.status.send_modify(|_| ());
         }
+    }
+
+    /// Waits for somebody to log in, who has it started anew. It is looked at again after a long while all the same: it
+    /// may no longer want that.
+    async fn wait_for_login(&mut self, why: String) -> bool {
+        let unit = self.unit.clone();
+        let failure = Some(unit.failure(why, self.begun));
+        unit.become_state(UpstreamState::NeedsLogin, |status| status.failure = failure);
+        self.meanwhile(tokio::time::sleep(unit.shared.timing.given_up)).await.is_some()
     }
 
     /// Waits before the next attempt; false when there is none.
@@ -281,6 +293,14 @@ impl Life {
         self.unit.shared.changed();
         true
     }
+}
+
+/// Connects with the access that the hub has, if any.
+async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<Opened, ClientError> {
+    if let Some(http) = config.transport.http() {
+        unit.account.follow(http).await?;
+    }
+    Opened::open(unit.connect(config, unit.stderr.clone())).await
 }
 
 async fn until(at: Option<Instant>) {

@@ -9,6 +9,7 @@
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
+//! | `login` | access to a server that wants one, given by a person and taken away |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
 //! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
@@ -25,6 +26,7 @@ mod inject;
 mod instructions;
 mod life;
 mod listing;
+mod login;
 mod memory;
 mod metrics;
 mod misses;
@@ -54,6 +56,7 @@ use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
+use super::oauth::{Logins, Vault};
 use super::trust::Pins;
 use approval::Oddities;
 use memory::Memory;
@@ -76,13 +79,15 @@ pub struct UpstreamOptions {
     pub memory: Option<PathBuf>,
     /// Has what was approved of each server.
     pub store: Store,
+    /// Where access to servers is kept; none: in memory only.
+    pub vault: Option<Vault>,
 }
 
 impl UpstreamOptions {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment, store: Store) -> Self {
         let (client, timing) = (ClientSettings::default(), Timing::default());
-        Self { dir, environment, client, timing, memory: None, store }
+        Self { dir, environment, client, timing, memory: None, store, vault: None }
     }
 }
 
@@ -110,7 +115,7 @@ impl Upstreams {
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let UpstreamOptions { dir, environment, client, timing, memory, store } = options;
+        let UpstreamOptions { dir, environment, client, timing, memory, store, vault } = options;
         let shared = Arc::new(Shared {
             pins: Pins::new(store, registry.clone(), clock.clone()),
             oddities: Oddities::default(),
@@ -121,6 +126,8 @@ impl Upstreams {
             client: ClientSettings { connect_timeout: timing.connect, ..client },
             timing,
             memory: Memory::new(memory),
+            vault,
+            logins: Logins::default(),
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
         });

@@ -46,9 +46,14 @@ impl Status {
 /// Why a server in this state gives no results; none when there is nothing wrong.
 pub(super) fn trouble(status: &Status) -> Option<String> {
     match status.state {
-        UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed => Some(
-            status.failure.as_ref().map_or_else(|| "no reason is known".to_owned(), |f| f.message.clone()),
-        ),
+        UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed | UpstreamState::NeedsLogin => {
+            Some(
+                status
+                    .failure
+                    .as_ref()
+                    .map_or_else(|| "no reason is known".to_owned(), |f| f.message.clone()),
+            )
+        }
         UpstreamState::Starting => {
             let last = status.failure.as_ref().map(|f| format!("; before that: {}", f.message));
             Some(format!("it has not answered yet, and is still waited for{}", last.unwrap_or_default()))

@@ -90,7 +90,7 @@ impl Jitter {
     }
 
     /// Between a half and the whole of it.
-    pub(super) fn shorten(&self, pause: Duration) -> Duration {
+    pub(in crate::upstream) fn shorten(&self, pause: Duration) -> Duration {
         pause.mul_f64(0.5 + (self.0)().clamp(0.0, 1.0) / 2.0)
     }
 }

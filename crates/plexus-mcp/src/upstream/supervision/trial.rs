@@ -10,6 +10,7 @@ use super::opened::{self, Opened};
 use super::{Upstreams, catalog, unit};
 use crate::upstream::client::{Connect, Listener, StderrRing};
 use crate::upstream::config::ServerConfig;
+use crate::upstream::oauth::Account;
 use crate::upstream::trust;
 
 /// Lines of standard error that are shown.
@@ -22,7 +23,9 @@ impl Upstreams {
         let shared = &self.0.shared;
         let config = Arc::new(server);
         let stderr = Arc::new(StderrRing::new());
+        let account = self.account_for(&config);
         let connect = Connect {
+            account: Some(account.clone()),
             config: config.clone(),
             environment: shared.environment.clone(),
             known_era: None,
@@ -37,7 +40,13 @@ impl Upstreams {
             warnings: config.warnings.clone(),
             ..UpstreamTest::default()
         };
-        match Opened::open(connect).await {
+        let opened = async {
+            if let Some(http) = config.transport.http() {
+                account.follow(http).await?;
+            }
+            Opened::open(connect).await
+        };
+        match opened.await {
             Ok(Opened { client, definitions }) => {
                 let (catalog, _) = catalog::build(&config, &definitions, |_| true);
                 report.success = true;
@@ -63,6 +72,20 @@ fn strange(definition: &Map<String, Value>) -> Vec<String> {
     let name = trust::visible(definition.get("name").and_then(Value::as_str).unwrap_or_default());
     let told = |flag: ToolFlag| format!("{name} has {} in {}: {}", flag.kind.as_str(), flag.at, flag.found);
     trust::flags(definition).into_iter().map(told).collect()
+}
+
+impl Upstreams {
+    /// That of the server which is there, if it is the one that is tried out; else one that has nothing yet.
+    fn account_for(&self, config: &ServerConfig) -> Arc<Account> {
+        let unit = self.unit(&config.name);
+        let same = |unit: &Arc<unit::Unit>| {
+            unit.config().is_some_and(|known| known.fingerprint == config.fingerprint)
+        };
+        match unit.filter(same) {
+            Some(unit) => unit.account.clone(),
+            None => self.0.shared.account(&config.name, None),
+        }
+    }
 }
 
 /// Nobody follows the list of a server that is only tried out.

@@ -29,6 +29,7 @@ use crate::upstream::client::{
     Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing,
 };
 use crate::upstream::config::ServerConfig;
+use crate::upstream::oauth::{Account, Logins, Surroundings, Vault};
 use crate::upstream::trust::{Held, Judgement, Pins};
 
 /// Lines of standard error that go with a failure.
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) pins: Pins,
     pub(super) oddities: Oddities,
+    pub(super) vault: Option<Vault>,
+    pub(super) logins: Logins,
     pub(super) metrics: UpstreamMetrics,
     /// Grows with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
@@ -56,6 +59,13 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn changed(&self) {
         self.changes.send_modify(|number| *number += 1);
+    }
+
+    /// The account of a server. One that is only tried out has nothing that could be kept.
+    pub(super) fn account(&self, server: &str, vault: Option<Vault>) -> Arc<Account> {
+        let (clock, supervisor) = (self.clock.clone(), self.supervisor.clone());
+        let (settings, timing) = (self.client.clone(), self.timing.clone());
+        Account::new(server, Surroundings { clock, supervisor, settings, timing, vault })
     }
 }
 
@@ -74,6 +84,8 @@ pub(super) struct Unit {
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) gate: ArcSwap<Gate>,
     pub(super) pulse: Pulse,
+    /// The access that the hub has to it.
+    pub(super) account: Arc<Account>,
     /// The server says that its list has changed, or a call could not reach it; any number of times is once.
     pub(super) list_changed: Notify,
     /// A call wants a server that is not there.
@@ -102,6 +114,7 @@ impl Unit {
             catalog: ArcSwap::default(),
             gate: ArcSwap::from_pointee(gate),
             pulse: Pulse::new(in_flight),
+            account: shared.account(&name, shared.vault.clone()),
             list_changed: Notify::new(),
             called: Notify::new(),
             stderr: Arc::default(),
@@ -203,7 +216,10 @@ impl Unit {
         let (server, status) = (&self.name, self.status.borrow());
         let why = status.failure.as_ref().map_or("", |failure| failure.message.as_str());
         match state {
-            UpstreamState::Down | UpstreamState::Failed | UpstreamState::Invalid => {
+            UpstreamState::Down
+            | UpstreamState::Failed
+            | UpstreamState::Invalid
+            | UpstreamState::NeedsLogin => {
                 let retry_at = status.retry_at.map(tracing::field::display);
                 tracing::warn!(%server, state = state.as_str(), why, retry_at, "upstream changed");
             }
@@ -239,6 +255,7 @@ impl Unit {
             stderr,
             chatter: self.chatter.clone(),
             settings: self.shared.client.clone(),
+            account: Some(self.account.clone()),
         }
     }
 

@@ -81,6 +81,7 @@ impl Start {
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
             settings: ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() },
+            account: None,
         };
         Self { connect, changes }
     }

@@ -19,7 +19,7 @@ use plexus_kit::{Environment, Secret, Supervisor};
 use plexus_mcp::upstream::client::{
     Called, Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
 };
-use plexus_mcp::upstream::config::{Approve, HttpConfig, ServerConfig, ToolRules, Transport};
+use plexus_mcp::upstream::config::{Approve, HttpAuth, HttpConfig, ServerConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, ProgressSink};
 use serde_json::{Value, json};
@@ -97,6 +97,7 @@ impl Way {
                 headers: BTreeMap::new(),
                 allow_private: false,
                 guessed: false,
+                auth: HttpAuth::default(),
             },
             older: false,
             known_era: None,
@@ -155,6 +156,7 @@ impl Way {
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
             settings: self.settings.clone(),
+            account: None,
         }
     }
 

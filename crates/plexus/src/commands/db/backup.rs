@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use plexus_auth::{AuditAnchor, KeyRing};
+use plexus_auth::{AuditAnchor, KeyRing, SEALING_KEY};
 use plexus_kit::{Clock, private_file};
 use plexus_proto::api::AuditHead;
 use plexus_store::archive::{self, AuditState, Content, Manifest};
@@ -153,6 +153,10 @@ fn files(
             .into());
     };
     let mut files = vec![("signing-key".to_owned(), Content::Bytes(key))];
+    // Without it nobody can use the credentials of servers that are among the rows.
+    if let Some(key) = private_file::read(&folder.join(SEALING_KEY))? {
+        files.push((SEALING_KEY.to_owned(), Content::Bytes(key)));
+    }
     if let Some(head) = head_file(folder, anchor, intact)? {
         files.push(("audit.head".to_owned(), Content::Bytes(head)));
     }

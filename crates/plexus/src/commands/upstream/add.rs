@@ -125,6 +125,7 @@ pub(super) async fn report(
         UpstreamState::Starting | UpstreamState::Down | UpstreamState::Failed if patience.is_zero() => {
             format!("{shown} is being started. `plexus upstream show {shown}` says how it is doing.")
         }
+        UpstreamState::NeedsLogin => return Err(locked(&upstream)),
         UpstreamState::Starting => return Err(late(out, &upstream, patience)),
         UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed => {
             return Err(failed(out, &upstream));
@@ -174,6 +175,17 @@ fn late(out: &Output, upstream: &Upstream, patience: Duration) -> anyhow::Error 
             "The hub goes on waiting for it. `plexus upstream show {name}` says how it is doing, and `plexus upstream \
              logs {name}` what it says."
         ))
+        .into()
+}
+
+/// A server that is there and wants a person.
+fn locked(upstream: &Upstream) -> anyhow::Error {
+    let name = shell::name(&one_line(&upstream.name));
+    let why = upstream.last_error.as_ref().map_or("it does not say why", |error| &error.message);
+    // What to do about it is said once.
+    let why = why.split(": run `plexus upstream login").next().unwrap_or(why);
+    Failure::new(Exit::Failed, format!("{name} is there and wants a login: {why}"))
+        .hint(format!("Run `plexus upstream login {name}`."))
         .into()
 }
 

@@ -72,6 +72,9 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
         UpstreamState::Invalid => {
             format!("Put its file right: it is read again by itself. Until then {name} is off.")
         }
+        UpstreamState::NeedsLogin => {
+            format!("`plexus upstream login {name}` gives the hub access to it.")
+        }
         UpstreamState::Down => {
             format!("The hub tries again by itself; `plexus upstream restart {name}` does it now.")
         }

@@ -81,7 +81,12 @@ impl Shared {
         };
         let (peer, session) = self.timely("initialize", asked).await?;
         match self.tell(&session, Bytes::from(message::initialized())).await {
-            Err(error @ (ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::Lost(_))) => {
+            Err(
+                error @ (ClientError::Unreachable(_)
+                | ClientError::Busy(_)
+                | ClientError::Lost(_)
+                | ClientError::NeedsLogin(_)),
+            ) => {
                 return Err(error.into());
             }
             // It agreed to the session, and that is what counts.
@@ -116,7 +121,9 @@ fn may_be_of_another_era(refusal: &Refusal) -> bool {
         refusal,
         Refusal::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)
             | Refusal::Status(_, ClientError::Unreachable(_) | ClientError::Busy(_))
-            | Refusal::Failed(ClientError::Unreachable(_) | ClientError::Busy(_))
+            | Refusal::Failed(
+                ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_)
+            )
     )
 }
 

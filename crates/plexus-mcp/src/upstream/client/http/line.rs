@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    USER_AGENT,
 };
 use http::response::Parts;
 use http::{Method, Request, StatusCode};
@@ -22,6 +23,7 @@ use super::place::{self, Place};
 use super::wire::{Outbound, Unsent, Wire};
 use crate::upstream::client::ClientError;
 use crate::upstream::config::HttpConfig;
+use crate::upstream::oauth::{Account, AtHand, Bearer};
 
 const MAX_REDIRECTS: usize = 3;
 const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
@@ -30,6 +32,8 @@ pub(crate) struct Line {
     network: Network,
     /// Headers of the file. They are all that is ever sent of credentials: what a caller of the hub presents is its own.
     headers: HeaderMap,
+    /// Who the hub is logged in as there, where the file gives no such header.
+    account: Option<Arc<Account>>,
     home: Arc<Place>,
     idle: Idle,
     limit: usize,
@@ -51,9 +55,16 @@ impl Line {
     ) -> Result<Self, ClientError> {
         let (home, mut headers) = place::of_file(config)?;
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-        let network = Network::of(&home.url, inner || config.allow_private, patience);
+        let inner = inner || config.allow_private;
+        let network = Network::of(&home.url, config.auth.tls.clone(), inner, patience);
         let home = Arc::new(home);
-        Ok(Self { network, headers, home, idle: Idle::default(), limit })
+        Ok(Self { network, headers, account: None, home, idle: Idle::default(), limit })
+    }
+
+    /// With what an account gives, unless the file's own headers say who the hub is.
+    pub(crate) fn with_account(mut self, account: Option<Arc<Account>>) -> Self {
+        self.account = account.filter(|_| !self.headers.contains_key(AUTHORIZATION));
+        self
     }
 
     /// The address that the file names.
@@ -68,6 +79,9 @@ impl Line {
 
     /// Sends a request, to wherever redirects lead, and waits for the head of the answer. It takes as long as the
     /// server does: whoever calls bounds it.
+    ///
+    /// What a server refuses for want of a login that is still good was not carried out: it is sent once more as soon as
+    /// there is a newer one.
     pub(crate) async fn send(
         self: &Arc<Self>,
         place: &Arc<Place>,
@@ -75,9 +89,37 @@ impl Line {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
+        let Some(account) = &self.account else {
+            return self.follow(place, method, headers, body, None).await;
+        };
+        let bearer = match account.at_hand() {
+            AtHand::Now(bearer) => bearer,
+            AtHand::Later => Box::pin(account.bearer()).await?,
+        };
+        let reply = self.follow(place, method, headers, body, bearer.as_ref()).await?;
+        if !account.is_refused(&reply, bearer.as_ref()) {
+            return Ok(reply);
+        }
+        Box::pin(async {
+            let Some(newer) = account.renewed(bearer.as_ref()).await? else { return Ok(reply) };
+            let reply = self.follow(place, method, headers, body, Some(&newer)).await?;
+            account.is_refused(&reply, Some(&newer));
+            Ok(reply)
+        })
+        .await
+    }
+
+    async fn follow(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+        bearer: Option<&Bearer>,
+    ) -> Result<Reply, ClientError> {
         let mut place = place.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let reply = self.send_once(&place, method, headers, body).await?;
+            let reply = self.send_once(&place, method, headers, body, bearer).await?;
             let redirected =
                 place.redirected(method, reply.head.status, &reply.head.headers, &self.home.origin)?;
             let Some(next) = redirected else { return Ok(reply) };
@@ -88,14 +130,26 @@ impl Line {
         Err(ClientError::Protocol(format!("{home} redirects more than {MAX_REDIRECTS} times in a row")))
     }
 
-    async fn send_once(
+    /// The same to this place and no other.
+    pub(crate) async fn send_there(
         self: &Arc<Self>,
         place: &Arc<Place>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
-        let mut request = self.request(place, method, headers, body);
+        self.send_once(place, method, headers, body, None).await
+    }
+
+    async fn send_once(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+        bearer: Option<&Bearer>,
+    ) -> Result<Reply, ClientError> {
+        let mut request = self.request(place, method, headers, body, bearer);
         loop {
             let (mut wire, used) = match self.idle.take(&place.origin).await {
                 Some(wire) => (wire, true),
@@ -119,14 +173,24 @@ impl Line {
         }
     }
 
-    fn request(&self, place: &Place, method: &Method, headers: &HeaderMap, body: &Bytes) -> Outbound {
+    fn request(
+        &self,
+        place: &Place,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+        bearer: Option<&Bearer>,
+    ) -> Outbound {
         let mut request = Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = place.uri.clone();
         let all = request.headers_mut();
-        all.reserve(headers.len() + self.headers.len() + 1);
+        all.reserve(headers.len() + self.headers.len() + 2);
         all.insert(HOST, place.host.clone());
         if place.own {
+            if let Some(bearer) = bearer {
+                all.insert(AUTHORIZATION, bearer.header.clone());
+            }
             all.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
         all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -194,12 +258,28 @@ impl Reply {
         self.place.own && self.line.headers.contains_key(header)
     }
 
+    /// Whether it comes from the server that the file names.
+    pub(crate) fn is_own(&self) -> bool {
+        self.place.own
+    }
+
+    /// Who the hub is logged in as where this comes from, or would be.
+    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+        self.line.account.as_ref().filter(|_| self.place.own)
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         self.head.status
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&HeaderValue> {
         self.head.headers.get(name)
+    }
+
+    /// Every value of a header, with commas in between.
+    pub(crate) fn all(&self, name: &HeaderName) -> String {
+        let values = self.head.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn media(&self) -> Media {

@@ -52,6 +52,7 @@ use super::message::{self, RequestId};
 use super::{Called, ClientError, ClientSettings, Connect, Definitions, Outgoing, Peer, SharedListener};
 use crate::server::MODERN;
 use crate::upstream::config::HttpConfig;
+use crate::upstream::oauth::Account;
 
 /// Calls that are under way at the same time, each on a connection of its own. More wait for their turn.
 const MAX_CALLS: usize = 256;
@@ -118,19 +119,20 @@ pub(crate) struct Dial<'a> {
     pub(crate) config: &'a HttpConfig,
     pub(crate) settings: &'a ClientSettings,
     pub(crate) supervisor: &'a Supervisor,
+    account: Option<&'a Arc<Account>>,
 }
 
 impl<'a> Dial<'a> {
     pub(crate) fn new(connect: &'a Connect, config: &'a HttpConfig) -> Self {
-        let Connect { settings, supervisor, .. } = connect;
-        Self { server: &connect.config.name, config, settings, supervisor }
+        let Connect { settings, supervisor, account, .. } = connect;
+        Self { server: &connect.config.name, config, settings, supervisor, account: account.as_ref() }
     }
 
     pub(crate) fn line(&self) -> Result<Line, ClientError> {
         let settings = self.settings;
         let (inner, patience, limit) =
             (settings.allow_private, settings.connect_timeout.min(DIALLING), settings.max_message);
-        Line::new(self.config, inner, patience, limit)
+        Ok(Line::new(self.config, inner, patience, limit)?.with_account(self.account.cloned()))
     }
 }
 

@@ -72,6 +72,11 @@ impl Place {
         Ok(Self { origin: url.origin(), uri, host, own, url })
     }
 
+    /// An address that the file does not name: none of its headers go there.
+    pub(crate) fn elsewhere(url: Url) -> Result<Self, ClientError> {
+        Self::new(url, false)
+    }
+
     /// Another address of the same origin.
     pub(crate) fn sibling(&self, reference: &str) -> Result<Self, ClientError> {
         let url = self

@@ -2,12 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use http::header::WWW_AUTHENTICATE;
 
 use super::super::message::{Incoming, Messages, RequestId};
 use super::super::net::shown;
 use super::super::stderr;
 use super::line::{Media, Reply};
 use crate::upstream::client::ClientError;
+use crate::upstream::oauth::Challenge;
 
 /// Of a refusal's body, enough for an error of JSON-RPC and its data.
 const MAX_BODY: usize = 64 * 1024;
@@ -45,8 +47,9 @@ impl From<ClientError> for Refusal {
 pub(crate) async fn read(mut reply: Reply, method: &str, has_session: bool) -> Refusal {
     let status = reply.status();
     let place = shown(&reply.place().url);
-    let wants = reply.header("www-authenticate").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let wants = reply.all(&WWW_AUTHENTICATE);
     let given = reply.was_given("authorization");
+    let account = reply.account().cloned();
     let is_json = reply.media() == Media::Json;
     let body = beginning(&mut reply).await;
     let (id, rpc) = if is_json { rpc_error(&body) } else { None }.unzip();
@@ -57,9 +60,13 @@ pub(crate) async fn read(mut reply: Reply, method: &str, has_session: bool) -> R
     let said = stderr::shown(&body);
     // A page for a browser says nothing to a person here.
     let said = if said.is_empty() || said.starts_with('<') { String::new() } else { format!(": {said}") };
+    let challenge = Challenge::of(&wants);
+    if let Some(refused) = account.and_then(|account| account.explain(&place, status, &challenge)) {
+        return Refusal::Status(status, refused);
+    }
     let error = match (status, rpc) {
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-            ClientError::Protocol(credentials(&place, status, given, wants.as_deref()))
+            ClientError::Protocol(credentials(&place, status, given, Some(&wants)))
         }
         (_, Some(rpc)) => rpc,
         // What stands before a server says so also of a call that it has passed on, when it lost the server with it.

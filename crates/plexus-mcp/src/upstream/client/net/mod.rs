@@ -4,25 +4,24 @@
 //! could answer with another one for the connection.
 
 mod rules;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
-use url::{Host, Url};
+use url::{Host, Origin, Url};
 
 pub(in crate::upstream) use self::rules::names_loopback;
 use self::rules::{Allowed, refusal};
 use super::ClientError;
+use crate::upstream::config::TlsConfig;
 
 /// A connection, encrypted or not.
 pub(super) type Io = Box<dyn Duplex>;
@@ -38,8 +37,12 @@ pub(super) struct Network {
     inner: bool,
     /// For looking up, connecting and agreeing on encryption, all together.
     patience: Duration,
+    /// What the file says of certificates. The hub's own is shown to the file's own server only.
+    tls: Option<TlsConfig>,
+    home: Origin,
     /// Made when first needed: reading the machine's certificates takes a while.
-    tls: OnceCell<TlsConnector>,
+    at_home: OnceCell<TlsConnector>,
+    elsewhere: OnceCell<TlsConnector>,
 }
 
 impl fmt::Debug for Network {
@@ -49,10 +52,12 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// `url` is the one in the file; `inner` whether the file or the hub allows private networks.
-    pub(super) fn of(url: &Url, inner: bool, patience: Duration) -> Self {
+    /// `url` is the one in the file, `tls` what it says of certificates; `inner` whether the file or the hub allows
+    /// private networks.
+    pub(super) fn of(url: &Url, tls: Option<TlsConfig>, inner: bool, patience: Duration) -> Self {
         let loopback = url.host().is_some_and(|host| names_loopback(&host));
-        Self { loopback, inner, patience, tls: OnceCell::new() }
+        let (at_home, elsewhere) = (OnceCell::new(), OnceCell::new());
+        Self { loopback, inner, patience, tls, home: url.origin(), at_home, elsewhere }
     }
 
     /// Connects to where a URL leads, if that is allowed.
@@ -84,7 +89,12 @@ impl Network {
             Some(Host::Ipv6(address)) => ServerName::from(std::net::IpAddr::V6(address)),
             None => return Err(failed("the URL names no host".to_owned())),
         };
-        let tls = self.tls.get_or_try_init(connector).await.map_err(failed)?;
+        // Without a certificate to show there is one way to connect, and one connector.
+        let identified = self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        let at_home = !identified || url.origin() == self.home;
+        let connector = if at_home { &self.at_home } else { &self.elsewhere };
+        let make = || tls::connector(self.tls.clone(), at_home);
+        let tls = connector.get_or_try_init(make).await.map_err(failed)?;
         let stream = tls.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
         Ok(Box::new(stream))
     }
@@ -139,20 +149,8 @@ async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<
     Err(ClientError::Unreachable(format!("{} cannot be connected to: {last}", shown(url))))
 }
 
-/// Trusts what the machine trusts, or what `SSL_CERT_FILE` says instead.
-async fn connector() -> Result<TlsConnector, String> {
-    let made = tokio::task::spawn_blocking(|| {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let mut config = config.with_platform_verifier()?.with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok::<_, rustls::Error>(TlsConnector::from(Arc::new(config)))
-    });
-    made.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
-}
-
 /// A URL as far as it may be shown: paths and queries of MCP servers are often as good as a password.
-pub(super) fn shown(url: &Url) -> String {
+pub(in crate::upstream) fn shown(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
@@ -170,7 +168,7 @@ mod tests {
             for (from, inner, reached) in
                 [(&elsewhere, false, false), (&here, false, true), (&elsewhere, true, true)]
             {
-                let network = Network::of(from, inner, Duration::from_secs(5));
+                let network = Network::of(from, None, inner, Duration::from_secs(5));
                 let dialled = network.dial(&here).await;
                 assert_eq!(dialled.is_ok(), reached, "{from} {inner}: {:?}", dialled.err());
             }

@@ -188,6 +188,8 @@ fn switching_leaves_the_rest_of_a_file_as_it_was() {
 fn a_document_that_asks_for_something_of_the_machine_is_known() {
     assert!(has_references(&json!({ "headers": { "a": "x${env:A}" } })));
     assert!(has_references(&json!({ "args": ["${file:/etc/passwd}"] })));
+    assert!(has_references(&json!({ "auth": { "tls": { "ca": "ca.pem" } } })), "a file of the hub's machine");
+    assert!(!has_references(&json!({ "auth": { "type": "oauth" } })));
     assert!(!has_references(&json!({ "args": ["$${env:A}", "$A"], "lazy": true })));
 }
 

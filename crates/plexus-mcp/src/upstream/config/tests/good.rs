@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_kit::ExposeSecret;
 use plexus_proto::api::UpstreamTransport::{self, Sse, Stdio, StreamableHttp};
 
-use super::super::{Approve, HttpConfig, Inject, ServerConfig, StdioConfig, Transport, schema_file};
+use super::super::{Approve, Grant, HttpConfig, Inject, ServerConfig, StdioConfig, Transport, schema_file};
 use super::{folder, server};
 
 fn stdio(server: &ServerConfig) -> &StdioConfig {
@@ -222,4 +222,49 @@ fn the_committed_document_of_the_schema_is_that_of_the_types() {
             "{key} has no description"
         );
     }
+}
+
+#[test]
+fn a_server_may_want_to_know_who_the_hub_is() {
+    let text = r#"{
+        "url": "https://a.example/mcp",
+        "auth": {
+            "type": "oauth",
+            "grant": "client_credentials",
+            "scopes": ["files:read"],
+            "client_id": "hub",
+            "client_secret": "${env:TOKEN}",
+            "authorization_server": "https://login.example/tenant",
+            "tls": { "client_cert": "hub.pem", "client_key": "~/hub.key" }
+        }
+    }"#;
+    let full = server("a.json", text);
+    let auth = &http(&full).auth;
+    let oauth = auth.oauth.as_ref().unwrap();
+    assert_eq!(oauth.client_secret.as_ref().unwrap().expose_secret(), "value-of-token");
+    assert_eq!(
+        (oauth.grant, oauth.scopes.as_slice()),
+        (Grant::ClientCredentials, &["files:read".to_owned()][..])
+    );
+    let (cert, key) = auth.tls.as_ref().unwrap().identity.clone().unwrap();
+    assert!(cert.is_absolute() && cert.ends_with("hub.pem"), "{cert:?}");
+    assert_eq!(key, Path::new("/home/ann/hub.key"));
+    assert_eq!(full.warnings.len(), 2, "both files are missing: {:?}", full.warnings);
+    assert!(!format!("{full:?} {auth:?}").contains("value-of-token"));
+
+    // Every change of it is one that a server is restarted for; its port is not.
+    let plain = server("a.json", r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth"}}"#);
+    let port = r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth", "redirect_port": 8123}}"#;
+    let port = server("a.json", port);
+    assert_eq!(port.fingerprint, plain.fingerprint);
+    assert_ne!(port.presentation, plain.presentation, "and yet it is seen");
+    for other in [
+        r#"{"type": "oauth", "scopes": ["a"]}"#,
+        r#"{"type": "oauth", "client_id": "a"}"#,
+        r#"{"tls": {"ca": "x"}}"#,
+    ] {
+        let text = format!(r#"{{"url": "https://a.example/mcp", "auth": {other}}}"#);
+        assert_ne!(server("a.json", &text).fingerprint, plain.fingerprint, "{other}");
+    }
+    assert_eq!(http(&plain).auth.oauth.as_ref().unwrap().grant, Grant::AuthorizationCode);
 }

@@ -69,6 +69,32 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("header-twice.json", r#"{"url": "https://a.example", "headers": {"X-Team": "1", "x-team": "2"}}"#),
     ("header-value.json", r#"{"url": "https://a.example", "headers": {"X-Team": "a\nb"}}"#),
+    // Who the hub is.
+    ("auth-stdio.json", r#"{"command": "npx", "auth": {"type": "oauth"}}"#),
+    ("auth-text.json", r#"{"url": "https://a.example", "auth": "oauth"}"#),
+    ("auth-nothing.json", r#"{"url": "https://a.example", "auth": {}}"#),
+    ("auth-kind.json", r#"{"url": "https://a.example", "auth": {"type": "basic", "grant": "password"}}"#),
+    ("auth-kindless.json", r#"{"url": "https://a.example", "auth": {"scopes": ["read"], "clientid": "x"}}"#),
+    ("auth-open.json", r#"{"url": "http://a.example", "auth": {"type": "oauth"}}"#),
+    (
+        "auth-header.json",
+        r#"{"url": "https://a.example", "headers": {"authorization": "${env:TOKEN}"}, "auth": {"type": "oauth"}}"#,
+    ),
+    (
+        "auth-values.json",
+        r#"{"url": "https://a.example", "auth": {"type": "oauth", "scopes": ["a b", ""], "redirect_port": 0,
+            "client_secret": "${env:TOKEN}", "client_metadata_url": "http://a.example/x",
+            "authorization_server": "http://login.example"}}"#,
+    ),
+    (
+        "auth-robot.json",
+        r#"{"url": "https://a.example", "auth": {"type": "oauth", "grant": "client_credentials", "client_id": " "}}"#,
+    ),
+    (
+        "auth-tls.json",
+        r#"{"url": "http://127.0.0.1:1", "auth": {"tls": {"client_cert": "a.pem", "ca": "", "key": "b"}}}"#,
+    ),
+    ("auth-tls-open.json", r#"{"url": "http://127.0.0.1:1", "auth": {"tls": {"ca": "ca.pem"}}}"#),
     // Values.
     ("timeout-zero.json", r#"{"command": "npx", "timeout": 0}"#),
     ("timeout-long.json", r#"{"command": "npx", "timeout": "25h"}"#),

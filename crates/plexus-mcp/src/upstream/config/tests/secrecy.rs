@@ -269,3 +269,17 @@ fn no_text_has_a_value_in_it() {
         std::fs::remove_file(&path).unwrap();
     }
 }
+
+#[test]
+fn the_secret_of_a_client_is_masked_and_the_path_of_its_certificate_is_not() {
+    let text = r#"{"url": "https://a.example", "auth": {"type": "oauth", "client_id": "hub", "client_secret": "hunter2",
+        "tls": {"client_cert": "a.pem", "client_key": "keys/a.key"}}}"#;
+    let (_dir, folder) = folder(&[("my-server.json", text)]);
+    let shown = folder.document("my-server").unwrap();
+    assert_eq!(shown["auth"]["client_secret"], "[redacted]", "{shown}");
+    assert_eq!(shown["auth"]["client_id"], "hub", "{shown}");
+    assert_eq!(shown["auth"]["tls"]["client_key"], "keys/a.key", "{shown}");
+    let warnings = server("my-server.json", text).warnings.join("\n");
+    assert!(warnings.contains("`auth.client_secret` holds what looks like a credential"), "{warnings}");
+    assert!(!warnings.contains("hunter2"), "{warnings}");
+}

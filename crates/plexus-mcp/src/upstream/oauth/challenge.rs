@@ -1,0 +1,95 @@
+//! What a server says in `WWW-Authenticate` when it refuses a request.
+
+/// The challenge for bearer tokens; those of other schemes are not looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::upstream) struct Challenge {
+    /// Where the server says who gives access to it (RFC 9728).
+    pub(in crate::upstream) resource_metadata: Option<String>,
+    /// What the refused request needs.
+    pub(in crate::upstream) scope: Option<String>,
+    pub(in crate::upstream) error: Option<String>,
+}
+
+impl Challenge {
+    /// Reads the header; of several, all of them with commas in between.
+    pub(in crate::upstream) fn of(header: &str) -> Self {
+        let mut challenge = Self::default();
+        let mut rest = header;
+        let mut bearer = false;
+        loop {
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            let (word, after) = rest.split_at(rest.find([' ', '\t', ',', '=', '"']).unwrap_or(rest.len()));
+            if word.is_empty() {
+                return challenge;
+            }
+            let Some(value) = after.trim_start().strip_prefix('=') else {
+                bearer = word.eq_ignore_ascii_case("bearer");
+                rest = after;
+                continue;
+            };
+            let (value, after) = self::value(value.trim_start());
+            rest = after;
+            let field = match word.to_ascii_lowercase().as_str() {
+                "resource_metadata" => &mut challenge.resource_metadata,
+                "scope" => &mut challenge.scope,
+                "error" => &mut challenge.error,
+                _ => continue,
+            };
+            // The first one counts.
+            if bearer && field.is_none() {
+                *field = Some(value);
+            }
+        }
+    }
+}
+
+/// A value with or without quotes, and what follows it.
+fn value(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let (value, rest) = text.split_at(text.find([' ', '\t', ',']).unwrap_or(text.len()));
+        return (value.to_owned(), rest);
+    };
+    let mut value = String::new();
+    let mut escaped = false;
+    for (at, c) in quoted.char_indices() {
+        match c {
+            '\\' if !escaped => escaped = true,
+            '"' if !escaped => return (value, &quoted[at + 1..]),
+            c => {
+                value.push(c);
+                escaped = false;
+            }
+        }
+    }
+    (value, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_challenge_for_bearer_tokens_is_read_among_others() {
+        let of = |header: &str| {
+            let Challenge { resource_metadata, scope, error } = Challenge::of(header);
+            [resource_metadata, scope, error].map(Option::unwrap_or_default)
+        };
+        for (header, expected) in [
+            ("", ["", "", ""]),
+            ("Bearer", ["", "", ""]),
+            (
+                r#"Bearer resource_metadata="https://a.example/x", scope="a b""#,
+                ["https://a.example/x", "a b", ""],
+            ),
+            (r#"bearer  realm="x" , ERROR=invalid_token,scope=one"#, ["", "one", "invalid_token"]),
+            (r#"Basic realm="a, Bearer scope=no", Bearer scope="yes""#, ["", "yes", ""]),
+            (r#"Bearer scope="one", DPoP scope="two", error="no""#, ["", "one", ""]),
+            (r#"Bearer scope="a \"b\\" , error="e""#, ["", r#"a "b\"#, "e"]),
+            (r#"Bearer scope="never ends"#, ["", "never ends", ""]),
+            (r#"Negotiate abc==, Bearer error = "x""#, ["", "", "x"]),
+            (r#"="" , "" Bearer error="x""#, ["", "", ""]),
+        ] {
+            assert_eq!(of(header), expected, "{header}");
+        }
+    }
+}

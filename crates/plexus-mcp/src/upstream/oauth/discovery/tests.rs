@@ -1,0 +1,79 @@
+use super::*;
+
+fn url(text: &str) -> Url {
+    Url::parse(text).unwrap()
+}
+
+fn shown_all(places: Vec<Url>) -> Vec<String> {
+    places.iter().map(Url::to_string).collect()
+}
+
+#[test]
+fn a_server_describes_itself_where_it_says_or_in_the_usual_places() {
+    let places = |at: &str, challenge: &Challenge| shown_all(resource_places(&url(at), challenge).unwrap());
+    let silent = Challenge::default();
+    let root = "https://a.example/.well-known/oauth-protected-resource";
+    assert_eq!(places("https://a.example/v1/mcp?x=1", &silent), [format!("{root}/v1/mcp"), root.to_owned()]);
+    assert_eq!(places("https://a.example/mcp/", &silent), [format!("{root}/mcp"), root.to_owned()]);
+    assert_eq!(places("https://a.example", &silent), [root]);
+    let said = Challenge { resource_metadata: Some("https://b.example/d".to_owned()), ..silent };
+    assert_eq!(places("https://a.example/mcp", &said), ["https://b.example/d"]);
+    let nonsense = Challenge { resource_metadata: Some("/relative".to_owned()), ..Challenge::default() };
+    assert!(resource_places(&url("https://a.example/mcp"), &nonsense).is_err());
+}
+
+#[test]
+fn an_authorization_server_is_looked_for_in_the_order_of_the_specification() {
+    let places = |issuer: &str| shown_all(authority_places(&url(issuer)));
+    assert_eq!(
+        places("https://a.example/tenant1"),
+        [
+            "https://a.example/.well-known/oauth-authorization-server/tenant1",
+            "https://a.example/.well-known/openid-configuration/tenant1",
+            "https://a.example/tenant1/.well-known/openid-configuration",
+        ]
+    );
+    for issuer in ["https://a.example", "https://a.example/"] {
+        assert_eq!(
+            places(issuer),
+            [
+                "https://a.example/.well-known/oauth-authorization-server",
+                "https://a.example/.well-known/openid-configuration",
+            ]
+        );
+    }
+}
+
+#[test]
+fn only_a_name_of_the_server_itself_or_of_what_it_is_below_is_taken() {
+    for (resource, at, taken) in [
+        ("https://a.example/mcp", "https://a.example/mcp", true),
+        ("https://A.example:443/mcp/", "https://a.example/mcp", true),
+        ("https://a.example", "https://a.example/v1/mcp", true),
+        ("https://a.example/v1", "https://a.example/v1/mcp", true),
+        ("https://a.example/v1/mcp", "https://a.example/v1", false),
+        ("https://a.example/v", "https://a.example/v1/mcp", false),
+        ("https://b.example/mcp", "https://a.example/mcp", false),
+        ("http://a.example/mcp", "https://a.example/mcp", false),
+        ("https://a.example:8443/mcp", "https://a.example/mcp", false),
+        ("https://a.example/mcp#x", "https://a.example/mcp", false),
+        ("https://a.example/mcp?tenant=1", "https://a.example/mcp", false),
+        ("urn:mcp", "https://a.example/mcp", false),
+    ] {
+        assert_eq!(covers(resource, &url(at)), taken, "{resource} {at}");
+    }
+    assert_eq!(canonical(&url("https://A.example/")), "https://a.example");
+    assert_eq!(canonical(&url("https://a.example/mcp/#x")), "https://a.example/mcp/");
+}
+
+#[test]
+fn an_authorization_server_whose_addresses_are_open_to_all_is_refused() {
+    let document = |token: &str| {
+        let issuer = "https://a.example";
+        serde_json::from_value(serde_json::json!({ "issuer": issuer, "token_endpoint": token })).unwrap()
+    };
+    let place = url("https://a.example");
+    assert!(usable(document("https://a.example/token"), &place).is_ok());
+    assert!(usable(document("http://127.0.0.1:1/token"), &place).is_ok());
+    assert!(usable(document("http://a.example/token"), &place).is_err());
+}

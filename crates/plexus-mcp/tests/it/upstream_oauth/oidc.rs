@@ -1,0 +1,159 @@
+//! Logins at an authorization server of others.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::oauth::{Authority, Door, Protected};
+use plexus_testkit::{Link, McpClient, TestHub};
+use serde_json::{Value, json};
+
+use super::{begin, locked, log_in, post};
+use crate::upstream::{agent, quick, text};
+
+async fn echo(client: &McpClient, said: &str) -> Value {
+    client.tool("mcp__docs__echo", json!({ "text": said })).await
+}
+
+async fn heard(client: &McpClient, said: &str) {
+    let result = echo(client, said).await;
+    assert_eq!(text(&result), said, "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_taken_away() {
+    let Some(authority) = Authority::start().await else { return };
+    let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
+    let hub = TestHub::start_timed(quick()).await;
+    // Its file says nothing of OAuth: the server does.
+    let upstream = locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    assert_eq!((upstream.tools.len(), upstream.retry_at), (0, None));
+    let client = agent(&hub).await;
+
+    log_in(&hub, "docs").await;
+    heard(&client, "logged in").await;
+    assert_eq!(authority.count("registered").await, 1);
+    assert_eq!(authority.count("refresh_token").await, 0);
+
+    // The server knows nothing of the token any more, and fifty find out at the same time.
+    authority.expire_access().await;
+    let texts: Vec<String> = (0..50).map(|n| format!("call {n}")).collect();
+    let results = join_all(texts.iter().map(|text| echo(&client, text))).await;
+    for (said, result) in texts.iter().zip(&results) {
+        assert_eq!(text(result), said, "{result}");
+        assert_eq!(server.calls_with(said), 1, "{said} ran once");
+    }
+    assert_eq!(authority.count("refresh_token").await, 1);
+
+    // What is kept is used by the next hub, and renewed before it is sent when its time is over.
+    let turned_away = server.turned_away();
+    let hub = hub.restart_later(Duration::from_secs(2 * 3600)).await;
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    assert_eq!(authority.count("refresh_token").await, 2);
+    assert_eq!(server.turned_away(), turned_away, "nothing was sent that had ended");
+    let client = agent(&hub).await;
+    heard(&client, "after a restart").await;
+
+    // Only this is the end of it.
+    authority.revoke_refresh().await;
+    authority.expire_access().await;
+    let ended = echo(&client, "too late").await;
+    assert_eq!(ended["_meta"]["plexus/error"], "unavailable", "{ended}");
+    assert!(text(&ended).contains("plexus upstream login docs"), "{ended}");
+    assert_eq!(server.calls_with("too late"), 0);
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    let refused = authority.count("refused").await;
+    let again = echo(&client, "still too late").await;
+    assert!(text(&again).contains("Nothing was run"), "{again}");
+    assert_eq!(authority.count("refused").await, refused, "nobody asks again for what has ended");
+
+    log_in(&hub, "docs").await;
+    heard(&client, "logged in again").await;
+    let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
+    assert_eq!(
+        (status, &logout["forgotten"], &logout["revoked"]),
+        (200, &json!(true), &json!(true)),
+        "{logout}"
+    );
+    let upstream = hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    assert!(upstream.last_error.unwrap().message.contains("logged out"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_its_own() {
+    let Some(authority) = Authority::start().await else { return };
+    let door = Door::Asks(authority.check_url());
+    let server = Protected::start(authority.issuer(), door.clone()).await;
+    let older = Protected::start_as(authority.issuer(), door, None, Eras::Sessions).await;
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    for (name, url, auth) in [
+        ("known", server.url(), json!({ "client_id": "registered", "client_secret": "known-to-both" })),
+        ("described", older.url(), json!({ "client_metadata_url": "https://hub.example/plexus.json" })),
+    ] {
+        let mut auth = auth;
+        auth["type"] = json!("oauth");
+        locked(&hub, name, &json!({ "url": url, "auth": auth })).await;
+        let (_, begun) = begin(&hub, name).await;
+        let url = begun["url"].as_str().unwrap();
+        assert!(
+            url.contains("client_id=registered") || url.contains("client_id=https%3A%2F%2Fhub.example"),
+            "{url}"
+        );
+        log_in(&hub, name).await;
+        let result = client.tool(&format!("mcp__{name}__echo"), json!({ "text": name })).await;
+        assert_eq!(text(&result), name, "{result}");
+    }
+    assert_eq!(authority.count("registered").await, 0);
+
+    let robot = json!({
+        "url": server.url(),
+        "auth": {
+            "type": "oauth", "grant": "client_credentials", "scopes": ["tools"],
+            "client_id": "robot", "client_secret": "of+the robot",
+        },
+    });
+    hub.add_upstream("robot", &robot).await;
+    let result = client.tool("mcp__robot__echo", json!({ "text": "by itself" })).await;
+    assert_eq!(text(&result), "by itself", "{result}");
+    assert_eq!(authority.count("client_credentials").await, 1);
+    let (status, refused) = begin(&hub, "robot").await;
+    assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authorization_server_that_is_away_is_waited_for_and_costs_no_login() {
+    let link = Link::to("127.0.0.1:9".parse().unwrap()).await;
+    let issuer = link.url("");
+    let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };
+    link.point_at(authority.address());
+    let server = Protected::start(&issuer, Door::Asks(authority.check_url())).await;
+    let hub = TestHub::start_timed(quick()).await;
+    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    log_in(&hub, "docs").await;
+    let client = agent(&hub).await;
+    heard(&client, "well").await;
+
+    for (away, said) in [(true, "while it says 503"), (false, "while nobody is there")] {
+        if away {
+            authority.go_down().await;
+        } else {
+            link.point_at("127.0.0.1:9".parse().unwrap());
+            link.cut();
+        }
+        authority.expire_access().await;
+        let result = echo(&client, said).await;
+        assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{result}");
+        assert!(text(&result).contains("Nothing was run"), "{result}");
+        let down = hub.upstream_in("docs", UpstreamState::Down).await;
+        let why = down.last_error.unwrap().message;
+        assert!(why.contains("cannot be renewed now") && !why.contains("login"), "{why}");
+        authority.come_up().await;
+        link.point_at(authority.address());
+        hub.upstream_in("docs", UpstreamState::Ready).await;
+        heard(&client, &format!("after {said}")).await;
+        assert_eq!(server.calls_with(said), 0);
+    }
+    assert_eq!(authority.count("authorization_code").await, 1, "one login was enough");
+}

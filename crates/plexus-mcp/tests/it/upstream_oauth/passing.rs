@@ -1,0 +1,79 @@
+//! What passes, and what must not be lost meanwhile.
+
+use std::time::Duration;
+
+use plexus_proto::api::UpstreamState;
+use serde_json::json;
+
+use super::logged_in;
+use crate::upstream::{agent, text};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two calls of who tries again.
+const POLL: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_passes_ends_no_login() {
+    let (authority, server, hub) = logged_in().await;
+    let client = agent(&hub).await;
+    for status in [500, 503, 429, 404, 400, 200] {
+        authority.fail_renewals(status);
+        authority.expire_access();
+        let said = format!("while it answers {status}");
+        let result = client.tool("mcp__docs__echo", json!({ "text": said })).await;
+        assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{status}: {result}");
+        assert_eq!(server.calls_with(&said), 0);
+        authority.answer_renewals();
+        // Nobody does anything but call again.
+        let back = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let result = client.tool("mcp__docs__echo", json!({ "text": "after it" })).await;
+                match result["isError"] == true {
+                    true => assert_eq!(result["_meta"]["plexus/retryable"], true, "{status}: {result}"),
+                    false => return assert_eq!(text(&result), "after it", "{status}: {result}"),
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        });
+        back.await.expect("it is back in time");
+    }
+    assert_eq!(authority.asked("authorization_code").len(), 1, "nobody had to log in again");
+    let refreshes = authority.asked("refresh_token");
+    assert!(refreshes.iter().all(|form| form["resource"] == server.url()), "{refreshes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_that_comes_when_its_caller_has_left_is_kept() {
+    let (authority, server, hub) = logged_in().await;
+    let client = agent(&hub).await;
+    authority.hold_renewals(true);
+    authority.expire_access();
+    let call = client.tool("mcp__docs__echo", json!({ "text": "never mind" }));
+    tokio::select! {
+        result = call => panic!("it is held: {result}"),
+        () = authority.renewal_is_held() => {}
+    }
+    // The caller is gone; the old refresh token is worth nothing any more.
+    authority.answer_renewals();
+    let result = client.tool("mcp__docs__echo", json!({ "text": "later" })).await;
+    assert_eq!(text(&result), "later", "{result}");
+    assert_eq!(authority.asked("refresh_token").len(), 1);
+    assert!(server.calls_with("never mind") <= 1);
+    let hub = hub.restart().await;
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    assert_eq!(authority.asked("refresh_token").len(), 1, "the new one was kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_is_renewed_ahead_of_its_end_without_anybody_waiting() {
+    let (authority, _server, hub) = logged_in().await;
+    // An hour minus half a minute later it still holds, and is about to end.
+    authority.hold_renewals(false);
+    let hub = hub.restart_later(Duration::from_secs(3600 - 30)).await;
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    authority.renewal_is_held().await;
+    let client = agent(&hub).await;
+    let result = client.tool("mcp__docs__echo", json!({ "text": "meanwhile" })).await;
+    assert_eq!(text(&result), "meanwhile", "{result}");
+    authority.answer_renewals();
+}

@@ -1,0 +1,117 @@
+//! Logins that must not come about.
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::TestHub;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority, Wrong};
+use reqwest::Url;
+use serde_json::json;
+
+use super::{begin, finish, locked, log_in, post};
+use crate::upstream::{agent, quick, text};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
+    let hub = TestHub::start_timed(quick()).await;
+    for (wrong, said) in [
+        (Wrong::IssuerOfDocument, "says that it is https://honest.example"),
+        (Wrong::NoPkce, "PKCE"),
+        (Wrong::NoRegistration, "client_id"),
+        (Wrong::OpenTokenEndpoint, "not encrypted"),
+    ] {
+        let authority = ScriptedAuthority::that_does(wrong).await;
+        let server = Protected::start(&authority.issuer(), authority.door()).await;
+        locked(&hub, "docs", &json!({ "url": server.url() })).await;
+        let (status, refused) = begin(&hub, "docs").await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(status == 409 && message.contains(said), "{wrong:?}: {status} {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
+    let hub = TestHub::start_timed(quick()).await;
+    for (wrong, said) in [
+        (Wrong::IssuerOfAnswer, "of another authorization server"),
+        (Wrong::NoIssuerOfAnswer, "does not say that it is of"),
+        (Wrong::State, "`state`"),
+    ] {
+        let authority = ScriptedAuthority::that_does(wrong).await;
+        let server = Protected::start(&authority.issuer(), authority.door()).await;
+        locked(&hub, "docs", &json!({ "url": server.url() })).await;
+        let (_, begun) = begin(&hub, "docs").await;
+        let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+        let (status, refused) = finish(&hub, "docs", &begun, &back).await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(status == 409 && message.contains(said), "{wrong:?}: {status} {message}");
+        assert_eq!(authority.asked("authorization_code").len(), 0, "{wrong:?}: the code went nowhere");
+        hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
+    let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
+    let good = Protected::start(&honest.issuer(), honest.door()).await;
+    let bad = Protected::start(&evil.issuer(), evil.door()).await;
+    let hub = TestHub::start_timed(quick()).await;
+    locked(&hub, "good", &json!({ "url": good.url() })).await;
+    locked(&hub, "bad", &json!({ "url": bad.url() })).await;
+    // A person who means to log in to the bad one is sent to the honest one, and comes back with its code.
+    let (_, begun) = begin(&hub, "bad").await;
+    let meant = Url::parse(begun["url"].as_str().unwrap()).unwrap();
+    let mut turned = Url::parse(&format!("{}/authorize", honest.issuer())).unwrap();
+    turned.set_query(meant.query());
+    let back = Browser::new().decide(turned.as_str()).await;
+    let (status, refused) = finish(&hub, "bad", &begun, &back).await;
+    assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
+    assert_eq!(evil.asked("authorization_code").len(), 0);
+    // That login is over: its answer was a forged one.
+    let (status, _) = finish(&hub, "bad", &begun, &back).await;
+    assert_eq!(status, 404);
+    // And a login of one server ends none of another.
+    let (_, begun) = begin(&hub, "good").await;
+    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    assert_eq!(finish(&hub, "bad", &begun, &back).await.0, 404);
+    assert_eq!(finish(&hub, "good", &begun, &back).await.0, 200);
+    hub.upstream_in("good", UpstreamState::Ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_described_as_another_one_is_not_logged_in_to() {
+    let authority = ScriptedAuthority::start().await;
+    let other = Some("https://bank.example/mcp");
+    let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
+    let hub = TestHub::start_timed(quick()).await;
+    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let (status, refused) = begin(&hub, "docs").await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(status == 409 && message.contains("https://bank.example/mcp"), "{status} {message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_is_for_admins_at_servers_that_have_one() {
+    let (authority, server, hub) = super::logged_in().await;
+    let path = hub.url("/api/v1/upstreams/docs/login");
+    let agent_token = hub.token("agent", &["call:*", "read:*"]).await.token;
+    let body = json!({ "redirect_uri": super::BACK });
+    let asked = hub.http().post(path).bearer_auth(agent_token).json(&body).send().await.unwrap();
+    assert_eq!(asked.status(), 403);
+    let (status, refused) = post(&hub, "nobody/login", &body).await;
+    assert_eq!(status, 404, "{refused}");
+    let elsewhere = json!({ "redirect_uri": "https://evil.example/callback" });
+    let (status, refused) = post(&hub, "docs/login", &elsewhere).await;
+    assert_eq!(status, 409, "{refused}");
+    hub.write_upstream("plain", &json!({ "url": server.url(), "headers": { "Authorization": "Bearer x" } }));
+    hub.upstreams().reload().await;
+    let (status, refused) = begin(&hub, "plain").await;
+    assert!(status == 409 && refused["message"].as_str().unwrap().contains("Authorization"), "{refused}");
+    // A second login takes the place of the first.
+    log_in(&hub, "docs").await;
+    let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "again" })).await;
+    assert_eq!(text(&result), "again", "{result}");
+    assert_eq!(authority.asked("authorization_code").len(), 2);
+    for form in authority.asked("authorization_code") {
+        assert_eq!(form["resource"], server.url(), "{form:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! What the hub was given is seen by nobody else.
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::oauth::{Protected, ScriptedAuthority};
+use serde_json::json;
+
+use super::{logged_in, post};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
+    let (_authority, server, hub) = logged_in().await;
+    let shown = server.shown();
+    assert!(shown.iter().any(|shown| shown == "Bearer access-1"), "{shown:?}");
+    let mut told = String::new();
+    for path in ["upstreams", "upstreams/docs", "audit?limit=200", "status"] {
+        told += &hub.api(&format!("/api/v1/{path}")).await.to_string();
+    }
+    told += &format!("{:?} {:?}", hub.upstreams(), hub);
+    assert!(told.contains("upstream_login"), "{told}");
+    let folder = hub.stop().await;
+    let mut looked_at = 0;
+    let mut folders = vec![folder.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            told += &String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap());
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 5);
+    for secret in ["access-1", "refresh-1", "code-"] {
+        assert!(!told.contains(secret), "{secret} can be read");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_to_one_address_is_not_shown_to_another() {
+    let (_authority, server, hub) = logged_in().await;
+    let stranger = ScriptedAuthority::start().await;
+    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    // Tried out under the same name,
+    let tried = json!({ "server": { "url": other.url() } });
+    let (status, report) = post(&hub, "docs/test", &tried).await;
+    assert!(status == 200 && report["success"] == false, "{report}");
+    // and when the file leads there.
+    hub.write_upstream("docs", &json!({ "url": other.url() }));
+    hub.upstreams().reload().await;
+    let moved = hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    let why = moved.last_error.unwrap().message;
+    assert!(why.contains("its file has changed since its last login"), "{why}");
+    assert!(other.turned_away() > 1);
+    assert_eq!(other.shown(), Vec::<String>::new());
+    // Where it leads back, the access is still there.
+    hub.write_upstream("docs", &json!({ "url": server.url() }));
+    hub.upstreams().reload().await;
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+}
