@@ -15,7 +15,7 @@ use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE}
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
-use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
+use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,7 @@ pub(crate) struct Services {
     /// Whether the audit matched its signed head when the hub started.
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
+    pub(crate) tokens: TokenCounter,
     pub(crate) mcp: McpServer,
     pub(crate) upstreams: Upstreams,
     /// Held while a server is tried out, which starts a process or dials.
@@ -132,6 +133,7 @@ impl Services {
             anchor,
             audit_intact_at_start,
             dispatcher,
+            tokens: TokenCounter::default(),
             mcp,
             upstreams,
             events,

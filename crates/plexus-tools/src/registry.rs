@@ -158,6 +158,12 @@ impl Registry {
         view
     }
 
+    /// What a token of this profile would see of what the principal does; made anew each time.
+    #[must_use]
+    pub fn visible_through(&self, principal: &Principal, profile: &str) -> Visible {
+        Visible::of_profile(&self.catalog.load(), principal, profile, &self.told)
+    }
+
     /// Number of tools.
     #[must_use]
     pub fn len(&self) -> usize {

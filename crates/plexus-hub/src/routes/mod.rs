@@ -16,6 +16,7 @@ mod status;
 mod streams;
 mod tag;
 mod tokens;
+mod tool_cost;
 mod tools;
 mod upstreams;
 mod well_known;
@@ -68,6 +69,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(status::router())
         .merge(config::router())
         .merge(tools::router())
+        .merge(tool_cost::router())
         .merge(upstreams::router())
         .merge(sessions::router())
         .merge(events::router())

@@ -16,4 +16,5 @@ mod openapi;
 mod retention;
 mod schemathesis;
 mod sessions;
+mod tool_cost;
 mod upstreams;

@@ -8,6 +8,7 @@ mod session;
 mod status;
 mod token;
 mod tool;
+mod tool_cost;
 mod upstream;
 mod upstream_change;
 
@@ -26,6 +27,7 @@ pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,
 };
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
+pub use tool_cost::{ServerCost, ToolCost, ToolsCost, UnlistedCost};
 pub use upstream::{
     ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
 };

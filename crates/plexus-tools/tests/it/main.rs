@@ -14,4 +14,5 @@ mod running;
 mod scopes;
 mod scratchpad;
 mod sessions;
+mod thin;
 mod todo;

@@ -1,6 +1,7 @@
 //! `plexus tools`: list, describe and call tools.
 
 mod content;
+mod cost;
 
 use std::process::ExitCode;
 
@@ -10,6 +11,7 @@ use plexus_proto::{CallId, ErrorCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use self::cost::CostArgs;
 use super::Invocation;
 use crate::arguments;
 use crate::failure::{Exit, Failure};
@@ -43,6 +45,12 @@ enum ToolsCommand {
         /// Name of the tool
         name: String,
     },
+    /// Show how many tokens of a model's context each tool and server takes
+    #[command(
+        after_help = "Counted with o200k_base: exact for OpenAI's models since GPT-4o, an estimate for others.\n\n\
+Example:\n  plexus tools cost --profile developer"
+    )]
+    Cost(CostArgs),
     /// Call a tool and print its result
     #[command(
         after_help = "A value that is JSON (3, true, {\"a\": 1}) is taken as JSON, anything else as a string;\n\
@@ -76,6 +84,7 @@ pub(crate) async fn run(args: ToolsArgs, invocation: &Invocation<'_>) -> anyhow:
     match args.command {
         ToolsCommand::List { server, list } => self::list(server.as_deref(), &list, invocation).await,
         ToolsCommand::Show { name } => show(&name, invocation).await,
+        ToolsCommand::Cost(args) => cost::run(&args, invocation).await,
         ToolsCommand::Call(args) => call(args, invocation).await,
     }
 }

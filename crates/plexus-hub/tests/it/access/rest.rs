@@ -72,6 +72,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             Scope("write:sessions", 403, 200),
         ),
         (Method::GET, "/api/v1/tools", none(), Token(200)),
+        (Method::GET, "/api/v1/tools/cost", none(), Token(200)),
         (Method::GET, "/api/v1/tools/{name}", none(), Scope("call:todo", 404, 200)),
         (
             Method::POST,
