@@ -7,14 +7,18 @@ pub mod clock;
 pub mod config;
 pub mod credential;
 pub mod env;
+pub mod findings;
+pub mod foreign_text;
 pub mod glob;
 pub mod hex;
 pub mod json_schema;
 pub mod metrics;
 pub mod private_file;
+pub mod process;
 mod quota;
 pub mod reference;
 mod supervisor;
+pub mod syntax;
 pub mod telemetry;
 pub mod trace;
 

@@ -10,6 +10,7 @@ mod context;
 mod cost;
 mod dispatcher;
 mod error;
+pub mod file_schema;
 mod handler;
 mod listing;
 pub mod native;

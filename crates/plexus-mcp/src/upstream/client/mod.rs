@@ -16,7 +16,6 @@
 mod answer;
 mod connection;
 mod detail;
-mod guardian;
 mod http;
 mod message;
 mod net;
