@@ -8,6 +8,7 @@
 mod arguments;
 mod context;
 mod cost;
+pub mod custom;
 mod dispatcher;
 mod error;
 pub mod file_schema;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::listing::listed;
 use crate::profile_view::Told;
-use crate::{Tool, Visible};
+use crate::{Placement, Tool, Visible};
 
 /// Views kept, one per token.
 const VIEWS: u64 = 10_000;
@@ -71,6 +71,23 @@ impl Registry {
             catalog.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
+    }
+
+    /// Makes these the user-defined tools, in place of those there were. One that has the name of another tool is left
+    /// out.
+    pub fn set_custom(&self, tools: Vec<Tool>) {
+        self.change(|catalog| {
+            catalog.retain(|_, tool| tool.spec().placement != Placement::Custom);
+            for tool in tools {
+                catalog.entry(tool.spec().name.to_string()).or_insert_with(|| Arc::new(tool));
+            }
+        });
+    }
+
+    /// Whether a tool that is not user-defined has this name.
+    #[must_use]
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.catalog.load().tools.get(name).is_some_and(|tool| tool.spec().placement != Placement::Custom)
     }
 
     /// Names by which the tools of a server are listed now, to someone who sees all tools.

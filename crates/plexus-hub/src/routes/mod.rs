@@ -17,6 +17,7 @@ mod streams;
 mod tag;
 mod tokens;
 mod tool_cost;
+mod tool_defined;
 mod tools;
 mod upstreams;
 mod well_known;
@@ -70,6 +71,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(config::router())
         .merge(tools::router())
         .merge(tool_cost::router())
+        .merge(tool_defined::router())
         .merge(upstreams::router())
         .merge(sessions::router())
         .merge(events::router())

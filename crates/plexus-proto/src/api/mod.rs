@@ -9,6 +9,7 @@ mod status;
 mod token;
 mod tool;
 mod tool_cost;
+mod tool_defined;
 mod upstream;
 mod upstream_change;
 
@@ -28,6 +29,7 @@ pub use token::{
 };
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
 pub use tool_cost::{ServerCost, ToolCost, ToolsCost, UnlistedCost};
+pub use tool_defined::{ArgumentProblem, DefinedTool, DefinedToolState, DefinedTools, EnabledBy, ToolTrial};
 pub use upstream::{
     ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
 };

@@ -6,9 +6,9 @@
 //! server can have that name.
 
 mod change;
-mod gate;
+pub(super) mod gate;
 mod import;
-mod record;
+pub(super) mod record;
 mod trial;
 mod view;
 
