@@ -15,7 +15,7 @@ use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE}
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
-use plexus_tools::custom::{self, CustomOptions, CustomTools};
+use plexus_tools::custom::{CustomOptions, CustomTools};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -118,8 +118,7 @@ impl Services {
         };
         // After all tools of the hub itself, whose names are taken.
         let custom = CustomTools::open(custom_options, registry.clone());
-        registry.add([custom::test_tool(&custom, &dispatcher)]);
-        custom.reload();
+        custom.offer_tests(&dispatcher);
         let mcp = McpServer::new(
             dispatcher.clone(),
             upstreams.clone(),

@@ -17,4 +17,5 @@ mod retention;
 mod schemathesis;
 mod sessions;
 mod tool_cost;
+mod tool_defined;
 mod upstreams;

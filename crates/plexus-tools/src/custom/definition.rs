@@ -24,8 +24,9 @@ const DEFAULT_OUTPUT: usize = 256 << 10;
 const DEFAULT_CONCURRENCY: u16 = 4;
 /// Longest description, in bytes: every model that sees the tool reads it.
 const MAX_DESCRIPTION: usize = 8 << 10;
-/// What is not the name of a tool because it is the name of something else under `/api/v1/tools`.
-const RESERVED: [&str; 1] = ["cost"];
+/// What is not the name of a tool because it is the name of something else: under `/api/v1/tools`, and of the tool that
+/// tries these out.
+const RESERVED: [&str; 2] = ["cost", "test_tool"];
 /// Beyond its own time, which ends a program in better words than the deadline does.
 const MARGIN: Duration = Duration::from_secs(5);
 

@@ -20,7 +20,7 @@ mod trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::BoxFuture;
 use plexus_kit::Environment;
@@ -29,14 +29,13 @@ use plexus_proto::api::{DefinedTool, DefinedToolState, EnabledBy};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::{CallError, Outcome, Registry, Tool, ToolContext};
+use crate::{CallError, Dispatcher, Outcome, Registry, Tool, ToolContext};
 use definition::Definition;
 use folder::{Entry, Snapshot};
 use run::Ran;
 
 pub use definition::usable_name as check_name;
 pub use manifest::schema_file;
-pub use test_tool::tool as test_tool;
 pub use trial::try_out;
 
 /// Why a tool cannot be switched on or off.
@@ -74,6 +73,8 @@ struct Inner {
     state: PathBuf,
     environment: Arc<Environment>,
     registry: Arc<Registry>,
+    /// The tool that tries these out, once there is a dispatcher for it.
+    test_tool: OnceLock<Tool>,
     /// Held while files are read and the registry is told; readers of lists wait for that.
     known: Mutex<Known>,
 }
@@ -107,9 +108,23 @@ impl CustomTools {
             ..Known::default()
         };
         let environment = Arc::new(environment);
-        let tools = Self(Arc::new(Inner { dir, state, environment, registry, known: Mutex::new(known) }));
+        let tools = Self(Arc::new(Inner {
+            dir,
+            state,
+            environment,
+            registry,
+            test_tool: OnceLock::new(),
+            known: Mutex::new(known),
+        }));
         tools.reload();
         tools
+    }
+
+    /// Has models try out what is switched on, with `test_tool`, which is there while any is: who has none of these tools
+    /// does not pay for it.
+    pub fn offer_tests(&self, dispatcher: &Dispatcher) {
+        let _ = self.0.test_tool.set(test_tool::tool(Arc::downgrade(&self.0), dispatcher));
+        self.apply(&mut self.known());
     }
 
     /// The folder with the manifests.
@@ -133,9 +148,14 @@ impl CustomTools {
         let now = Snapshot::of(&self.0.dir);
         let settled = now == known.looked;
         known.looked = now.clone();
-        if now != known.read && settled {
+        let changed = now != known.read;
+        // What is wrong with one may lie elsewhere, such as in the mode of its program, and be put right there.
+        let broken = || known.tools.values().any(|loaded| loaded.entry.tool.is_err());
+        if settled && (changed || broken()) {
             self.read(&mut known, now);
-            tracing::info!(tools = ?known.tools.keys(), "manifests of user-defined tools have changed");
+            if changed {
+                tracing::info!(tools = ?known.tools.keys(), "manifests of user-defined tools have changed");
+            }
         }
     }
 
@@ -232,6 +252,10 @@ impl CustomTools {
     fn apply(&self, known: &mut Known) {
         let on = known.tools.iter().filter(|(name, _)| known.enabled_by(name).is_some());
         let tools: Vec<Tool> = on.filter_map(|(_, loaded)| loaded.tool.clone()).collect();
+        match (tools.is_empty(), self.0.test_tool.get()) {
+            (false, Some(test_tool)) => self.0.registry.add([test_tool.clone()]),
+            _ => self.0.registry.remove(&[test_tool::NAME]),
+        }
         self.0.registry.set_custom(tools);
         let clashes = known.tools.keys().filter(|name| self.0.registry.is_taken(name)).cloned().collect();
         if known.clashing != clashes {

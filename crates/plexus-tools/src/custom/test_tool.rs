@@ -1,26 +1,29 @@
 //! `test_tool`: a user-defined tool, called with all that there is to know of how it went.
 
+use std::sync::Weak;
+
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ToolTrial;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CustomError, CustomTools, try_out};
+use super::{CustomError, CustomTools, Inner, try_out};
 use crate::dispatcher::WeakDispatcher;
 use crate::{
     Access, CallError, Dispatcher, Outcome, Placement, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool,
     Via,
 };
 
-/// The tool, for a registry that the dispatcher itself has.
-#[must_use]
-pub fn tool(tools: &CustomTools, dispatcher: &Dispatcher) -> Tool {
-    Tool::typed(TestTool { tools: tools.clone(), dispatcher: dispatcher.downgrade() })
+pub(super) const NAME: &str = "test_tool";
+
+/// The tool, for a registry that both of these have.
+pub(super) fn tool(tools: Weak<Inner>, dispatcher: &Dispatcher) -> Tool {
+    Tool::typed(TestTool { tools, dispatcher: dispatcher.downgrade() })
 }
 
 struct TestTool {
-    tools: CustomTools,
+    tools: Weak<Inner>,
     dispatcher: WeakDispatcher,
 }
 
@@ -109,7 +112,7 @@ impl TypedTool for TestTool {
         ToolSpec {
             deadline: std::time::Duration::from_secs(60 * 60 + 10),
             ..ToolSpec::hub(
-                "test_tool",
+                NAME,
                 "Test a user-defined tool",
                 "Calls a user-defined tool of this hub for real and tells all of how it went: what is wrong with the \
                  arguments, what it gave, how its program ended, its standard error and how long it took.",
@@ -128,12 +131,12 @@ impl TypedTool for TestTool {
         }
         let stopping = || CallError::new(ErrorCode::Unavailable, "the hub is stopping").before_it_ran();
         let dispatcher = self.dispatcher.upgrade().ok_or_else(stopping)?;
+        let tools = self.tools.upgrade().map(CustomTools).ok_or_else(stopping)?;
         let name = target.spec().name.to_string();
         let arguments = args.arguments.map_or(Value::Null, Value::Object);
         let cancel = context.cancel.child_token();
         let trial =
-            try_out(&self.tools, &dispatcher, context.principal.clone(), &name, arguments, Via::Mcp, cancel)
-                .await;
+            try_out(&tools, &dispatcher, context.principal.clone(), &name, arguments, Via::Mcp, cancel).await;
         let output = Output::of(trial.map_err(|error| match error {
             CustomError::Unknown(_) => {
                 CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}"))

@@ -28,7 +28,7 @@ impl Folder {
         std::fs::create_dir(&dir).unwrap();
         mode(&dir, 0o700);
         let tools = open(&hub, configured);
-        hub.dispatcher.registry().add([custom::test_tool(&tools, &hub.dispatcher)]);
+        tools.offer_tests(&hub.dispatcher);
         Self { hub, tools }
     }
 
@@ -169,7 +169,9 @@ async fn what_others_can_write_to_is_not_run() {
             assert_eq!(listed.state, DefinedToolState::Invalid, "{path:?}");
             assert!(listed.problems.join("").contains("chmod go-w"), "{listed:?}");
             mode(&path, before & 0o777);
-            folder.tools.reload();
+            // Nothing but a mode has changed, and that is seen too.
+            folder.tools.look();
+            folder.tools.look();
             folder.call("echo", json!({})).await.unwrap();
         }
         mode(folder.tools.dir(), 0o777);
@@ -279,6 +281,11 @@ async fn test_tool_tells_all_of_a_call_and_of_no_tool_that_the_caller_does_not_s
         folder.tool("echo", &format!("echo noted >&2; {ECHO}"), json!({}));
         folder.tool("off", ECHO, json!({}));
         let agent = folder.hub.agent("ann", &["call:*"]).await;
+        assert!(folder.hub.dispatcher.registry().visible_to(&agent).resolve("test_tool").is_ok());
+        folder.tools.configure(Vec::new());
+        let nothing = folder.hub.err(&agent, "test_tool", json!({ "tool": "echo" })).await;
+        assert_eq!(nothing.message, "Unknown tool: test_tool", "there is nothing to try out");
+        folder.tools.configure(vec!["echo".to_owned()]);
         let told =
             folder.hub.ok(&agent, "test_tool", json!({ "tool": "echo", "arguments": { "n": 2 } })).await;
         let told = told.structured().unwrap().into_owned();

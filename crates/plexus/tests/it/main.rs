@@ -34,6 +34,7 @@ mod tampered_head;
 mod tampering;
 mod terminal;
 mod tokens;
+mod tool_programs;
 mod traces;
 mod upstream;
 mod upstream_files;
