@@ -214,14 +214,14 @@ impl CustomTools {
     }
 
     /// A tool to try out, whether or not it is switched on, and where it is told what became of its program.
-    fn trial(&self, name: &str) -> Result<(Tool, Arc<Mutex<Option<Ran>>>), CustomError> {
+    fn trial(&self, name: &str) -> Result<(Tool, Report), CustomError> {
         let known = self.known();
         let loaded = known.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
         let definition = match &loaded.entry.tool {
             Ok(definition) => definition.clone(),
             Err(_) => return Err(CustomError::Invalid(known.described(name)?.problems)),
         };
-        let report = Arc::new(Mutex::new(None));
+        let report = Report::default();
         Ok((self.0.tool(definition, Some(report.clone())), report))
     }
 
@@ -276,7 +276,7 @@ impl CustomTools {
 
 impl Inner {
     /// A tool that runs a program.
-    fn tool(&self, definition: Definition, report: Option<Arc<Mutex<Option<Ran>>>>) -> Tool {
+    fn tool(&self, definition: Definition, report: Option<Report>) -> Tool {
         let spec = definition.spec();
         let runner = Arc::new(Runner {
             validator: definition.output_validator(),
@@ -295,13 +295,16 @@ impl Inner {
     }
 }
 
+/// Where it is told what became of a program that is tried out.
+type Report = Arc<Mutex<Option<Ran>>>;
+
 /// What a tool in the registry holds on to.
 struct Runner {
     definition: Definition,
     validator: Option<jsonschema::Validator>,
     places: Semaphore,
     environment: Arc<Environment>,
-    report: Option<Arc<Mutex<Option<Ran>>>>,
+    report: Option<Report>,
 }
 
 impl Runner {
