@@ -52,6 +52,9 @@ pub struct Profile {
     /// None: all tools of the hub.
     enabled_tools: Option<Vec<Pattern>>,
     subagent_tools: Vec<Pattern>,
+    /// Only what finds and calls tools is listed, and what is pinned.
+    thin: bool,
+    pinned: Vec<Pattern>,
     servers: Vec<Server>,
 }
 

@@ -25,6 +25,8 @@ const ADMIN_TOKEN: Duration = Duration::from_secs(1);
 const USAGE: Duration = Duration::from_secs(10);
 /// A changed profile is noticed after at most this.
 const PROFILES: Duration = Duration::from_secs(1);
+/// Between two looks at the manifests of user-defined tools; a change is acted on at the second.
+const TOOLS: Duration = Duration::from_secs(1);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
@@ -88,6 +90,21 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
             loop {
                 tokio::time::sleep(PROFILES).await;
                 services.reload_profiles();
+            }
+        }
+    });
+
+    let custom = services.custom.clone();
+    supervisor.spawn_restarting(Stage::Work, "user-defined tools", move || {
+        let custom = custom.clone();
+        async move {
+            loop {
+                tokio::time::sleep(TOOLS).await;
+                let looking = custom.clone();
+                // An error is a panic in there, or a runtime that goes down.
+                if tokio::task::spawn_blocking(move || looking.look()).await.is_err() {
+                    return;
+                }
             }
         }
     });

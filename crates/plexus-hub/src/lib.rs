@@ -181,6 +181,7 @@ impl Hub {
         self.services.failed_attempts.set_limit(config.auth.failed_per_minute);
         self.services.dispatcher.set_limits(limits.calls_per_principal, limits.output_bytes);
         self.services.mcp.set_json_depth(limits.json_depth);
+        self.services.custom.configure(config.tools.enabled.clone());
         reloaded
     }
 

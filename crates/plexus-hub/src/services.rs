@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
-use plexus_kit::config::{FILE_NAME, UPSTREAMS_FOLDER};
+use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER};
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_mcp::upstream::client::ClientSettings;
@@ -16,7 +16,8 @@ use plexus_mcp::upstream::oauth::Vault;
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
-use plexus_tools::{Dispatcher, DispatcherOptions, Registry, native};
+use plexus_tools::custom::{CustomOptions, CustomTools};
+use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,8 @@ pub(crate) struct Services {
     /// Whether the audit matched its signed head when the hub started.
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
+    pub(crate) tokens: TokenCounter,
+    pub(crate) custom: CustomTools,
     pub(crate) mcp: McpServer,
     pub(crate) upstreams: Upstreams,
     /// Held while a server is tried out, which starts a process or dials.
@@ -106,10 +109,19 @@ impl Services {
             timing,
             memory: Some(config.data_dir.join("upstream-tools")),
             vault: Some(Vault::new(store.clone(), sealing, clock.clone())),
-            ..UpstreamOptions::new(config.upstreams.dir.clone(), environment, store.clone())
+            ..UpstreamOptions::new(config.upstreams.dir.clone(), environment.clone(), store.clone())
         };
-        let upstreams =
-            Upstreams::start(upstream_options, dispatcher.registry().clone(), clock.clone(), supervisor);
+        let registry = dispatcher.registry();
+        let upstreams = Upstreams::start(upstream_options, registry.clone(), clock.clone(), supervisor);
+        let custom_options = CustomOptions {
+            dir: config.tools.dir.clone(),
+            state: config.data_dir.join("tools-enabled.json"),
+            environment,
+            configured: config.tools.enabled.clone(),
+        };
+        // After all tools of the hub itself, whose names are taken.
+        let custom = CustomTools::open(custom_options, registry.clone());
+        custom.offer_tests(&dispatcher);
         let mcp = McpServer::new(
             dispatcher.clone(),
             upstreams.clone(),
@@ -135,6 +147,8 @@ impl Services {
             anchor,
             audit_intact_at_start,
             dispatcher,
+            tokens: TokenCounter::default(),
+            custom,
             mcp,
             upstreams,
             events,
@@ -212,7 +226,7 @@ pub enum DataDirState {
 }
 
 /// What a person may have put into a data folder before its first start.
-const PUT_THERE: [&str; 4] = [FILE_NAME, UPSTREAMS_FOLDER, LEGACY_FILE, profiles::FOLDER];
+const PUT_THERE: [&str; 5] = [FILE_NAME, UPSTREAMS_FOLDER, TOOLS_FOLDER, LEGACY_FILE, profiles::FOLDER];
 
 /// Looks into a folder that is there.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {

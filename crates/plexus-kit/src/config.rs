@@ -36,6 +36,8 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 pub const FILE_NAME: &str = "plexus.toml";
 /// In the data folder: the files of MCP servers, where no other folder is named.
 pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
+/// In the data folder: user-defined tools, where no other folder is named.
+pub const TOOLS_FOLDER: &str = "tools.d";
 
 /// What a power cut may take. `kill -9` takes nothing in either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +88,8 @@ pub struct RawConfig {
     pub database_url: Option<Secret>,
     /// The folder with the files of MCP servers.
     pub mcp_dir: Option<PathBuf>,
+    /// The folder with user-defined tools.
+    pub tools_dir: Option<PathBuf>,
 }
 
 /// The configuration a hub runs with.
@@ -108,6 +112,7 @@ pub struct Config {
     pub limits: Limits,
     pub retention: Retention,
     pub upstreams: UpstreamsConfig,
+    pub tools: ToolsConfig,
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
@@ -166,6 +171,15 @@ impl UpstreamsConfig {
     }
 }
 
+/// Tools that are programs of the user.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolsConfig {
+    /// The folder with a manifest for each.
+    pub dir: PathBuf,
+    /// Those that may be run.
+    pub enabled: Vec<String>,
+}
+
 /// What the hub tells about itself, and to whom.
 #[derive(Debug, Clone, Default)]
 pub struct TelemetryConfig {
@@ -215,13 +229,18 @@ impl Config {
             Ok(path) => config.data_dir = path,
             Err(problem) => problems.push(problem),
         }
+        let folder = |given: &Path, usual: &str| match given.as_os_str().is_empty() {
+            true => Ok(config.data_dir.join(usual)),
+            false => absolute(given, environment),
+        };
         let upstreams = flags.mcp_dir.as_deref().unwrap_or(&config.upstreams.dir);
-        match absolute(upstreams, environment) {
-            _ if upstreams.as_os_str().is_empty() => {
-                config.upstreams.dir = config.data_dir.join(UPSTREAMS_FOLDER);
+        let tools = flags.tools_dir.as_deref().unwrap_or(&config.tools.dir);
+        match (folder(upstreams, UPSTREAMS_FOLDER), folder(tools, TOOLS_FOLDER)) {
+            (Ok(upstreams), Ok(tools)) => {
+                config.upstreams.dir = upstreams;
+                config.tools.dir = tools;
             }
-            Ok(path) => config.upstreams.dir = path,
-            Err(problem) => problems.push(problem),
+            (upstreams, tools) => problems.extend([upstreams.err(), tools.err()].into_iter().flatten()),
         }
         if !problems.is_empty() {
             problems.sort_by_key(Problem::line);
@@ -230,6 +249,7 @@ impl Config {
         config.settings = Settings::new(effective, read.warnings);
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
         config.settings.replace("upstreams.dir", Value::Text(config.upstreams.dir.display().to_string()));
+        config.settings.replace("tools.dir", Value::Text(config.tools.dir.display().to_string()));
         Ok(config)
     }
 
@@ -248,6 +268,7 @@ impl Config {
             limits: Limits::default(),
             retention: Retention::default(),
             upstreams: UpstreamsConfig::default(),
+            tools: ToolsConfig::default(),
             telemetry: TelemetryConfig::default(),
             settings: Settings::default(),
         }
@@ -290,6 +311,7 @@ impl RawConfig {
             "listen" => Value::Text(self.listen.clone()?),
             "database_url" => Value::Secret(self.database_url.clone()?),
             "upstreams.dir" => Value::Text(self.mcp_dir.as_ref()?.display().to_string()),
+            "tools.dir" => Value::Text(self.tools_dir.as_ref()?.display().to_string()),
             _ => return None,
         };
         Some((value, Origin::Flag(setting.flag?)))

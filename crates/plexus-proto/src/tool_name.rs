@@ -15,6 +15,9 @@ pub const SEPARATOR: &str = "__";
 pub const MAX: usize = 51;
 /// Longest slug of a server, so that there is room for the tool.
 pub const MAX_SLUG: usize = 24;
+/// The hub's tool that finds tools, and the one that calls those that are not listed.
+pub const SEARCH: &str = "tool_search";
+pub const CALL: &str = "tool_call";
 /// Our own name in a client, and so no name for a server.
 pub const RESERVED_SLUG: &str = "plexus";
 

@@ -1,6 +1,6 @@
 //! A tool as one object: its spec, its validator and what it does.
 
-mod weight;
+pub(crate) mod weight;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{CallError, ToolContext, ToolOutput, ToolSpec, arguments, schema};
+use crate::{CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
 
 /// Work on the database that is committed together with the record of the call.
 pub type Transaction =
@@ -132,6 +132,11 @@ impl Tool {
         Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run) }
     }
 
+    /// A tool that is a program of the user. Its schema was found to be usable when its manifest was read.
+    pub(crate) fn custom(spec: ToolSpec, run: Arc<Run>) -> Self {
+        Self::new(spec, Handler::Run(run))
+    }
+
     fn new(spec: ToolSpec, handler: Handler) -> Self {
         let validator = match jsonschema::validator_for(&spec.input_schema) {
             Ok(validator) => validator,
@@ -206,8 +211,8 @@ impl Tool {
 
     /// Arguments as they will be run, and what is wrong with them.
     pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
-        // What a null means to another server is for that server to say.
-        if self.spec.upstream().is_none() {
+        // What a null means to a program of others is for that program to say.
+        if self.spec.placement == Placement::Hub {
             arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
         }
         let arguments = Value::Object(arguments);

@@ -7,8 +7,11 @@
 
 mod arguments;
 mod context;
+mod cost;
+pub mod custom;
 mod dispatcher;
 mod error;
+pub mod file_schema;
 mod handler;
 mod listing;
 pub mod native;
@@ -20,9 +23,11 @@ mod resolve;
 mod schema;
 mod sessions;
 mod spec;
+mod tokens;
 mod visible;
 
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
+pub use cost::{Said, cost};
 pub use dispatcher::{Call, CallReply, Dispatcher, DispatcherOptions, Via};
 pub use error::CallError;
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
@@ -31,4 +36,5 @@ pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
 pub use spec::{Access, Action, Placement, ToolSpec, UpstreamTool};
+pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, CandidateServer, Choice};
 
 use crate::Tool;
@@ -13,19 +12,26 @@ use crate::registry::Catalog;
 /// Profiles whose warnings are remembered as logged; of those beyond nothing is logged.
 const TOLD: usize = 1_000;
 
-/// Canonical names of the tools that the principal's profile shows; none: it has no profile, and all are.
-pub(crate) fn shown(catalog: &Catalog, principal: &Principal, told: &Told) -> Option<BTreeSet<String>> {
-    let profile = principal.profile()?;
+/// What a profile shows, by canonical names.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) tools: BTreeSet<String>,
+    /// Of these, those that lists show; none: all.
+    pub(crate) listed: Option<BTreeSet<String>>,
+}
+
+/// What a profile shows of the tools there are.
+pub(crate) fn shown(catalog: &Catalog, profile: &str, told: &Told) -> Shown {
     // By the names that someone has who sees all tools: a profile means the same to everyone.
     let all = listed(catalog.tools.values().cloned().collect());
     let candidates: Vec<_> = all.values().map(|tool| candidate(tool)).collect();
-    let Choice { tools, warnings, .. } = catalog.profiles.shown(profile, &candidates);
+    let Choice { tools, listed, warnings, .. } = catalog.profiles.shown(profile, &candidates);
     if !warnings.is_empty() && told.first(profile) {
         for warning in warnings {
             tracing::warn!(profile, "{warning}");
         }
     }
-    Some(tools)
+    Shown { tools, listed }
 }
 
 /// A tool, as far as a profile cares.

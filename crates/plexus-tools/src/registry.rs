@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::listing::listed;
 use crate::profile_view::Told;
-use crate::{Tool, Visible};
+use crate::{Placement, Tool, Visible};
 
 /// Views kept, one per token.
 const VIEWS: u64 = 10_000;
@@ -88,6 +88,23 @@ impl Registry {
     /// The server of a tool that is held back: for those who can do something about it.
     pub(crate) fn holds_back(&self, name: &str) -> Option<String> {
         self.held.load().get(name).cloned()
+    }
+
+    /// Makes these the user-defined tools, in place of those there were. One that has the name of another tool is left
+    /// out.
+    pub fn set_custom(&self, tools: Vec<Tool>) {
+        self.change(|catalog| {
+            catalog.retain(|_, tool| tool.spec().placement != Placement::Custom);
+            for tool in tools {
+                catalog.entry(tool.spec().name.to_string()).or_insert_with(|| Arc::new(tool));
+            }
+        });
+    }
+
+    /// Whether a tool that is not user-defined has this name.
+    #[must_use]
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.catalog.load().tools.get(name).is_some_and(|tool| tool.spec().placement != Placement::Custom)
     }
 
     /// Names by which the tools of a server are listed now, to someone who sees all tools.
@@ -179,6 +196,12 @@ impl Registry {
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Tool>> {
         self.catalog.load().tools.values().cloned().collect()
+    }
+
+    /// What a token of this profile would see of what the principal does; made anew each time.
+    #[must_use]
+    pub fn visible_through(&self, principal: &Principal, profile: &str) -> Visible {
+        Visible::of_profile(&self.catalog.load(), principal, profile, &self.told)
     }
 
     /// Number of tools.

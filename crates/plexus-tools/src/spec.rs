@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 pub enum Placement {
     /// In the hub, on its own database.
     Hub,
+    /// In the hub, by a program of the user.
+    Custom,
     /// In another MCP server.
     Upstream(Arc<UpstreamTool>),
 }
@@ -37,7 +39,7 @@ impl Placement {
     #[must_use]
     pub fn describe(&self) -> Cow<'static, str> {
         match self {
-            Self::Hub => "hub".into(),
+            Self::Hub | Self::Custom => "hub".into(),
             Self::Upstream(upstream) => format!("upstream:{}", upstream.server).into(),
         }
     }
@@ -115,7 +117,7 @@ impl ToolSpec {
     #[must_use]
     pub fn upstream(&self) -> Option<&UpstreamTool> {
         match &self.placement {
-            Placement::Hub => None,
+            Placement::Hub | Placement::Custom => None,
             Placement::Upstream(upstream) => Some(upstream),
         }
     }
@@ -124,7 +126,7 @@ impl ToolSpec {
     #[must_use]
     pub(crate) fn reaches_out(&self) -> bool {
         let hints = self.access.annotations;
-        self.upstream().is_some() && !hints.read_only_hint && !hints.idempotent_hint
+        self.placement != Placement::Hub && !hints.read_only_hint && !hints.idempotent_hint
     }
 
     /// A tool that runs in the hub. Its schemas are filled in from its types.

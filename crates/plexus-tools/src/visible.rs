@@ -1,10 +1,11 @@
 //! What one caller may see: the only place names are looked up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, Profiles};
+use plexus_proto::tool_name;
 
 use crate::listing::listed;
 use crate::profile_view::{self, Told};
@@ -18,20 +19,46 @@ use crate::{CallError, Tool};
 pub struct Visible {
     version: u64,
     tools: BTreeMap<String, Arc<Tool>>,
+    /// Canonical names of those that are listed; none: all.
+    listed: Option<BTreeSet<String>>,
     /// For names that are not the listed ones, from the first of them on.
     index: OnceLock<Index>,
     profiles: Arc<Profiles>,
 }
 
 impl Visible {
+    /// What a principal sees: its scopes, cut by its profile.
     pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
-        let shown = profile_view::shown(catalog, principal, told);
-        let shown = |tool: &&Arc<Tool>| shown.as_ref().is_none_or(|shown| shown.contains(&*tool.spec().name));
+        Self::through(catalog, principal, principal.profile(), |_| true, told)
+    }
+
+    /// What a token of this profile sees of what a principal does. What is for admins is not for tokens of profiles.
+    pub(crate) fn of_profile(catalog: &Catalog, principal: &Principal, profile: &str, told: &Told) -> Self {
+        let own = principal.profile().map(|own| profile_view::shown(catalog, own, told).tools);
+        let seen = |tool: &Tool| own.as_ref().is_none_or(|own| own.contains(&*tool.spec().name));
+        Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), told)
+    }
+
+    fn through(
+        catalog: &Catalog,
+        principal: &Principal,
+        profile: Option<&str>,
+        also: impl Fn(&Tool) -> bool,
+        told: &Told,
+    ) -> Self {
+        let shown = profile.map(|profile| profile_view::shown(catalog, profile, told));
+        let is_shown = |tool: &&Arc<Tool>| {
+            shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
+        };
         let tools =
-            catalog.tools.values().filter(shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
+            catalog.tools.values().filter(is_shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
+        let tools = listed(tools);
+        // Whoever cannot find and call the others is shown them.
+        let finds = [tool_name::SEARCH, tool_name::CALL].iter().all(|name| tools.contains_key(*name));
         Self {
             version: catalog.version,
-            tools: listed(tools),
+            tools,
+            listed: shown.and_then(|shown| shown.listed).filter(|_| finds),
             index: OnceLock::new(),
             profiles: catalog.profiles.clone(),
         }
@@ -64,6 +91,26 @@ impl Visible {
     /// In order of their names.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools.values()
+    }
+
+    /// Those that clients list to their models, in order of their names. Of a thin profile that is not all.
+    pub fn listed_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools().filter(|tool| self.lists(tool))
+    }
+
+    /// Those that can be called and are not listed.
+    pub fn unlisted_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools().filter(|tool| !self.lists(tool))
+    }
+
+    /// Whether lists show a part only, and the rest is found with `tool_search`.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    fn lists(&self, tool: &Tool) -> bool {
+        self.listed.as_ref().is_none_or(|listed| listed.contains(&*tool.spec().name))
     }
 
     #[must_use]

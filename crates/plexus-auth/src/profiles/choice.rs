@@ -34,6 +34,8 @@ pub struct CandidateServer<'t> {
 pub struct Choice {
     /// Canonical names.
     pub tools: BTreeSet<String>,
+    /// Of these, those that lists show; none: all. What is not listed can be called all the same.
+    pub listed: Option<BTreeSet<String>>,
     /// Of these, those that `mcp_servers` brought, by server as the file names it.
     pub servers: BTreeMap<String, BTreeSet<String>>,
     /// What names nothing that is there. It may yet come, so it stops nothing.
@@ -60,10 +62,31 @@ impl Profile {
         for server in &self.servers {
             index.choose_server(server, &mut choice);
         }
+        self.list(&index, &mut choice);
         choice
     }
 
-    /// Tools that `enabled_tools` names; without it, all of the hub's own.
+    /// Chooses what lists show of the tools that were chosen.
+    fn list(&self, index: &Index<'_>, choice: &mut Choice) {
+        if !self.thin {
+            if !self.pinned.is_empty() {
+                choice.warnings.push("pinned: is of no effect without \"thin\": true".to_owned());
+            }
+            return;
+        }
+        let mut pinned = Choice::default();
+        index.choose("pinned", &self.pinned, &mut pinned);
+        let (mut listed, beyond): (BTreeSet<String>, BTreeSet<String>) =
+            pinned.tools.into_iter().partition(|name| choice.tools.contains(name));
+        choice.warnings.extend(pinned.warnings);
+        let beyond = beyond.iter().map(|name| format!("pinned: the profile does not show {name}"));
+        choice.warnings.extend(beyond);
+        listed.extend(index.finders());
+        choice.listed = Some(listed);
+    }
+
+    /// Tools that `enabled_tools` names; without it, all of the hub's own. Where few are listed, what finds and calls the
+    /// others belongs to them.
     fn enabled(&self, index: &Index<'_>) -> Choice {
         let mut choice = Choice::default();
         match &self.enabled_tools {
@@ -72,6 +95,9 @@ impl Profile {
                 let own = index.candidates.iter().filter(|tool| tool.server.is_none());
                 choice.tools.extend(own.map(|tool| tool.name.to_owned()));
             }
+        }
+        if self.thin {
+            choice.tools.extend(index.finders());
         }
         choice
     }
@@ -115,6 +141,12 @@ impl<'c> Index<'c> {
             exact: candidates.iter().map(|tool| (tool.name, tool.name)).collect(),
             listed: candidates.iter().map(|tool| (tool.listed, tool.name)).collect(),
         }
+    }
+
+    /// The hub's tools that find and call others.
+    fn finders(&self) -> impl Iterator<Item = String> {
+        let there = |name: &&str| self.exact.contains_key(name);
+        [tool_name::SEARCH, tool_name::CALL].into_iter().filter(there).map(str::to_owned)
     }
 
     fn choose(&self, list: &str, patterns: &[Pattern], choice: &mut Choice) {

@@ -72,6 +72,12 @@ struct ProfileFile {
     /// Servers, each with the groups whose tools are shown; `["*"]` for all of its tools.
     #[schemars(extend("maxProperties" = 200))]
     mcp_servers: Option<BTreeMap<String, Vec<String>>>,
+    /// List only `tool_search`, `tool_call` and what `pinned` names. The other tools are found with the one and called
+    /// with the other, and cost a model nothing until then.
+    thin: Option<bool>,
+    /// Tools that a thin profile lists all the same, by name or glob.
+    #[schemars(length(max = 1000))]
+    pinned: Option<Vec<String>>,
     /// The machine that runs of this profile take place on.
     #[schemars(length(min = 1))]
     node_id: Option<String>,
@@ -213,7 +219,7 @@ fn shown(value: &Value) -> String {
 
 /// What a schema cannot say of the names in the lists.
 fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
-    for list in ["enabled_tools", "subagent_tools"] {
+    for list in ["enabled_tools", "subagent_tools", "pinned"] {
         let names = object.get(list).and_then(Value::as_array).into_iter().flatten();
         for (place, name) in names.enumerate() {
             if let Some(why) = name.as_str().and_then(|name| Pattern::parse(name).err()) {
@@ -262,6 +268,8 @@ impl ProfileFile {
             subagent_system_prompt: None,
             enabled_tools: self.enabled_tools.map(patterns).transpose()?,
             subagent_tools: patterns(self.subagent_tools.unwrap_or_default())?,
+            thin: self.thin.unwrap_or_default(),
+            pinned: patterns(self.pinned.unwrap_or_default())?,
             servers: servers.map(|(name, groups)| Server::parse(&name, groups)).collect::<Result<_, _>>()?,
         })
     }

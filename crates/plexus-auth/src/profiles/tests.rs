@@ -68,11 +68,14 @@ fn candidates<'t>(tools: &'t Tools<'_>) -> Vec<Candidate<'t>> {
 }
 
 fn choices(config: &Value) -> (Choice, Choice) {
+    choices_among(&tools(), config)
+}
+
+fn choices_among(tools: &Tools<'_>, config: &Value) -> (Choice, Choice) {
     let dir = folder(&[("p", &config.to_string())]);
     let profiles = read(dir.path());
     let profile = profiles.find("p").unwrap_or_else(|why| panic!("{config}: {why} {:?}", profiles.get("p")));
-    let tools = tools();
-    (profile.shown(&candidates(&tools)), profile.subagent_view(&candidates(&tools)))
+    (profile.shown(&candidates(tools)), profile.subagent_view(&candidates(tools)))
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
@@ -188,6 +191,35 @@ fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
             "subagent_tools: the profile itself does not show mcp__my_server__search",
         ]
     );
+}
+
+#[test]
+fn a_thin_profile_lists_what_finds_and_calls_tools_and_what_is_pinned() {
+    let mut there = tools();
+    there.extend(["tool_call", "tool_search"].map(|name| (name, None, Vec::new())));
+    let thin = |mut config: Value| {
+        config["thin"] = json!(true);
+        choices_among(&there, &config).0
+    };
+    let choice = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"] }));
+    assert_eq!(choice.listed, Some(names(&["tool_call", "tool_search"])));
+    // They are there for it, whether or not it names them.
+    let all = ["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"];
+    assert_eq!(choice.tools, names(&[all.as_slice(), &["todo", "tool_call", "tool_search"]].concat()));
+    let pinned = ["todo", "mcp__github__*_issue*", "scratchpad", "nothing"];
+    let choice = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"], "pinned": pinned }));
+    let listed =
+        ["todo", "tool_call", "tool_search", "mcp__github__create_issue", "mcp__github__list_issues"];
+    assert_eq!(choice.listed, Some(names(&listed)));
+    assert_eq!(
+        choice.warnings,
+        ["pinned: there is no tool nothing (yet)", "pinned: the profile does not show scratchpad"]
+    );
+    let choice = choices(&json!({ "pinned": ["todo"] })).0;
+    assert_eq!(choice.listed, None, "all are listed");
+    assert_eq!(choice.warnings, ["pinned: is of no effect without \"thin\": true"]);
+    let wrong = problems(r#"{"thin": "yes", "pinned": ["todo", " "]}"#).join("\n");
+    assert!(wrong.contains("`thin`: expected boolean") && wrong.contains("`pinned[1]`"), "{wrong}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod status;
 mod streams;
 mod tag;
 mod tokens;
+mod tool_cost;
+mod tool_defined;
 mod tools;
 mod upstreams;
 mod well_known;
@@ -68,6 +70,8 @@ fn api() -> OpenApiRouter<App> {
         .merge(status::router())
         .merge(config::router())
         .merge(tools::router())
+        .merge(tool_cost::router())
+        .merge(tool_defined::router())
         .merge(upstreams::router())
         .merge(sessions::router())
         .merge(events::router())

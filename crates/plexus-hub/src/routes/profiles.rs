@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use axum::Json;
 use plexus_auth::profiles::{self, Choice, ProfileEntry, ProfileSource};
 use plexus_proto::api::{Page, Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
+use plexus_proto::tool_name;
 use plexus_tools::Visible;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -98,6 +99,8 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         enabled_tools: vec![],
         subagent_tools: vec![],
         mcp_servers: vec![],
+        thin: false,
+        pinned: vec![],
         llm_backend: None,
         model: vec![],
         temperature: None,
@@ -118,7 +121,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         }
     };
     let candidates = visible.candidates();
-    let Choice { tools, servers, warnings } = profile.shown(&candidates);
+    let Choice { tools, listed, servers, warnings } = profile.shown(&candidates);
     let subagents = profile.subagent_view(&candidates);
     let list = |tools: BTreeSet<String>| tools.into_iter().collect();
     let full = profile.full_description.clone();
@@ -138,6 +141,8 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
             .into_iter()
             .map(|(server, tools)| ProfileServer { server, tools: list(tools) })
             .collect(),
+        thin: listed.is_some(),
+        pinned: listed.map(pinned).unwrap_or_default(),
         llm_backend: profile.llm_backend.clone(),
         model: profile.models.clone(),
         temperature: profile.temperature,
@@ -147,4 +152,10 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         planning_mandatory: profile.planning_mandatory,
         ..base
     }
+}
+
+/// Of what a thin profile lists, what it has pinned.
+fn pinned(mut listed: BTreeSet<String>) -> Vec<String> {
+    listed.retain(|name| ![tool_name::SEARCH, tool_name::CALL].contains(&name.as_str()));
+    listed.into_iter().collect()
 }

@@ -48,6 +48,10 @@ impl<'h> Client<'h> {
         Self { hub, token: hub.token(name, scopes).await.token }
     }
 
+    pub(crate) fn with_token(hub: &'h TestHub, token: String) -> Self {
+        Self { hub, token }
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = self.hub.url(&format!("/api/v1{path}"));
         self.hub.http().request(method, url).bearer_auth(&self.token)

@@ -16,4 +16,6 @@ mod openapi;
 mod retention;
 mod schemathesis;
 mod sessions;
+mod tool_cost;
+mod tool_defined;
 mod upstreams;

@@ -282,6 +282,22 @@ pub const SETTINGS: &[Setting] = &[
     .default("false")
     .about("Whether MCP servers may be on private networks without `allow_private` in their file. Loopback always may.")
     .expects("`true` or `false`"),
+    Setting::new("tools.dir", "PLEXUS_TOOLS_DIR", Kind::Text, |config, value| {
+        config.tools.dir = value.text()?.into();
+        Some(())
+    })
+    .flag("--tools-dir")
+    .unset("`tools.d` in the data folder")
+    .about("Folder with the manifests and programs of user-defined tools.")
+    .expects("a folder"),
+    Setting::new("tools.enabled", "PLEXUS_TOOLS_ENABLED", Kind::List, |config, value| {
+        config.tools.enabled = each(value.list()?, is_tool)?;
+        Some(())
+    })
+    .unset("none")
+    .about("User-defined tools that may be run, by name, besides those that were switched on with `plexus tools enable`.")
+    .expects("a list of names of tools, such as disk_usage, without `*`")
+    .live(),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
         let text = value.text()?;
         EnvFilter::try_new(text).ok().filter(|_| !text.is_empty())?;
@@ -336,6 +352,10 @@ fn is_host(text: &str) -> bool {
 
 fn is_command(text: &str) -> bool {
     !text.is_empty() && !text.contains(char::is_whitespace) && (!text.contains('/') || text.starts_with('/'))
+}
+
+fn is_tool(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 fn is_origin(text: &str) -> bool {

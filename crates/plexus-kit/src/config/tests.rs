@@ -60,7 +60,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         "telemetry.log" => "debug",
         "telemetry.log_format" => "json",
         "telemetry.metrics" => "false",
-        "upstreams.dir" => "/elsewhere/servers",
+        "upstreams.dir" | "tools.dir" => "/elsewhere/folder",
         "upstreams.private_networks" => "true",
         _ => "7",
     };

@@ -48,7 +48,8 @@ impl ListCache {
         {
             return rendered;
         }
-        let tools = visible.tools().map(|tool| (tool.name().to_owned(), tool_json(tool, features))).collect();
+        let tools =
+            visible.listed_tools().map(|tool| (tool.name().to_owned(), tool_json(tool, features))).collect();
         let rendered = Arc::new(Rendered { version: visible.version(), tools });
         self.0.insert(key, rendered.clone());
         rendered

@@ -79,7 +79,8 @@ struct State {
 impl State {
     /// Said to a model when its client connects; of the servers that it sees, and no others.
     fn instructions(&self, principal: &Principal) -> String {
-        self.upstreams.instructions(&self.dispatcher.registry().visible_to(principal))
+        let parts = self.upstreams.instructions(&self.dispatcher.registry().visible_to(principal));
+        parts.into_iter().map(|part| part.text).collect()
     }
 }
 

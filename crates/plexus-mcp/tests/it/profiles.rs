@@ -194,3 +194,35 @@ async fn a_token_for_a_profile_that_is_not_there_is_refused_with_those_that_are(
     assert!(message.starts_with("there is no profile riter; there are developer, "), "{message}");
     assert!(message.ends_with("tool_developer, writer"), "{message}");
 }
+
+#[tokio::test]
+async fn a_thin_profile_lists_little_tells_how_to_find_the_rest_and_can_be_turned_off() {
+    let hub = hub().await;
+    let thin = json!({ "enabled_tools": ["todo", "mcp__*"], "thin": true, "pinned": ["mcp__files__read"] });
+    write(&hub, "thin", &thin);
+    hub.reload_profiles();
+    let client = agent(&hub, "thin").await;
+    assert_eq!(listed(&client).await, ["mcp__files__read", "tool_call", "tool_search"]);
+    let told = client.modern("server/discover", json!({})).await.result();
+    let told = told["instructions"].as_str().unwrap().to_owned();
+    assert!(told.contains("tool_search") && told.contains("these servers: github."), "{told}");
+    let found = client.tool("tool_search", json!({ "query": "create an issue" })).await;
+    assert_eq!(found["structuredContent"]["tools"][0]["name"], "mcp__github__create_issue", "{found}");
+    let called = client.tool("tool_call", json!({ "name": "mcp__github__create_issue" })).await;
+    assert_eq!(called["content"][0]["text"], "mcp__github__create_issue", "{called}");
+    // By its own name too: what is not listed is not forbidden.
+    let called = client.tool("mcp__github__list_issues", json!({})).await;
+    assert_eq!(called["content"][0]["text"], "mcp__github__list_issues", "{called}");
+    let shown = hub.api("/api/v1/profiles/thin").await;
+    assert_eq!((&shown["thin"], &shown["pinned"]), (&json!(true), &json!(["mcp__files__read"])));
+
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let (listening, body) = client.modern_request(1, "subscriptions/listen", wanted);
+    let mut stream = listening.post_stream(&body).await;
+    assert_eq!(stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
+    write(&hub, "thin", &json!({ "enabled_tools": ["todo", "mcp__*"] }));
+    assert_eq!(stream.message().await.unwrap()["method"], "notifications/tools/list_changed");
+    assert_eq!(listed(&client).await.len(), 4);
+    let told = client.modern("server/discover", json!({})).await.result();
+    assert!(!told["instructions"].as_str().unwrap().contains("tool_search"), "{told}");
+}

@@ -8,6 +8,8 @@ mod session;
 mod status;
 mod token;
 mod tool;
+mod tool_cost;
+mod tool_defined;
 mod upstream;
 mod upstream_change;
 mod upstream_login;
@@ -28,6 +30,8 @@ pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,
 };
 pub use tool::{CallToolParams, CallToolResponse, Tool, ToolAction, ToolAnnotations};
+pub use tool_cost::{ServerCost, ToolCost, ToolsCost, UnlistedCost};
+pub use tool_defined::{ArgumentProblem, DefinedTool, DefinedToolState, DefinedTools, EnabledBy, ToolTrial};
 pub use upstream::{
     ReloadFailure, ReloadReport, Upstream, UpstreamEra, UpstreamFailure, UpstreamState, UpstreamTransport,
 };

@@ -52,6 +52,10 @@ pub struct Profile {
     /// Of these, those that its sub-agents are shown.
     pub subagent_tools: Vec<String>,
     pub mcp_servers: Vec<ProfileServer>,
+    /// Whether only `tool_search`, `tool_call` and `pinned` are listed.
+    pub thin: bool,
+    /// Tools that a thin profile lists all the same.
+    pub pinned: Vec<String>,
     #[schema(required)]
     pub llm_backend: Option<String>,
     /// The first that answers is used; empty for that of the hub.

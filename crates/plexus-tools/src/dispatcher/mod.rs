@@ -11,8 +11,8 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -35,7 +35,7 @@ use crate::{
 use kept::Kept;
 use keys::Keys;
 use measure::CallMetrics;
-use prepare::{Prepared, prepare};
+use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
 
 /// Longest idempotency key.
@@ -103,6 +103,16 @@ pub struct DispatcherOptions {
     pub files_dir: PathBuf,
     pub calls_per_principal: usize,
     pub output_bytes: usize,
+}
+
+/// A dispatcher that may be gone.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakDispatcher(Weak<Inner>);
+
+impl WeakDispatcher {
+    pub(crate) fn upgrade(&self) -> Option<Dispatcher> {
+        self.0.upgrade().map(Dispatcher)
+    }
 }
 
 /// Cheap to clone; all clones are one dispatcher.
@@ -175,6 +185,21 @@ impl Dispatcher {
     /// It is seen through: a caller that goes away loses the answer, not the record. To stop the work,
     /// cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
+        self.see_through(principal, call, None).await
+    }
+
+    /// The same with a tool that need not be in the registry, in place of what the call names: for one that is tried out
+    /// before it is there. Whoever hands it over has checked that the principal may have it run.
+    pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
+        self.see_through(principal, call, Some(Arc::new(tool))).await
+    }
+
+    /// The same dispatcher for what it holds itself.
+    pub(crate) fn downgrade(&self) -> WeakDispatcher {
+        WeakDispatcher(Arc::downgrade(&self.0))
+    }
+
+    async fn see_through(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> CallReply {
         let call_id = CallId::new();
         let inner = self.0.clone();
         let span = measure::span(call_id, &call);
@@ -182,7 +207,7 @@ impl Dispatcher {
             let mut call = call;
             let _until_end = call.until_end.take();
             let began = Instant::now();
-            let ended = inner.run(call_id, principal, call).await;
+            let ended = inner.run(call_id, principal, call, tool).await;
             inner.metrics.ended(&ended, began.elapsed());
             ended
         };
@@ -191,7 +216,13 @@ impl Dispatcher {
 }
 
 impl Inner {
-    async fn run(&self, call_id: CallId, principal: Arc<Principal>, call: Call) -> CallReply {
+    async fn run(
+        &self,
+        call_id: CallId,
+        principal: Arc<Principal>,
+        call: Call,
+        given: Option<Arc<Tool>>,
+    ) -> CallReply {
         let session_id = match self.sessions.open(principal.subject(), &call.session).await {
             Ok(session_id) => session_id,
             Err(error) => {
@@ -208,7 +239,11 @@ impl Inner {
         span.record("session_id", tracing::field::display(session_id));
         let visible = self.registry.visible_to(&principal);
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
-        let (tool, replayed_from, result) = match prepare(&visible, call.tool, call.arguments) {
+        let prepared = match given {
+            Some(tool) => prepare_given(tool, call.arguments),
+            None => prepare(&visible, call.tool, call.arguments),
+        };
+        let (tool, replayed_from, result) = match prepared {
             Err(refused) => {
                 if refused.error.code != ErrorCode::UnknownTool {
                     span.record("tool", refused.tool.as_str());

@@ -50,14 +50,24 @@ pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<P
     check(tool, given)
 }
 
+/// The same for a tool that is there already.
+pub(super) fn prepare_given(tool: Arc<Tool>, given: Value) -> Result<Prepared, Box<Refused>> {
+    let (tool, given) = with_arguments(tool, given)?;
+    check(tool, given)
+}
+
 fn resolve(visible: &Visible, name: &str, given: Value) -> Result<Found, Box<Refused>> {
-    let refused = |tool: &str, arguments: Value, error| {
-        Box::new(Refused { tool: tool.chars().take(100).collect(), arguments, error })
-    };
-    let tool = match visible.resolve(name) {
-        Ok(tool) => tool.clone(),
-        Err(error) => return Err(refused(name, given, error)),
-    };
+    match visible.resolve(name) {
+        Ok(tool) => with_arguments(tool.clone(), given),
+        Err(error) => Err(refused(name, given, error)),
+    }
+}
+
+fn refused(tool: &str, arguments: Value, error: CallError) -> Box<Refused> {
+    Box::new(Refused { tool: tool.chars().take(100).collect(), arguments, error })
+}
+
+fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<Found, Box<Refused>> {
     match given {
         Value::Null => Ok((tool, Map::new())),
         Value::Object(given) => Ok((tool, given)),

@@ -21,7 +21,7 @@ const WORDS: [&str; 8] =
 
 /// Whether a schema of another server may be compiled. One with references whose targets are not told by their path
 /// in the same document may not: how much there is behind them is not known here.
-pub(super) fn is_light(schema: &Value) -> bool {
+pub(crate) fn is_light(schema: &Value) -> bool {
     // Below another id a path begins there, not at the root.
     let id = match schema["$schema"].as_str() {
         Some(dialect) if dialect.contains("draft-04") => "id",

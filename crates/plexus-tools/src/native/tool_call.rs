@@ -3,12 +3,11 @@
 //! It has no handler. The dispatcher unwraps it before anything else, so the call is checked,
 //! limited and recorded as the tool it names, once.
 
+pub(crate) use plexus_proto::tool_name::CALL as NAME;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::{Access, Tool, ToolSpec};
-
-pub(crate) const NAME: &str = "tool_call";
 
 // Read by the dispatcher as JSON; the type is there for its schema.
 #[derive(Debug, JsonSchema)]

@@ -1,14 +1,21 @@
 //! `tool_search`: words to tools, best first.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
+use plexus_proto::tool_name::SEARCH;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::list_tools::{Entry, Output};
 use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
 
 const DEFAULT_LIMIT: usize = 10;
+/// Words of a description, or names of arguments, that are looked at.
+const MAX_WORDS: usize = 400;
+/// Words of a query that are looked for.
+const MAX_QUERY: usize = 50;
 
 pub(super) struct ToolSearch;
 
@@ -29,7 +36,7 @@ impl TypedTool for ToolSearch {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::hub(
-            "tool_search",
+            SEARCH,
             "Search tools",
             "Finds the tools that fit what you want to do, best first, with the arguments they take. \
                           Call them by name, or through tool_call if your client has not loaded them.",
@@ -38,48 +45,91 @@ impl TypedTool for ToolSearch {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let words = words(&args.query);
-        let mut found: Vec<(u32, &Arc<Tool>)> = context
-            .visible
-            .tools()
-            .map(|tool| (score(tool.spec(), &words), tool))
-            .filter(|(score, _)| *score > 0)
-            .collect();
-        // A stable sort: equals stay in the order of their names.
-        found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
-        let tools = found.into_iter().take(limit).map(|(_, tool)| Entry::of(tool, true)).collect();
+        let found = ranked(context.visible.tools(), &args.query);
+        let tools = found.into_iter().take(limit).map(|tool| Entry::of(tool, true)).collect();
         Ok(Outcome::Ready(
             Output { tools }.into_tool_output("Nothing fits. Try other words, or list_tools for all."),
         ))
     }
 }
 
-fn words(text: &str) -> Vec<String> {
-    text.split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect()
-}
-
-/// How well a tool fits: a word in the name counts most, then in the title and actions, then in the
-/// description; a whole word counts more than the beginning of one.
-fn score(spec: &ToolSpec, query: &[String]) -> u32 {
-    let actions = spec.actions.iter().map(|action| &*action.name).collect::<Vec<_>>().join(" ");
-    let fields = [(&*spec.name, 8), (&*spec.title, 4), (actions.as_str(), 4), (&*spec.description, 1)];
-    query
-        .iter()
-        .map(|wanted| {
-            fields
-                .iter()
-                .map(|(text, weight)| {
-                    weight * words(text).iter().map(|word| likeness(word, wanted)).max().unwrap_or(0)
-                })
-                .sum::<u32>()
+/// The tools that fit any word of a query, best first; equals in the order they came in.
+///
+/// A word counts the more the fewer tools have it: what nearly all say tells none from another.
+fn ranked<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>, query: &str) -> Vec<&'t Arc<Tool>> {
+    let mut query = words(query);
+    query.sort_unstable();
+    query.dedup();
+    query.truncate(MAX_QUERY);
+    // A row for each tool: how well it fits each word.
+    let fits: Vec<(&Arc<Tool>, Vec<u32>)> = tools
+        .map(|tool| {
+            let fields = fields(tool.spec());
+            (tool, query.iter().map(|word| fit(&fields, word)).collect())
         })
-        .sum()
+        .collect();
+    let rarity: Vec<f64> = (0..query.len())
+        .map(|word| {
+            let having = fits.iter().filter(|(_, row)| row[word] > 0).count();
+            (1.0 + small(fits.len()) / small(having.max(1))).ln()
+        })
+        .collect();
+    let mut scored: Vec<(f64, &Arc<Tool>)> = fits
+        .into_iter()
+        .map(|(tool, row)| (row.iter().zip(&rarity).map(|(fit, rare)| f64::from(*fit) * rare).sum(), tool))
+        .filter(|(score, _)| *score > 0.0)
+        .collect();
+    scored.sort_by(|(a, _), (b, _)| b.partial_cmp(a).unwrap_or(Ordering::Equal));
+    scored.into_iter().map(|(_, tool)| tool).collect()
 }
 
+fn small(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// In small letters; `createIssue2` are `create` and `issue2`.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for part in text.split(|c: char| !c.is_alphanumeric()) {
+        let mut word = String::new();
+        let mut after_small = false;
+        for letter in part.chars() {
+            if letter.is_uppercase() && after_small {
+                words.push(std::mem::take(&mut word));
+            }
+            after_small = letter.is_lowercase();
+            word.extend(letter.to_lowercase());
+        }
+        words.push(word);
+    }
+    words.retain(|word| !word.is_empty());
+    words.truncate(MAX_WORDS);
+    words
+}
+
+/// The texts of a tool in words, each with what it counts: the name most, then the title and the actions, then the
+/// description and the names of its arguments.
+fn fields(spec: &ToolSpec) -> [(Vec<String>, u32); 5] {
+    let actions: Vec<&str> = spec.actions.iter().map(|action| &*action.name).collect();
+    let properties = spec.input_schema.get("properties").and_then(Value::as_object);
+    let arguments: Vec<&str> =
+        properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
+    [
+        (words(&spec.name), 8),
+        (words(&spec.title), 4),
+        (words(&actions.join(" ")), 4),
+        (words(&spec.description), 1),
+        (words(&arguments.join(" ")), 1),
+    ]
+}
+
+fn fit(fields: &[(Vec<String>, u32)], wanted: &str) -> u32 {
+    let best = |words: &[String]| words.iter().map(|word| likeness(word, wanted)).max().unwrap_or(0);
+    fields.iter().map(|(words, weight)| weight * best(words)).sum()
+}
+
+/// A whole word counts more than the beginning of one.
 fn likeness(word: &str, wanted: &str) -> u32 {
     if word == wanted {
         4
@@ -88,5 +138,42 @@ fn likeness(word: &str, wanted: &str) -> u32 {
         2
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Outcome, ToolOutput};
+
+    fn tool(name: &'static str, description: &'static str) -> Arc<Tool> {
+        let spec = ToolSpec::hub(name, name, description, Access::READ);
+        let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {
+            Box::pin(std::future::ready(Ok(Outcome::Ready(ToolOutput::new("", &())))))
+        };
+        Arc::new(Tool::upstream(spec, Arc::new(run)))
+    }
+
+    fn names(tools: &[Arc<Tool>], query: &str) -> Vec<String> {
+        ranked(tools.iter(), query).into_iter().map(|tool| tool.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_word_that_every_tool_has_decides_nothing() {
+        let tools = [
+            tool("list_the_files", "Lists the files of the folder, the newest first, with the size of each."),
+            tool("send_mail", "Sends a mail to the people you name."),
+            tool("weather", "Tells the forecast of the weather."),
+        ];
+        assert_eq!(names(&tools, "what is the weather forecast")[0], "weather");
+        assert_eq!(names(&tools, "send the mail")[0], "send_mail");
+    }
+
+    #[test]
+    fn words_inside_of_names_are_found_however_they_are_joined() {
+        let tools = [tool("createIssue", "Makes one."), tool("delete-branch", "Takes one away.")];
+        assert_eq!(names(&tools, "new issue"), ["createIssue"]);
+        assert_eq!(names(&tools, "delete branch"), ["delete-branch"]);
+        assert!(names(&tools, "nothing of that kind, um, ?!").is_empty());
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod arguments;
+mod custom;
 mod hub;
 mod idempotency;
 mod names;
@@ -14,4 +15,5 @@ mod running;
 mod scopes;
 mod scratchpad;
 mod sessions;
+mod thin;
 mod todo;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::hub::{Hub, bounded, ready, scripted};
 
 /// A tool of another server that says its own name.
-fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
+pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
     let name = tool_name::canonical(server, tool);
     let placement = UpstreamTool {
         server: server.to_owned(),
@@ -47,7 +47,7 @@ fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
     )
 }
 
-fn write(folder: &Path, id: &str, config: &Value) {
+pub(crate) fn write(folder: &Path, id: &str, config: &Value) {
     std::fs::create_dir_all(folder.join(id)).unwrap();
     std::fs::write(folder.join(id).join("config.json"), config.to_string()).unwrap();
 }
@@ -177,13 +177,17 @@ fn pattern(random: &mut StdRng) -> String {
     }
 }
 
-fn profile(random: &mut StdRng) -> Value {
+pub(crate) fn profile(random: &mut StdRng) -> Value {
     let mut config = json!({});
     for list in ["enabled_tools", "subagent_tools"] {
         if random.random_bool(0.8) {
             let count = random.random_range(0..5);
             config[list] = (0..count).map(|_| pattern(random)).collect();
         }
+    }
+    if random.random_bool(0.5) {
+        config["thin"] = json!(true);
+        config["pinned"] = (0..random.random_range(0..3)).map(|_| pattern(random)).collect();
     }
     for server in SERVERS {
         if random.random_bool(0.3) {
@@ -197,7 +201,7 @@ fn profile(random: &mut StdRng) -> Value {
     config
 }
 
-fn scopes(random: &mut StdRng) -> Vec<String> {
+pub(crate) fn scopes(random: &mut StdRng) -> Vec<String> {
     let scope = |random: &mut StdRng| match random.random_range(0..6) {
         0 => "call:*".to_owned(),
         1 => "call:todo.list".to_owned(),
@@ -209,7 +213,7 @@ fn scopes(random: &mut StdRng) -> Vec<String> {
     (0..random.random_range(1..4)).map(|_| scope(random)).collect()
 }
 
-fn fill(hub: &Hub, random: &mut StdRng) {
+pub(crate) fn fill(hub: &Hub, random: &mut StdRng) {
     for server in SERVERS {
         let bare = random.random_bool(0.3);
         let tools: Vec<Tool> = TOOLS

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plexus_proto::api::{Profile, ProfileDetail};
+use plexus_proto::tool_name;
 
 use super::Invocation;
 use crate::failure::Exit;
@@ -103,6 +104,10 @@ async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
     lines(out, "Warnings", warnings.into_iter())?;
     lines(out, "For your information", expected.into_iter())?;
     lines(out, "Tools", profile.enabled_tools.into_iter())?;
+    if profile.thin {
+        let listed = [tool_name::SEARCH, tool_name::CALL].map(str::to_owned);
+        lines(out, "Listed, because it is thin", listed.into_iter().chain(profile.pinned))?;
+    }
     lines(out, "Tools of sub-agents", profile.subagent_tools.into_iter())?;
     for (heading, prompt) in
         [("System prompt", system_prompt), ("System prompt of sub-agents", subagent_system_prompt)]

@@ -1,6 +1,9 @@
 //! `plexus tools`: list, describe and call tools.
 
 mod content;
+mod cost;
+mod defined;
+mod scaffold;
 
 use std::process::ExitCode;
 
@@ -10,6 +13,8 @@ use plexus_proto::{CallId, ErrorCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use self::cost::CostArgs;
+use self::defined::TestArgs;
 use super::Invocation;
 use crate::arguments;
 use crate::failure::{Exit, Failure};
@@ -34,12 +39,46 @@ enum ToolsCommand {
         /// Only those of this MCP server behind the hub
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
+        /// User-defined tools instead, also those that are off or wrong
+        #[arg(long, conflicts_with = "server")]
+        defined: bool,
         #[command(flatten)]
         list: ListArgs,
     },
     /// Describe one tool: what it does, its arguments, what it needs
     #[command(visible_alias = "describe", after_help = "Example:\n  plexus tools show todo")]
     Show {
+        /// Name of the tool
+        name: String,
+    },
+    /// Show how many tokens of a model's context each tool and server takes
+    #[command(
+        after_help = "Counted with o200k_base: exact for OpenAI's models since GPT-4o, an estimate for others.\n\n\
+Example:\n  plexus tools cost --profile developer"
+    )]
+    Cost(CostArgs),
+    /// Make a user-defined tool on this machine, to be filled in
+    #[command(
+        after_help = "It is made in tools.d of the data folder, and runs only after `plexus tools enable`.\n\n\
+Example:\n  plexus tools new disk_usage"
+    )]
+    New {
+        /// Name of the tool: letters, digits, _ and -
+        name: String,
+    },
+    /// Try a user-defined tool out, also one that is off, on the hub's own machine
+    #[command(after_help = "It is called for real. The exit code is 1 when it does not work.\n\n\
+Example:\n  plexus tools test disk_usage --arg path=/home")]
+    Test(TestArgs),
+    /// Switch a user-defined tool on, on the hub's own machine
+    #[command(after_help = "Example:\n  plexus tools enable disk_usage")]
+    Enable {
+        /// Name of the tool
+        name: String,
+    },
+    /// Switch a user-defined tool off
+    #[command(after_help = "Example:\n  plexus tools disable disk_usage")]
+    Disable {
         /// Name of the tool
         name: String,
     },
@@ -74,8 +113,14 @@ struct CallArgs {
 
 pub(crate) async fn run(args: ToolsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     match args.command {
-        ToolsCommand::List { server, list } => self::list(server.as_deref(), &list, invocation).await,
+        ToolsCommand::List { defined: true, .. } => defined::list(invocation).await,
+        ToolsCommand::List { server, list, .. } => self::list(server.as_deref(), &list, invocation).await,
         ToolsCommand::Show { name } => show(&name, invocation).await,
+        ToolsCommand::Cost(args) => cost::run(&args, invocation).await,
+        ToolsCommand::New { name } => scaffold::run(&name, invocation),
+        ToolsCommand::Test(args) => defined::test(args, invocation).await,
+        ToolsCommand::Enable { name } => defined::switch(&name, "enable", invocation).await,
+        ToolsCommand::Disable { name } => defined::switch(&name, "disable", invocation).await,
         ToolsCommand::Call(args) => call(args, invocation).await,
     }
 }

@@ -42,6 +42,9 @@ pub(crate) struct UpArgs {
     /// data folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) mcp_dir: Option<PathBuf>,
+    /// Folder with user-defined tools [env: PLEXUS_TOOLS_DIR] [default: tools.d in the data folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tools_dir: Option<PathBuf>,
     /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
     /// there]
     #[arg(long, value_name = "FILE")]
@@ -56,6 +59,7 @@ impl UpArgs {
             listen: self.listen.clone(),
             database_url: self.database_url.clone(),
             mcp_dir: self.mcp_dir.clone(),
+            tools_dir: self.tools_dir.clone(),
         };
         Config::load(self.config.as_deref(), environment, flags)
     }

@@ -358,3 +358,27 @@ async fn profiles_are_listed_and_shown() {
         "{refused:?}"
     );
 }
+
+#[tokio::test]
+async fn what_tools_cost_is_shown_by_server_and_by_tool_and_of_a_profile() {
+    let (plexus, _hub) = running().await;
+    let cost = plexus.run(&["tools", "cost", "--json"]).await.json(0);
+    let (dearest, total) = (&cost["tools"][0], cost["tokens"].as_u64().expect("tokens"));
+    let shown = plexus.run(&["tools", "cost", "--limit", "1"]).await;
+    let lines: Vec<&str> = shown.ok().lines().collect();
+    assert!(
+        lines[0].starts_with("(hub)\t") && lines[0].ends_with(&format!("\t{total}\t100.0 %")),
+        "{shown:?}"
+    );
+    let row = format!("{}\t(hub)\t{}\t", dearest["name"].as_str().expect("a name"), dearest["tokens"]);
+    assert!(lines[2].starts_with(&row), "{row}: {shown:?}");
+    assert!(shown.ok().contains(&format!("\n{total} tokens for ")), "{shown:?}");
+    assert!(shown.stderr.contains("more: raise --limit"), "{shown:?}");
+    let discuss = plexus.run(&["tools", "cost", "--profile", "discuss"]).await;
+    assert!(
+        discuss.ok().contains("tokens for 2 tools in the profile discuss, counted with o200k_base."),
+        "{discuss:?}"
+    );
+    let unknown = plexus.run(&["tools", "cost", "--profile", "discus"]).await;
+    assert!(unknown.failed(1).contains("there is no profile discus"), "{unknown:?}");
+}

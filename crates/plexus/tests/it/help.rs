@@ -40,7 +40,9 @@ async fn help_of_keys() {
 
 #[tokio::test]
 async fn help_of_tools() {
-    insta::assert_snapshot!(help(&["tools"], &["list", "show", "call"]).await);
+    insta::assert_snapshot!(
+        help(&["tools"], &["list", "show", "cost", "new", "test", "enable", "disable", "call"]).await
+    );
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ mod tampered_head;
 mod tampering;
 mod terminal;
 mod tokens;
+mod tool_programs;
 mod traces;
 mod upstream;
 mod upstream_files;

@@ -33,7 +33,7 @@ const SHOWN: usize = 100;
 
 /// Where a request comes from, as far as that can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Whence {
+pub(in crate::routes) enum Whence {
     /// This machine, with nothing in between.
     Here,
     /// Somewhere else; in words that go on after "this request".
@@ -85,6 +85,18 @@ fn is_here(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Goes on only if the request comes from the hub's own machine. `what` is for those who are there.
+pub(in crate::routes) fn must_be_here(whence: &Whence, what: &str) -> Result<(), ApiError> {
+    match whence {
+        Whence::Here => Ok(()),
+        Whence::Elsewhere(how) => Err(refusal(
+            format!("{what} on the hub's own machine only, and this request {how}"),
+            "Run the command on the hub's machine.",
+            &["loopback"],
+        )),
+    }
 }
 
 /// Goes on only if what a server refers to may be told to who it belongs to. To be asked before the references

@@ -7,10 +7,10 @@
 
 mod approve;
 mod change;
-mod gate;
+pub(super) mod gate;
 mod import;
 mod login;
-mod record;
+pub(super) mod record;
 mod trial;
 mod view;
 

@@ -18,7 +18,7 @@ use crate::services::Services;
 /// other after, and a crash in between shows as an operation that never finished. The work gives what is to be
 /// said of it there, and its result. Who is no admin is refused here, before anything is looked at, and that is on
 /// record too.
-pub(super) async fn recorded<T, F>(
+pub(in crate::routes) async fn recorded<T, F>(
     caller: Caller,
     what: &'static str,
     asked: Value,

@@ -72,6 +72,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             Scope("write:sessions", 403, 200),
         ),
         (Method::GET, "/api/v1/tools", none(), Token(200)),
+        (Method::GET, "/api/v1/tools/cost", none(), Token(200)),
         (Method::GET, "/api/v1/tools/{name}", none(), Scope("call:todo", 404, 200)),
         (
             Method::POST,
@@ -79,6 +80,11 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             some(json!({ "arguments": { "action": "list" } })),
             Scope("call:todo", 404, 200),
         ),
+        (Method::GET, "/api/v1/tools/-/defined", none(), Scope("admin", 403, 200)),
+        // None of the user's has this name.
+        (Method::POST, "/api/v1/tools/{name}/enable", none(), Scope("admin", 403, 404)),
+        (Method::POST, "/api/v1/tools/{name}/disable", none(), Scope("admin", 403, 404)),
+        (Method::POST, "/api/v1/tools/{name}/test", some(json!({})), Scope("admin", 403, 404)),
         (Method::GET, "/api/v1/upstreams", none(), Scope("read:upstreams", 403, 200)),
         // A server none of whose tools one sees is not there for who is no admin.
         (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 404)),

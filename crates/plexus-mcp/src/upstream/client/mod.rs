@@ -18,7 +18,6 @@ mod answer;
 mod chatter;
 mod connection;
 mod detail;
-mod guardian;
 mod http;
 mod message;
 mod net;

@@ -13,13 +13,12 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_kit::process::{Group, Guardian, Signal};
 use plexus_kit::{ExposeSecret, Stage, env};
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::guardian::Guardian;
 use super::stderr::{Mark, StderrRing, Withheld};
 use super::{ClientError, Connect, detail};
 use crate::upstream::config::StdioConfig;
@@ -95,7 +94,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
     };
     let name = &connect.config.name;
     let keeper =
-        Keeper { group: Group(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
+        Keeper { group: Group::of(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), keeper.keep());
     let listening = process.clone();
     let withheld = Withheld::of(&config.env);
@@ -168,27 +167,6 @@ impl Process {
         let _ = tokio::time::timeout(LAST_WORDS, gone).await;
         let exit = self.exit.borrow().clone();
         self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.begun)
-    }
-}
-
-/// Kills its process group when it is dropped.
-///
-/// A group keeps its number from being given to another as long as any process is in it. When none is, the kernel
-/// says so, and would have had to hand out all other numbers first to be wrong.
-struct Group(u32);
-
-impl Group {
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.0.cast_signed()) {
-            // It fails when nobody is left, as it should be.
-            let _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
     }
 }
 

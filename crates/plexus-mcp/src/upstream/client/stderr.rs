@@ -1,11 +1,11 @@
 //! The newest of what a server's process wrote to its standard error.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plexus_kit::credential::{self, REDACTED};
-use plexus_kit::{ExposeSecret, Secret};
+use plexus_kit::foreign_text::clean;
+pub(super) use plexus_kit::foreign_text::{Withheld, cut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::detail;
@@ -17,10 +17,6 @@ const MAX_LINE: usize = 2 << 10;
 /// Of foreign text inside of a message of ours.
 const SHOWN: usize = 300;
 const BLOCK: usize = 8 << 10;
-/// A shorter value is a switch or a number, which stands in many a line that is not about it; unless its name says
-/// that it is secret.
-const MIN_WITHHELD: usize = 8;
-const MIN_SECRET: usize = 4;
 
 /// Filled by a task that always reads, so that a server never waits because of what it complains about.
 ///
@@ -41,38 +37,6 @@ struct Ring {
 /// A place between two lines: what one process wrote begins there.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::upstream) struct Mark(usize);
-
-/// What a process was told in confidence, longest first.
-#[derive(Default)]
-pub(super) struct Withheld(Vec<String>);
-
-impl Withheld {
-    /// The values of its file's `env`, each line of them.
-    pub(super) fn of(env: &BTreeMap<String, Secret>) -> Self {
-        let mut values: Vec<String> = Vec::new();
-        for (name, value) in env {
-            let enough = if credential::is_secret_name(name) { MIN_SECRET } else { MIN_WITHHELD };
-            let lines = value.expose_secret().lines().map(str::trim).filter(|line| line.len() >= enough);
-            values.extend(lines.map(str::to_owned));
-        }
-        // One may be a part of another.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        Self(values)
-    }
-
-    fn longest(&self) -> usize {
-        self.0.first().map_or(0, String::len)
-    }
-
-    fn out_of(&self, mut line: String) -> String {
-        for value in &self.0 {
-            if line.contains(value) {
-                line = line.replace(value, REDACTED);
-            }
-        }
-        line
-    }
-}
 
 impl StderrRing {
     #[must_use]

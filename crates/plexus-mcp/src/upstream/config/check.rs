@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_kit::Environment;
 use plexus_kit::reference::Resolver;
+use plexus_kit::{Environment, clock};
 use plexus_proto::tool_name::{self, RESERVED_SLUG};
+use plexus_tools::file_schema::shown_path;
 use serde_json::{Map, Value};
 
 use super::document::{Document, Naming, Time, Tools};
@@ -121,7 +122,7 @@ fn fill_in(resolver: &Resolver<'_>, path: &mut Vec<String>, value: &mut Value, f
         Value::String(text) => match resolver.resolve(text) {
             Ok(resolved) => *text = resolved,
             Err(error) => {
-                findings.reference(&schema::shown(path), error);
+                findings.reference(&shown_path(path), error);
                 text.clear();
             }
         },
@@ -244,7 +245,7 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
         None => return DEFAULT_TIMEOUT,
         Some(_) if findings.is_broken("timeout") => return DEFAULT_TIMEOUT,
         Some(Time::Seconds(seconds)) => Some(Duration::from_secs(seconds)),
-        Some(Time::Text(text)) => parse_time(text.trim()),
+        Some(Time::Text(text)) => clock::parse_duration(text.trim()),
     };
     match time {
         Some(time) if !time.is_zero() && time <= MAX_TIMEOUT => time,
@@ -264,19 +265,6 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
             );
             DEFAULT_TIMEOUT
         }
-    }
-}
-
-fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    match unit.trim_start() {
-        "ms" => Some(Duration::from_millis(number)),
-        "" | "s" => Some(Duration::from_secs(number)),
-        "m" | "min" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        "h" => Some(Duration::from_secs(number.checked_mul(3600)?)),
-        _ => None,
     }
 }
 

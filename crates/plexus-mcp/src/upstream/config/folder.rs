@@ -5,11 +5,12 @@
 //! removed is moved into `.removed`. What others could have written is another matter: see [`exposure`].
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fs_err as fs;
+use plexus_kit::syntax::{Format, read_bounded};
 use plexus_kit::{Clock, Environment, private_file};
 use plexus_proto::tool_name;
 use serde_json::{Map, Value};
@@ -17,7 +18,6 @@ use uuid::Uuid;
 
 use super::check::{self, Missing};
 use super::problem::{Findings, FolderError, Problem};
-use super::syntax::Format;
 use super::{ServerConfig, exposure, literals};
 
 /// Longest file of a server.
@@ -309,28 +309,5 @@ fn read_text(file: &Path) -> Result<String, Vec<Problem>> {
         let mut findings = Findings::new(file.to_owned());
         findings.unusable(what, fix);
         findings.problems
-    })
-}
-
-/// The text of a regular file, or what is wrong with it and what to do.
-pub(super) fn read_bounded(file: &Path, most: u64) -> Result<String, (String, String)> {
-    let unreadable = |error: io::Error| {
-        // The path is said beside it.
-        (format!("cannot be read ({})", error.kind()), "make it readable for the user of the hub".to_owned())
-    };
-    let metadata = fs::symlink_metadata(file).map_err(unreadable)?;
-    if !metadata.is_file() {
-        let what = if metadata.is_symlink() { "is a symbolic link" } else { "is not a regular file" };
-        return Err((what.to_owned(), "put the file itself here".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    let opened = fs::File::open(file).map_err(unreadable)?;
-    opened.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > most {
-        return Err((format!("is longer than {} KiB", most / 1024), "shorten it".to_owned()));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        (format!("is not UTF-8: byte {at} is no part of a character"), "save it as UTF-8".to_owned())
     })
 }

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use plexus_kit::syntax::read_bounded;
 
-use super::folder::{free_path, read_bounded};
+use super::folder::free_path;
 use super::import::{Applied, MAX_IMPORT_BYTES};
 use super::problem::FolderError;
 use super::{Folder, ImportPlan};

@@ -1,6 +1,6 @@
 //! What is known of a server before it is talked to: its file, checked.
 //!
-//! Text ([`syntax`]) becomes a document whose keys and forms the schema knows ([`document`], [`schema`]), its references
+//! Text ([`syntax`](plexus_kit::syntax)) becomes a document whose keys and forms the schema knows ([`document`], [`schema`]), its references
 //! are filled in, and what is left is looked at as a whole ([`check`], [`transport`]). Everything that is wrong with a
 //! file is said at once, and takes out that server only. No error and no `Debug` repeats a value: any may be a credential.
 
@@ -15,7 +15,6 @@ mod migrate;
 mod outline;
 mod problem;
 mod schema;
-mod syntax;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -2,133 +2,24 @@
 
 use std::sync::LazyLock;
 
-use jsonschema::Validator;
-use jsonschema::error::{ValidationError, ValidationErrorKind};
-use plexus_kit::config::nearest;
-use plexus_kit::{json_schema, reference};
-use schemars::generate::SchemaSettings;
+use plexus_kit::findings::Findings;
+use plexus_tools::file_schema::{FileSchema, Words};
 use serde_json::{Map, Value};
 
 use super::document::Document;
-use super::problem::Findings;
 
-static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Document>().to_value();
-    simplify(&mut schema);
-    schema
-});
-
-static VALIDATOR: LazyLock<Option<Validator>> = LazyLock::new(|| jsonschema::validator_for(&SCHEMA).ok());
+static SCHEMA: LazyLock<FileSchema> =
+    LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
 
 /// The schema as it is committed.
 #[must_use]
 pub fn schema_file() -> String {
-    let mut text = serde_json::to_string_pretty(&*SCHEMA).unwrap_or_default();
-    text.push('\n');
-    text
+    SCHEMA.text()
 }
 
-/// What may stand in a file: a key that is left out is not null, and sizes of Rust's integers say nothing.
-fn simplify(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            json_schema::drop_sizes(object);
-            json_schema::drop_null(object);
-            if let Some(Value::String(text)) = object.get_mut("description") {
-                *text =
-                    text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
-            }
-            if object.get("default").is_some_and(is_empty) {
-                object.remove("default");
-            }
-            object.values_mut().for_each(simplify);
-        }
-        Value::Array(items) => items.iter_mut().for_each(simplify),
-        _ => {}
-    }
-}
-
-/// A default that says nothing.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() || fields.values().all(is_empty),
-        _ => false,
-    }
-}
-
-/// Reports every key that there is not and every value of the wrong form, and takes them out of the document, so that
-/// the rest of it can be looked at. Gives back the keys that were most likely meant by those that there are not.
+/// Reports what is wrong with the form of a document and takes it out; gives back the keys that were most likely meant.
 pub(super) fn check(document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
-    let whole = Value::Object(std::mem::take(document));
-    let (mut wrong, mut meant) = (Vec::new(), Vec::new());
-    match VALIDATOR.as_ref() {
-        Some(validator) => {
-            for error in validator.iter_errors(&whole) {
-                report(&error, findings, &mut wrong, &mut meant);
-            }
-        }
-        // The schema is made from a type and compiles; should it not, nothing is taken.
-        None => findings.unusable("cannot be checked", "report this: the schema of the files is broken"),
-    }
-    if let Value::Object(mut fields) = whole {
-        for path in wrong {
-            remove(&mut fields, &path);
-        }
-        *document = fields;
-    }
-    meant
-}
-
-fn report(
-    error: &ValidationError<'_>,
-    findings: &mut Findings,
-    wrong: &mut Vec<Vec<String>>,
-    meant: &mut Vec<String>,
-) {
-    let path: Vec<String> = segments(&error.instance_path().to_string());
-    let field = shown(&path);
-    if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-        let known = known_keys(&path);
-        for key in unexpected {
-            let fix = match (elsewhere(key), nearest(key, known.iter().map(String::as_str))) {
-                (Some(fix), _) if path.is_empty() => fix.to_owned(),
-                (_, Some(near)) => {
-                    if path.is_empty() {
-                        meant.push(near.to_owned());
-                    }
-                    format!("did you mean `{near}`?")
-                }
-                (_, None) => format!("the keys here are {}", listed(&known)),
-            };
-            let key_path: Vec<String> = path.iter().chain([key]).cloned().collect();
-            findings.problem(shown(&key_path), "is not a known key", fix);
-            wrong.push(key_path);
-        }
-        return;
-    }
-    // What is not filled in yet is judged when it is.
-    if error.instance().as_str().is_some_and(reference::is_in) {
-        return;
-    }
-    wrong.push(path.clone());
-    // What it names was not found, and that has been told.
-    if findings.is_broken(&field) {
-        return;
-    }
-    let what = match error.kind() {
-        ValidationErrorKind::Type { .. } | ValidationErrorKind::AnyOf { .. } => {
-            format!("is {}", form(error.instance()))
-        }
-        ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. } => {
-            "is out of range".to_owned()
-        }
-        _ if error.instance().is_string() => "is none of the values it can have".to_owned(),
-        _ => format!("is {}", form(error.instance())),
-    };
-    findings.problem(field, what, wanted(&path));
+    SCHEMA.check(document, findings)
 }
 
 /// What to write for a key that other programs have.
@@ -145,9 +36,8 @@ fn elsewhere(key: &str) -> Option<&'static str> {
 }
 
 /// What to write, for every field there is.
-fn wanted(path: &[String]) -> String {
-    let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-    let wanted = match keys[..] {
+fn wanted(path: &[&str]) -> &'static str {
+    match path[..] {
         ["transport"] => r#"write "stdio", "sse" or "streamable_http", or leave it out"#,
         ["command"] => r#"write the name or path of a program as text, such as "npx""#,
         ["args"] => r#"write a list of texts, such as ["-y", "some-server"]"#,
@@ -175,84 +65,5 @@ fn wanted(path: &[String]) -> String {
         ["inject", _] => r#"write "session_id", "session_files" or "path""#,
         [] => "write an object",
         _ => "write text, in quotes",
-    };
-    wanted.to_owned()
-}
-
-/// The form of a value, and nothing of the value itself.
-fn form(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(number) if number.is_u64() => "a number",
-        Value::Number(number) if number.is_i64() => "a negative number",
-        Value::Number(_) => "a number with a fraction",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
-/// The keys that an object of the document may have.
-fn known_keys(path: &[String]) -> Vec<String> {
-    let schema = path.iter().try_fold(&*SCHEMA, |schema, key| schema["properties"].get(key));
-    let properties = schema.and_then(|schema| schema["properties"].as_object());
-    properties.into_iter().flatten().map(|(key, _)| key.clone()).collect()
-}
-
-fn listed(keys: &[String]) -> String {
-    keys.iter()
-        .filter(|key| !key.starts_with('$'))
-        .map(|key| format!("`{key}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn segments(pointer: &str) -> Vec<String> {
-    pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
-}
-
-/// A path as people write it: `tools.allow[2]`.
-pub(super) fn shown(path: &[String]) -> String {
-    let mut text = String::new();
-    for (depth, part) in path.iter().enumerate() {
-        let is_place = depth > 0 && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        match (depth, is_place) {
-            (0, _) => text.push_str(part),
-            (_, true) => text.push_str(&format!("[{part}]")),
-            (_, false) => {
-                text.push('.');
-                text.push_str(part);
-            }
-        }
-    }
-    text
-}
-
-fn remove(fields: &mut Map<String, Value>, path: &[String]) {
-    let Some((last, parents)) = path.split_last() else { return };
-    let Some((first, parents)) = parents.split_first() else {
-        fields.remove(last);
-        return;
-    };
-    let mut holder = fields.get_mut(first);
-    for key in parents {
-        holder = match holder {
-            Some(Value::Object(fields)) => fields.get_mut(key),
-            Some(Value::Array(items)) => key.parse().ok().and_then(|at: usize| items.get_mut(at)),
-            _ => None,
-        };
-    }
-    match holder {
-        Some(Value::Object(fields)) => {
-            fields.remove(last);
-        }
-        Some(Value::Array(items)) => {
-            if let Some(item) = last.parse().ok().and_then(|at: usize| items.get_mut(at)) {
-                // Its place stays, so that those behind it keep theirs.
-                *item = Value::String(String::new());
-            }
-        }
-        _ => {}
     }
 }

@@ -1,40 +1,66 @@
 //! What a model is told when its client connects.
 //!
-//! Our own words first; then, for each server that has a tool the caller sees, what its file says and what the server
-//! says of itself, as far as that is approved. The latter is foreign text, and marked as such.
+//! Our own words first; then, for each server that has a tool the caller is listed, what its file says and what the
+//! server says of itself, as far as that is approved. The latter is foreign text, and marked as such. Where lists show a
+//! part of the tools only, our words say how the others are found, and name their servers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plexus_tools::Visible;
+use plexus_tools::{Said, Tool, Visible};
 
 use super::unit::Unit;
 
 /// Ours.
 const HUB: &str = "Plexus is one hub for all agents of its user. What its tools keep for you belongs to this session \
                    and outlives your context and a restart.";
+/// Where not all tools are listed.
+const THIN: &str = "\n\nOnly some of your tools are listed. Find the others by what they do with tool_search, and call \
+                    them with tool_call.";
 /// Of one server, each of the two texts, in bytes; the rest is cut off.
 const MAX_TEXT: usize = 4 << 10;
 /// All together; servers for which there is no room are named and no more.
 const MAX_ALL: usize = 32 << 10;
+/// Servers that are named because their tools are not listed.
+const NAMED: usize = 50;
 
-pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> String {
-    let seen: BTreeSet<&str> =
-        visible.tools().filter_map(|tool| Some(tool.spec().upstream()?.server.as_str())).collect();
-    let mut text = HUB.to_owned();
+/// Part by part: the whole is all of them, one after the other.
+pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
+    let listed = servers(visible.listed_tools());
+    let mut parts = vec![Said { server: None, text: format!("{HUB}{}", unlisted(visible, &listed)) }];
+    let mut length = parts[0].text.len();
     let mut left_out = Vec::new();
-    for unit in units.iter().filter(|unit| seen.contains(unit.slug.as_str())) {
-        let said = of_server(unit);
-        if text.len() + said.len() > MAX_ALL {
+    for unit in units.iter().filter(|unit| listed.contains(unit.slug.as_str())) {
+        let text = of_server(unit);
+        if length + text.len() > MAX_ALL {
             left_out.push(unit.slug.as_str());
-        } else {
-            text.push_str(&said);
+        } else if !text.is_empty() {
+            length += text.len();
+            parts.push(Said { server: Some(unit.slug.clone()), text });
         }
     }
     if !left_out.is_empty() {
-        text.push_str(&format!("\n\nThere was no room for what is to be said of: {}.", left_out.join(", ")));
+        let text = format!("\n\nThere was no room for what is to be said of: {}.", left_out.join(", "));
+        parts.push(Said { server: None, text });
     }
-    text
+    parts
+}
+
+fn servers<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> BTreeSet<&'t str> {
+    tools.filter_map(|tool| Some(tool.spec().upstream()?.server.as_str())).collect()
+}
+
+/// What to say of tools that are not listed; nothing where all are.
+fn unlisted(visible: &Visible, listed: &BTreeSet<&str>) -> String {
+    if !visible.is_thin() {
+        return String::new();
+    }
+    let servers = servers(visible.unlisted_tools());
+    let named: Vec<&str> = servers.difference(listed).copied().take(NAMED).collect();
+    match named.is_empty() {
+        true => THIN.to_owned(),
+        false => format!("{THIN} There are tools of these servers: {}.", named.join(", ")),
+    }
 }
 
 /// Empty when there is nothing to say.

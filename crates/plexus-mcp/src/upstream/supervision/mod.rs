@@ -50,7 +50,7 @@ use std::time::Duration;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
-use plexus_tools::{Registry, Visible};
+use plexus_tools::{Registry, Said, Visible};
 
 use tokio::sync::watch;
 
@@ -203,9 +203,10 @@ impl Upstreams {
         self.unit(name).map(|unit| unit.stderr.lines())
     }
 
-    /// What to say to a model that sees these tools: our own words, and those of the servers that they are of.
+    /// What to say to a model that sees these tools: our own words, and those of the servers that they are of. The whole
+    /// is these parts one after the other.
     #[must_use]
-    pub fn instructions(&self, visible: &Visible) -> String {
+    pub fn instructions(&self, visible: &Visible) -> Vec<Said> {
         instructions::of(&self.units(), visible)
     }
 

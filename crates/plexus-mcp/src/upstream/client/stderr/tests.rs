@@ -1,6 +1,7 @@
+use plexus_kit::Secret;
 use std::collections::BTreeMap;
 
-use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, Secret, StderrRing, Withheld, shown};
+use super::{MAX_BYTES, MAX_LINE, MAX_LINES, Mark, StderrRing, Withheld, shown};
 
 async fn filled(text: &[u8]) -> StderrRing {
     let ring = StderrRing::new();

@@ -12,13 +12,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
+use plexus_kit::syntax;
 use plexus_proto::tool_name;
 use serde_json::Value;
 
 use super::check::{self, Missing};
 use super::literals;
 use super::problem::{Cause, FolderError, Problem};
-use super::{Folder, Inward, outline, syntax};
+use super::{Folder, Inward, outline};
 
 /// Longest file that is imported. Programs that keep their servers among other things have long ones.
 pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;

@@ -1,7 +1,11 @@
-//! Text to a value, and a change to a text that leaves the rest of it as it was written.
+//! Files that people write, as JSON with comments or as TOML: text to a value, and a change to a text that leaves the rest
+//! of it as it was written.
 
 use std::collections::HashSet;
+use std::io::{self, Read as _};
+use std::path::Path;
 
+use fs_err as fs;
 use jsonc_parser::ast;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
@@ -12,28 +16,30 @@ const MAX_DEPTH: usize = 32;
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// With comments and commas at the end of lists, as editors allow them.
     Json,
     Toml,
 }
 
 impl Format {
-    pub(super) const ALL: [Self; 2] = [Self::Json, Self::Toml];
+    pub const ALL: [Self; 2] = [Self::Json, Self::Toml];
 
-    pub(super) fn ending(self) -> &'static str {
+    #[must_use]
+    pub fn ending(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Toml => "toml",
         }
     }
 
-    pub(super) fn of_ending(ending: &str) -> Option<Self> {
+    #[must_use]
+    pub fn of_ending(ending: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.ending() == ending)
     }
 
     /// An object; else what is wrong, without any value.
-    pub(super) fn parse(self, text: &str) -> Result<Map<String, Value>, String> {
+    pub fn parse(self, text: &str) -> Result<Map<String, Value>, String> {
         let value = match self {
             Self::Json => json(text)?,
             Self::Toml => toml(text)?,
@@ -45,7 +51,7 @@ impl Format {
     }
 
     /// The text with `enabled` set. What is wrong with it otherwise does not matter here.
-    pub(super) fn with_enabled(self, text: &str, enabled: bool) -> Result<String, String> {
+    pub fn with_enabled(self, text: &str, enabled: bool) -> Result<String, String> {
         match self {
             Self::Json => {
                 let root = CstRootNode::parse(text, &options()).map_err(|error| syntax_error(&error))?;
@@ -93,7 +99,7 @@ fn options() -> ParseOptions {
 }
 
 /// JSON with comments. A key that is there twice is refused: which of the two was meant, nobody knows.
-pub(super) fn json(text: &str) -> Result<Value, String> {
+pub fn json(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options())
         .map_err(|error| syntax_error(&error))?
@@ -189,4 +195,27 @@ fn lowercase(text: &str) -> String {
 
 fn line(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// The text of a regular file, or what is wrong with it and what to do.
+pub fn read_bounded(file: &Path, most: u64) -> Result<String, (String, String)> {
+    let unreadable = |error: io::Error| {
+        // The path is said beside it.
+        (format!("cannot be read ({})", error.kind()), "make it readable for the user of the hub".to_owned())
+    };
+    let metadata = fs::symlink_metadata(file).map_err(unreadable)?;
+    if !metadata.is_file() {
+        let what = if metadata.is_symlink() { "is a symbolic link" } else { "is not a regular file" };
+        return Err((what.to_owned(), "put the file itself here".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(file).map_err(unreadable)?;
+    opened.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        return Err((format!("is longer than {} KiB", most / 1024), "shorten it".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        (format!("is not UTF-8: byte {at} is no part of a character"), "save it as UTF-8".to_owned())
+    })
 }

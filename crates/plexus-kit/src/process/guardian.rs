@@ -1,25 +1,26 @@
-//! Ends the servers of a hub that was killed.
+//! Ends the processes of a hub that was killed.
 //!
-//! A hub that is killed cannot end its servers. The kernel then closes their standard input, and a server that does as
-//! the specification asks ends; many do not. A death signal would reach them, but setting one takes unsafe code
-//! between fork and exec, and it follows the thread that started the server and not the hub. So each server has a
+//! A hub that is killed cannot end what it has started. The kernel then closes the standard input of a process, and one
+//! that does as it should ends; many do not. A death signal would reach them, but setting one takes unsafe code
+//! between fork and exec, and it follows the thread that started the process and not the hub. So each process has a
 //! guardian: a shell that waits for its own standard input to be closed, which happens only when the hub is gone,
-//! and then kills the process group of the server.
+//! and then kills the process group.
 
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-/// Servers get some time to end by themselves.
+/// They get some time to end by themselves.
 const SCRIPT: &str = r#"read -r _; sleep 2; kill -s KILL -- "-$1""#;
 
 /// Dropping it calls the guardian off.
 #[derive(Debug)]
-pub(super) struct Guardian(Child);
+pub struct Guardian(Child);
 
 impl Guardian {
-    /// None where there is no shell: then a server of a killed hub ends by itself or not at all.
-    pub(super) fn of(group: u32) -> Option<Self> {
+    /// None where there is no shell: then a process of a killed hub ends by itself or not at all.
+    #[must_use]
+    pub fn of(group: u32) -> Option<Self> {
         let spawned = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "plexus-guardian", &group.to_string()])
             .env_clear()
@@ -36,7 +37,7 @@ impl Guardian {
     }
 
     /// The same as dropping it, and nothing of it is left when this returns.
-    pub(super) async fn call_off(mut self) {
+    pub async fn call_off(mut self) {
         // It fails when it is gone already.
         let _ = self.0.kill().await;
     }

@@ -1,0 +1,97 @@
+//! User-defined tools over REST: who may switch them on and try them out, and from where.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::client::{Client, send};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A tool that says back what it was given.
+fn write_tool(hub: &TestHub, name: &str) {
+    let dir = hub.data_dir().join("tools.d").join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let manifest = json!({
+        "description": "Says back what it was given.",
+        "command": "run.sh",
+        "input_schema": { "type": "object", "properties": { "n": { "type": "integer" } } },
+    });
+    let script = "#!/bin/sh\nread -r arguments\nprintf '{\"got\": %s}' \"$arguments\"\n";
+    for (file, text, mode) in [("run.sh", script, 0o700), ("tool.json", &manifest.to_string(), 0o600)] {
+        std::fs::write(dir.join(file), text).unwrap();
+        std::fs::set_permissions(dir.join(file), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for path in [&dir, dir.parent().unwrap()] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    write_tool(&hub, "say_back");
+    // Nobody tells the hub: it looks by itself.
+    let listed = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let listed = admin.get("/tools/-/defined").await.ok();
+            if listed["items"][0]["name"] == "say_back" {
+                break listed;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let listed = listed.await.expect("the manifest is seen");
+    assert_eq!(
+        (&listed["items"][0]["state"], &listed["items"][0]["problems"]),
+        (&json!("disabled"), &json!([]))
+    );
+    let arguments = json!({ "arguments": { "n": 5 } });
+    assert_eq!(admin.post("/tools/say_back/call", &arguments).await.refused(404), "unknown_tool");
+    let trial = admin.post("/tools/say_back/test", &arguments).await.ok();
+    assert_eq!((&trial["success"], &trial["exit_code"]), (&json!(true), &json!(0)), "{trial}");
+    assert_eq!(trial["structured"], json!({ "got": { "n": 5 } }), "{trial}");
+    let wrong = admin.post("/tools/say_back/test", &json!({ "arguments": { "n": "x" } })).await.ok();
+    assert_eq!((&wrong["ran"], &wrong["problems"][0]["path"]), (&json!(false), &json!("/n")), "{wrong}");
+    // Trying it out has not switched it on.
+    assert_eq!(admin.post("/tools/say_back/call", &arguments).await.refused(404), "unknown_tool");
+
+    let on = admin.post("/tools/say_back/enable", &json!({})).await.ok();
+    assert_eq!((&on["state"], &on["enabled_by"]), (&json!("enabled"), &json!("command")), "{on}");
+    let agent = hub.token("agent", &["call:say_back"]).await.token;
+    let said = hub.mcp(&agent).tool("say_back", json!({ "n": 7 })).await;
+    assert_eq!(said["structuredContent"], json!({ "got": { "n": 7 } }), "{said}");
+    let shown = admin.get("/tools/say_back").await.ok();
+    assert_eq!((&shown["placement"], &shown["scope"]), (&json!("hub"), &json!("call:say_back")), "{shown}");
+    admin.post("/tools/say_back/disable", &json!({})).await.ok();
+    assert_eq!(admin.post("/tools/say_back/call", &arguments).await.refused(404), "unknown_tool");
+    for operation in ["tool_enable", "tool_disable", "tool_test"] {
+        assert_eq!(hub.outcome_of(operation).await, "ok", "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_switched_on_and_tried_out_on_the_machine_itself_only() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    write_tool(&hub, "say_back");
+    for path in ["/tools/say_back/enable", "/tools/say_back/test"] {
+        // As a proxy on this machine sends it.
+        let request =
+            admin.request(Method::POST, path).header("x-forwarded-for", "203.0.113.9").json(&json!({}));
+        let refused = send(request).await;
+        assert_eq!(refused.refused(403), "forbidden", "{path}");
+        let message = refused.body["message"].as_str().unwrap();
+        assert!(
+            message.contains("on the hub's own machine only, and this request comes through a proxy"),
+            "{message}"
+        );
+        assert_eq!(refused.body["details"]["missing"], json!(["loopback"]));
+    }
+    assert_eq!(hub.outcome_of("tool_enable").await, "forbidden");
+    assert_eq!(admin.post("/tools/nothing/enable", &json!({})).await.refused(404), "not_found");
+}

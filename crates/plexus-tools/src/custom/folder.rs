@@ -1,0 +1,116 @@
+//! The folder with the manifests: `NAME.json` or `NAME.toml` in it, or `tool.json` or `tool.toml` in a folder `NAME`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use fs_err as fs;
+use plexus_kit::Environment;
+use plexus_kit::findings::{Findings, Problem};
+use plexus_kit::syntax::{Format, read_bounded};
+
+use super::definition::Definition;
+use super::ownership;
+
+/// Longest manifest.
+const MAX_BYTES: u64 = 256 * 1024;
+/// Most tools; those behind them by name are not read.
+const MAX_TOOLS: usize = 256;
+/// Name of a manifest in a folder of its own, without the ending.
+const IN_FOLDER: &str = "tool";
+
+/// What one manifest came to.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+    pub(super) tool: Result<Definition, Vec<Problem>>,
+}
+
+/// Tells one state of the manifests from another without reading them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Snapshot(Vec<(PathBuf, Option<SystemTime>, u64)>);
+
+impl Snapshot {
+    pub(super) fn of(dir: &Path) -> Self {
+        let look = |(_, file, _): (String, PathBuf, Format)| {
+            let about = fs::metadata(&file).ok();
+            let changed = about.as_ref().and_then(|about| about.modified().ok());
+            (file, changed, about.map_or(0, |about| about.len()))
+        };
+        Self(files(dir).into_iter().map(look).collect())
+    }
+}
+
+/// Every tool there is a manifest for, by name.
+pub(super) fn read(dir: &Path, environment: &Environment) -> Vec<Entry> {
+    let files = files(dir);
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, ..) in &files {
+        *count.entry(name.clone()).or_default() += 1;
+    }
+    if files.len() > MAX_TOOLS {
+        tracing::warn!(dir = %dir.display(), "more than {MAX_TOOLS} user-defined tools; the rest is not read");
+    }
+    let guarded = ownership::ours(dir);
+    let entries = files.into_iter().take(MAX_TOOLS).map(|(name, file, format)| {
+        let tool = match (&guarded, count.get(&name)) {
+            (Err((what, fix)), _) => Err(unusable(&file, format!("is in a folder that {what}"), fix.clone())),
+            (Ok(()), Some(2..)) => {
+                let fix = "remove all but one";
+                Err(unusable(&file, "is not the only manifest of its name", fix))
+            }
+            (Ok(()), _) => one(&name, &file, format, environment),
+        };
+        Entry { name, file, tool }
+    });
+    entries.collect()
+}
+
+fn one(
+    name: &str,
+    file: &Path,
+    format: Format,
+    environment: &Environment,
+) -> Result<Definition, Vec<Problem>> {
+    // A folder of its own is one more that nobody else may write to.
+    for path in [Some(file), file.parent()].into_iter().flatten() {
+        ownership::ours(path).map_err(|(what, fix)| unusable(file, what, fix))?;
+    }
+    let text = read_bounded(file, MAX_BYTES).map_err(|(what, fix)| unusable(file, what, fix))?;
+    let written = format.parse(&text).map_err(|what| unusable(file, what, "correct it there"))?;
+    Definition::read(name, file, written, environment)
+}
+
+fn unusable(file: &Path, what: impl Into<String>, fix: impl Into<String>) -> Vec<Problem> {
+    let mut findings = Findings::new(file.to_owned());
+    findings.unusable(what, fix);
+    findings.problems
+}
+
+/// The manifests, by name. A folder that is not there is an empty one.
+fn files(dir: &Path) -> Vec<(String, PathBuf, Format)> {
+    let mut found = Vec::new();
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if name.starts_with(['.', '#']) {
+            continue;
+        }
+        if path.is_dir() {
+            for format in Format::ALL {
+                let file = path.join(format!("{IN_FOLDER}.{}", format.ending()));
+                if file.exists() {
+                    found.push((name.to_owned(), file, format));
+                }
+            }
+            continue;
+        }
+        let format = path.extension().and_then(|ending| Format::of_ending(ending.to_str()?));
+        if let (Some(format), Some(stem)) = (format, path.file_stem().and_then(|stem| stem.to_str())) {
+            found.push((stem.to_owned(), path.clone(), format));
+        }
+    }
+    found.sort_by(|(a, path_a, _), (b, path_b, _)| (a, path_a).cmp(&(b, path_b)));
+    found
+}

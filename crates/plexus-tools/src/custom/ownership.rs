@@ -1,0 +1,44 @@
+//! Whose a file is: what the hub runs must not be another's to change.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use fs_err as fs;
+
+/// What is wrong, to go on after the name of a field or file; and what to do.
+pub(super) type Wrong = (String, String);
+
+/// Whether only the hub's user, or root, can change a file or folder.
+pub(super) fn ours(path: &Path) -> Result<(), Wrong> {
+    let shown = path.display();
+    let about = fs::metadata(path).map_err(|error| {
+        (format!("names {shown}, which cannot be looked at ({})", error.kind()), "put it there".to_owned())
+    })?;
+    let owner = about.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        let what = format!("names {shown}, which belongs to another user");
+        return Err((what, format!("run `chown` on {shown}")));
+    }
+    if about.permissions().mode() & 0o022 != 0 {
+        let what = format!("names {shown}, which others may write to");
+        return Err((what, format!("run `chmod go-w {shown}`")));
+    }
+    Ok(())
+}
+
+/// The same of a program, with its folder: who can replace a file need not be able to write to it.
+pub(super) fn runnable(program: &Path) -> Result<(), Wrong> {
+    ours(program)?;
+    if let Some(folder) = program.parent() {
+        ours(folder)?;
+    }
+    let shown = program.display();
+    let about = fs::metadata(program).map_err(|error| (error.to_string(), "put it there".to_owned()))?;
+    if !about.is_file() {
+        return Err((format!("names {shown}, which is no file"), "name a program".to_owned()));
+    }
+    if about.permissions().mode() & 0o111 == 0 {
+        return Err((format!("names {shown}, which cannot be run"), format!("run `chmod u+x {shown}`")));
+    }
+    Ok(())
+}

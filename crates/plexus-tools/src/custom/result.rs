@@ -1,0 +1,59 @@
+//! What a program wrote, as a result.
+
+use jsonschema::Validator;
+use plexus_proto::ErrorCode;
+use serde_json::Value;
+
+use super::manifest::OutputForm;
+use crate::{CallError, ToolOutput, redact};
+
+/// Problems named in one error.
+const SHOWN: usize = 5;
+/// Characters of what is no JSON that are repeated.
+const BEGINNING: usize = 80;
+
+/// The result of a program that ended well.
+pub(super) fn of(
+    name: &str,
+    form: OutputForm,
+    validator: Option<&Validator>,
+    written: Vec<u8>,
+) -> Result<ToolOutput, CallError> {
+    let failed = |message: String| CallError::new(ErrorCode::ToolFailed, message);
+    let text = String::from_utf8(written)
+        .map_err(|_| failed(format!("{name} wrote what is not UTF-8")).hint("Have it write UTF-8."))?;
+    let text = text.trim_end();
+    if form == OutputForm::Text {
+        return Ok(ToolOutput::Own { text: text.to_owned(), structured: None });
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let began: String = text.chars().take(BEGINNING).collect();
+        let began = redact::text(&began).unwrap_or(began);
+        failed(format!("{name} wrote what is not JSON ({error}); it begins with {began:?}"))
+            .hint(r#"Have it write one JSON value to its standard output, or put "output": "text" into its manifest."#)
+    })?;
+    if let Some(validator) = validator.filter(|validator| !validator.is_valid(&value)) {
+        let problems: Vec<String> = validator
+            .iter_errors(&value)
+            .take(SHOWN)
+            .map(|error| {
+                let path = error.instance_path().to_string();
+                format!(
+                    "- {}: {}",
+                    if path.is_empty() { "(result)" } else { &path },
+                    error.masked_with("the value")
+                )
+            })
+            .collect();
+        return Err(failed(format!(
+            "{name} wrote what its output_schema does not allow:\n{}",
+            problems.join("\n")
+        )));
+    }
+    let text = match &value {
+        Value::String(text) => text.clone(),
+        _ => text.to_owned(),
+    };
+    // Clients of older revisions take nothing else for data.
+    Ok(ToolOutput::Own { text, structured: Some(value).filter(Value::is_object) })
+}

@@ -1,0 +1,235 @@
+//! One run of a program: started with little, fed with the arguments, watched, and ended with all that it has started.
+//!
+//! It leads a process group of its own, which is killed when it ends, when its time is up, when it writes too much, and
+//! when nobody wants the result any more, because whatever ends a run drops its [`Group`]. A [`Guardian`] does the same
+//! for a hub that is itself killed.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use plexus_kit::foreign_text::{Withheld, clean};
+use plexus_kit::process::{Group, Guardian, Signal};
+use plexus_kit::{Environment, ExposeSecret as _};
+use plexus_proto::ErrorCode;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::definition::Definition;
+use super::ownership;
+use crate::{CallError, redact};
+
+/// Of what a program wrote to its standard error, the end is kept.
+const STDERR: usize = 16 << 10;
+/// Lines of it that are shown.
+const STDERR_LINES: usize = 50;
+/// Bytes of it in the text of an error.
+const STDERR_SHOWN: usize = 2 << 10;
+/// For what a process has left in its pipes, after it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+const BLOCK: usize = 8 << 10;
+
+/// What became of a program, besides its result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// How it ended; none where it was not started or had to be killed.
+    pub(super) exit: Option<String>,
+    pub(super) exit_code: Option<i32>,
+    /// The last lines of its standard error.
+    pub(super) stderr: Vec<String>,
+    pub(super) elapsed: Duration,
+}
+
+/// Runs the program of a tool with these arguments; gives back what it wrote to its standard output.
+pub(super) async fn run(
+    definition: &Definition,
+    environment: &Environment,
+    arguments: &Value,
+    cancel: &CancellationToken,
+) -> (Ran, Result<Vec<u8>, CallError>) {
+    let began = Instant::now();
+    let mut ran = Ran::default();
+    let result = match start(definition, environment) {
+        Ok(child) => attend(child, definition, arguments, cancel, &mut ran).await,
+        Err(error) => Err(error.before_it_ran()),
+    };
+    ran.elapsed = began.elapsed();
+    (ran, result)
+}
+
+fn start(definition: &Definition, environment: &Environment) -> Result<Child, CallError> {
+    let name = &definition.name;
+    // What was so when the manifest was read may have changed since.
+    for path in [&definition.folder, &definition.file] {
+        ownership::ours(path).map_err(|wrong| refused(name, wrong))?;
+    }
+    ownership::runnable(&definition.program).map_err(|wrong| refused(name, wrong))?;
+    Command::new(&definition.program)
+        .args(&definition.args)
+        .env_clear()
+        .envs(environment.passed_on())
+        .envs(definition.env.iter().map(|(name, value)| (name, value.expose_secret())))
+        .current_dir(&definition.folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            let message = format!("{name} cannot be started: {error}");
+            CallError::new(ErrorCode::ToolFailed, message).hint(
+                "Nothing was run. Its first line must name an interpreter that is there, if it is a script.",
+            )
+        })
+}
+
+fn refused(name: &str, (what, fix): ownership::Wrong) -> CallError {
+    CallError::new(ErrorCode::ToolFailed, format!("{name} is not run: it {what}"))
+        .hint(format!("Nothing was run. An admin can {fix}."))
+}
+
+async fn attend(
+    mut child: Child,
+    definition: &Definition,
+    arguments: &Value,
+    cancel: &CancellationToken,
+    ran: &mut Ran,
+) -> Result<Vec<u8>, CallError> {
+    let name = &definition.name;
+    let (Some(pid), Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(CallError::new(ErrorCode::Internal, format!("{name} has no standard streams")));
+    };
+    // In front of the child: the group is killed while its leader still holds the number.
+    let group = Group::of(pid);
+    let guardian = Guardian::of(pid);
+    let (output, complaints) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let too_much = CancellationToken::new();
+    let feed = async move {
+        // One that does not read its arguments closes the pipe, as it may.
+        let _ = stdin.write_all(format!("{arguments}\n").as_bytes()).await;
+    };
+    let take = async {
+        let limit = definition.output_bytes;
+        read(stdout, |block| {
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            output.extend_from_slice(block);
+            output.len() <= limit
+        })
+        .await
+        .unwrap_or_else(|TooMuch| too_much.cancel());
+    };
+    let listen = async {
+        let _ = read(stderr, |block| {
+            let mut end = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            end.extend_from_slice(block);
+            let older = end.len().saturating_sub(STDERR);
+            end.drain(..older);
+            true
+        })
+        .await;
+    };
+    let ended = {
+        let streams = async { tokio::join!(feed, take, listen) };
+        tokio::pin!(streams);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "the call was cancelled")),
+            () = too_much.cancelled() => {
+                let message = format!("{name} wrote more than {} bytes, and was killed", definition.output_bytes);
+                Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask it for less, or raise its `output_bytes`."))
+            }
+            () = tokio::time::sleep(definition.timeout) => {
+                let message = format!("{name} did not end within {:?}, and was killed", definition.timeout);
+                Err(CallError::new(ErrorCode::DeadlineExceeded, message)
+                    .hint("It may have done a part of its work. Look first."))
+            }
+            status = to_its_end(&mut child, &group, streams) => Ok(status),
+        }
+    };
+    drop(group);
+    if let Some(guardian) = guardian {
+        guardian.call_off().await;
+    }
+    let complaints = complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ran.stderr = lines(&complaints, &Withheld::of(&definition.env));
+    let status = match ended {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
+            return Err(CallError::new(ErrorCode::ToolFailed, format!("{name} was lost: {error}")));
+        }
+        Err(error) => return Err(told(error, ran)),
+    };
+    ran.exit = Some(status.to_string());
+    ran.exit_code = status.code();
+    if !status.success() {
+        return Err(told(CallError::new(ErrorCode::ToolFailed, format!("{name} failed ({status})")), ran));
+    }
+    let output = output.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if output.len() > definition.output_bytes {
+        let message = format!("{name} wrote more than {} bytes", definition.output_bytes);
+        return Err(CallError::new(ErrorCode::TooLarge, message));
+    }
+    Ok(output)
+}
+
+/// Waits until a process has ended and its streams were read. What it has left behind is killed.
+async fn to_its_end<T>(
+    child: &mut Child,
+    group: &Group,
+    mut streams: std::pin::Pin<&mut impl Future<Output = T>>,
+) -> io::Result<ExitStatus> {
+    let (status, read) = tokio::select! {
+        status = child.wait() => (status, false),
+        _ = &mut streams => (child.wait().await, true),
+    };
+    group.signal(Signal::KILL);
+    if !read {
+        // Someone who left the group may hold the other end.
+        let _ = tokio::time::timeout(LAST_WORDS, streams).await;
+    }
+    status
+}
+
+/// There is more than is wanted.
+struct TooMuch;
+
+/// Hands on what is read, as long as it is wanted.
+async fn read(mut from: impl AsyncRead + Unpin, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), TooMuch> {
+    let mut block = vec![0; BLOCK];
+    while let Ok(read @ 1..) = from.read(&mut block).await {
+        if !take(&block[..read]) {
+            return Err(TooMuch);
+        }
+    }
+    Ok(())
+}
+
+/// The last lines of what a program wrote to its standard error, without what it was told in confidence.
+fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
+    let cleaned: Vec<String> =
+        bytes.split(|byte| *byte == b'\n').map(|line| withheld.out_of(clean(line))).collect();
+    let text = cleaned.join("\n");
+    let text = redact::text(&text).unwrap_or(text);
+    let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();
+    lines.drain(..lines.len().saturating_sub(STDERR_LINES));
+    lines
+}
+
+/// An error with what the program had to say about it.
+fn told(mut error: CallError, ran: &Ran) -> CallError {
+    let details = json!({ "exit_code": ran.exit_code, "stderr": ran.stderr });
+    if ran.stderr.is_empty() {
+        return error.details(details);
+    }
+    let said = ran.stderr.join("\n");
+    let said = &said[said.ceil_char_boundary(said.len().saturating_sub(STDERR_SHOWN))..];
+    error.message.push_str(&format!(":\n{said}"));
+    error.details(details)
+}

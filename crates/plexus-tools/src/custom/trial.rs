@@ -1,0 +1,82 @@
+//! Trying a tool out: a call like any other, and all that is known of how it went.
+
+use std::sync::{Arc, PoisonError};
+
+use plexus_auth::Principal;
+use plexus_kit::trace::Incoming;
+use plexus_proto::ErrorCode;
+use plexus_proto::api::{ArgumentProblem, ToolTrial};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{CustomError, CustomTools};
+use crate::{Call, CallError, Dispatcher, SessionKey, Via};
+
+/// Calls a tool with these arguments, whether or not it is switched on, and tells how that went. Who may do that is for
+/// the caller to know.
+pub async fn try_out(
+    tools: &CustomTools,
+    dispatcher: &Dispatcher,
+    principal: Arc<Principal>,
+    name: &str,
+    arguments: Value,
+    via: Via,
+    cancel: CancellationToken,
+) -> Result<ToolTrial, CustomError> {
+    let (tool, report) = tools.trial(name)?;
+    let call = Call {
+        tool: name.to_owned(),
+        arguments,
+        // Not among what its user does.
+        session: SessionKey::new("test", &[name], None),
+        idempotency_key: None,
+        via,
+        cancel,
+        progress: None,
+        trace: Incoming::default(),
+        until_end: None,
+    };
+    let reply = dispatcher.try_out(principal, call, tool).await;
+    let ran = report.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut trial = ToolTrial {
+        tool: reply.tool,
+        call_id: reply.call_id,
+        success: reply.result.is_ok(),
+        ran: ran.is_some(),
+        exit: None,
+        exit_code: None,
+        elapsed_ms: 0,
+        stderr: Vec::new(),
+        problems: Vec::new(),
+        error: None,
+        text: None,
+        structured: None,
+    };
+    if let Some(ran) = ran {
+        trial.exit = ran.exit;
+        trial.exit_code = ran.exit_code;
+        trial.stderr = ran.stderr;
+        trial.elapsed_ms = u64::try_from(ran.elapsed.as_millis()).unwrap_or(u64::MAX);
+    }
+    match reply.result {
+        Ok(output) => {
+            trial.text = Some(output.text().into_owned());
+            trial.structured = output.structured().map(|data| data.into_owned());
+        }
+        Err(error) => {
+            trial.problems = problems(&error);
+            trial.error = Some(error.text());
+        }
+    }
+    Ok(trial)
+}
+
+/// What is wrong with the arguments, if that is it.
+fn problems(error: &CallError) -> Vec<ArgumentProblem> {
+    if error.code != ErrorCode::InvalidArguments {
+        return Vec::new();
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let problems = error.details["problems"].as_array().into_iter().flatten();
+    problems.map(|one| ArgumentProblem { path: text(&one["path"]), message: text(&one["message"]) }).collect()
+}

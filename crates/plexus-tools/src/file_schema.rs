@@ -1,0 +1,230 @@
+//! The JSON Schema of a file that people write: what editors are given is what files are checked with.
+
+use jsonschema::Validator;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use plexus_kit::config::nearest;
+use plexus_kit::findings::Findings;
+use plexus_kit::{json_schema, reference};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+/// What a schema cannot say of its fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    /// What to write for a key that other programs have.
+    pub elsewhere: fn(&str) -> Option<&'static str>,
+    /// What to write, for every field there is.
+    pub wanted: fn(&[&str]) -> &'static str,
+}
+
+#[derive(Debug)]
+pub struct FileSchema {
+    schema: Value,
+    /// None: it does not compile, and no file is taken.
+    validator: Option<Validator>,
+    words: Words,
+}
+
+impl FileSchema {
+    /// From the type of the file.
+    #[must_use]
+    pub fn of<T: JsonSchema>(words: Words) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+        simplify(&mut schema);
+        Self { validator: jsonschema::validator_for(&schema).ok(), schema, words }
+    }
+
+    /// The schema as it is committed.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(&self.schema).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Reports every key that there is not and every value of the wrong form, and takes them out of the document, so that
+    /// the rest of it can be looked at. Gives back the keys that were most likely meant by those that there are not.
+    pub fn check(&self, document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
+        let whole = Value::Object(std::mem::take(document));
+        let (mut wrong, mut meant) = (Vec::new(), Vec::new());
+        match self.validator.as_ref() {
+            Some(validator) => {
+                for error in validator.iter_errors(&whole) {
+                    self.report(&error, findings, &mut wrong, &mut meant);
+                }
+            }
+            // The schema is made from a type and compiles; should it not, nothing is taken.
+            None => findings.unusable("cannot be checked", "report this: the schema of the files is broken"),
+        }
+        if let Value::Object(mut fields) = whole {
+            for path in wrong {
+                remove(&mut fields, &path);
+            }
+            *document = fields;
+        }
+        meant
+    }
+
+    fn report(
+        &self,
+        error: &ValidationError<'_>,
+        findings: &mut Findings,
+        wrong: &mut Vec<Vec<String>>,
+        meant: &mut Vec<String>,
+    ) {
+        let path: Vec<String> = segments(&error.instance_path().to_string());
+        let field = shown_path(&path);
+        if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
+            let known = self.known_keys(&path);
+            for key in unexpected {
+                let fix = match ((self.words.elsewhere)(key), nearest(key, known.iter().map(String::as_str)))
+                {
+                    (Some(fix), _) if path.is_empty() => fix.to_owned(),
+                    (_, Some(near)) => {
+                        if path.is_empty() {
+                            meant.push(near.to_owned());
+                        }
+                        format!("did you mean `{near}`?")
+                    }
+                    (_, None) => format!("the keys here are {}", listed(&known)),
+                };
+                let key_path: Vec<String> = path.iter().chain([key]).cloned().collect();
+                findings.problem(shown_path(&key_path), "is not a known key", fix);
+                wrong.push(key_path);
+            }
+            return;
+        }
+        // What is not filled in yet is judged when it is.
+        if error.instance().as_str().is_some_and(reference::is_in) {
+            return;
+        }
+        wrong.push(path.clone());
+        // What it names was not found, and that has been told.
+        if findings.is_broken(&field) {
+            return;
+        }
+        let what = match error.kind() {
+            ValidationErrorKind::Type { .. } | ValidationErrorKind::AnyOf { .. } => {
+                format!("is {}", form(error.instance()))
+            }
+            ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. } => {
+                "is out of range".to_owned()
+            }
+            _ if error.instance().is_string() => "is none of the values it can have".to_owned(),
+            _ => format!("is {}", form(error.instance())),
+        };
+        let keys: Vec<&str> = path.iter().map(String::as_str).collect();
+        findings.problem(field, what, (self.words.wanted)(&keys));
+    }
+
+    /// The keys that an object of the document may have.
+    fn known_keys(&self, path: &[String]) -> Vec<String> {
+        let schema = path.iter().try_fold(&self.schema, |schema, key| schema["properties"].get(key));
+        let properties = schema.and_then(|schema| schema["properties"].as_object());
+        properties.into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// What may stand in a file: a key that is left out is not null, and sizes of Rust's integers say nothing.
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            json_schema::drop_sizes(object);
+            json_schema::drop_null(object);
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text =
+                    text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+            }
+            if object.get("default").is_some_and(is_empty) {
+                object.remove("default");
+            }
+            object.values_mut().for_each(simplify);
+        }
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        _ => {}
+    }
+}
+
+/// A default that says nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty() || fields.values().all(is_empty),
+        _ => false,
+    }
+}
+
+/// The form of a value, and nothing of the value itself.
+fn form(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.is_u64() => "a number",
+        Value::Number(number) if number.is_i64() => "a negative number",
+        Value::Number(_) => "a number with a fraction",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn listed(keys: &[String]) -> String {
+    keys.iter()
+        .filter(|key| !key.starts_with('$'))
+        .map(|key| format!("`{key}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn segments(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// A path as people write it: `tools.allow[2]`.
+#[must_use]
+pub fn shown_path(path: &[String]) -> String {
+    let mut text = String::new();
+    for (depth, part) in path.iter().enumerate() {
+        let is_place = depth > 0 && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        match (depth, is_place) {
+            (0, _) => text.push_str(part),
+            (_, true) => text.push_str(&format!("[{part}]")),
+            (_, false) => {
+                text.push('.');
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}
+
+fn remove(fields: &mut Map<String, Value>, path: &[String]) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let Some((first, parents)) = parents.split_first() else {
+        fields.remove(last);
+        return;
+    };
+    let mut holder = fields.get_mut(first);
+    for key in parents {
+        holder = match holder {
+            Some(Value::Object(fields)) => fields.get_mut(key),
+            Some(Value::Array(items)) => key.parse().ok().and_then(|at: usize| items.get_mut(at)),
+            _ => None,
+        };
+    }
+    match holder {
+        Some(Value::Object(fields)) => {
+            fields.remove(last);
+        }
+        Some(Value::Array(items)) => {
+            if let Some(item) = last.parse().ok().and_then(|at: usize| items.get_mut(at)) {
+                // Its place stays, so that those behind it keep theirs.
+                *item = Value::String(String::new());
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,125 @@
+//! Texts to numbers of tokens.
+//!
+//! The vocabulary takes some 25 MB while it is loaded, which is most of what a hub at rest takes. So it is loaded for a
+//! count and let go after it, by one thread at a time, and what was counted is remembered: a text costs the same
+//! tomorrow.
+
+use aws_lc_rs::digest;
+use moka::sync::Cache;
+use plexus_proto::ErrorCode;
+use tokio::sync::Semaphore;
+
+use crate::CallError;
+
+/// The vocabulary: that of OpenAI's models since GPT-4o.
+pub const TOKENIZER: &str = "o200k_base";
+/// Counts that are remembered, some 100 bytes each.
+const KNOWN: u64 = 20_000;
+/// Bytes of all texts of one count; a machine counts some megabytes in a second.
+const MAX_BYTES: usize = 32 << 20;
+
+#[derive(Debug)]
+pub struct TokenCounter {
+    known: Cache<Digest, u64>,
+    /// Held while the vocabulary is loaded. Who waits for it finds much of its own counted.
+    counting: Semaphore,
+}
+
+type Digest = [u8; digest::SHA256_OUTPUT_LEN];
+
+impl Default for TokenCounter {
+    fn default() -> Self {
+        Self { known: Cache::new(KNOWN), counting: Semaphore::new(1) }
+    }
+}
+
+impl TokenCounter {
+    /// Tokens of each text.
+    pub async fn count(&self, texts: Vec<String>) -> Result<Vec<u64>, CallError> {
+        let size: usize = texts.iter().map(String::len).sum();
+        if size > MAX_BYTES {
+            let message = format!("there are {size} bytes to count, the most allowed is {MAX_BYTES}");
+            return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for the cost of a profile."));
+        }
+        let digests: Vec<Digest> = texts.iter().map(|text| digest_of(text)).collect();
+        if let Some(counts) = self.known(&digests) {
+            return Ok(counts);
+        }
+        // Never closed.
+        let _one_at_a_time = self.counting.acquire().await.map_err(|error| failed(&error))?;
+        if let Some(counts) = self.known(&digests) {
+            return Ok(counts);
+        }
+        let counted = tokio::task::spawn_blocking(move || {
+            let vocabulary = tiktoken::encoding::o200k_base();
+            // What a text says of itself means nothing here: `<|endoftext|>` in a description is text.
+            texts.iter().map(|text| vocabulary.count(text) as u64).collect::<Vec<_>>()
+        });
+        let counts = counted.await.map_err(|error| failed(&error))?;
+        for (digest, count) in digests.into_iter().zip(&counts) {
+            self.known.insert(digest, *count);
+        }
+        Ok(counts)
+    }
+
+    /// All of them, or none.
+    fn known(&self, digests: &[Digest]) -> Option<Vec<u64>> {
+        digests.iter().map(|digest| self.known.get(digest)).collect()
+    }
+}
+
+fn digest_of(text: &str) -> Digest {
+    let mut bytes = Digest::default();
+    bytes.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+    bytes
+}
+
+fn failed(error: &dyn std::error::Error) -> CallError {
+    tracing::error!(%error, "tokens cannot be counted");
+    CallError::new(ErrorCode::Internal, "tokens cannot be counted").hint("The hub's log has the details.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn count(counter: &TokenCounter, texts: &[&str]) -> Vec<u64> {
+        counter.count(texts.iter().map(|text| (*text).to_owned()).collect()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn tokens_are_those_that_another_implementation_counts() {
+        let counter = TokenCounter::default();
+        // As counted by another implementation, tiktoken-rs 0.12.
+        let schema = r#"{"type":"object","properties":{"text":{"type":"string"}}}"#;
+        let texts = [
+            "",
+            "hello world",
+            "tiktoken is great!",
+            "お誕生日おめでとう",
+            "<|endoftext|>",
+            "2 + 2 = 4",
+            schema,
+        ];
+        assert_eq!(count(&counter, &texts).await, [0, 2, 6, 8, 7, 7, 14]);
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_is_known_and_what_is_too_much_is_refused() {
+        let counter = TokenCounter::default();
+        let first = count(&counter, &["a b c", "d"]).await;
+        // Nobody could load the vocabulary now.
+        let _held = counter.counting.acquire().await.unwrap();
+        assert_eq!(count(&counter, &["a b c", "d"]).await, first);
+        let refused = counter.count(vec!["x".repeat(MAX_BYTES + 1)]).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::TooLarge);
+    }
+
+    #[tokio::test]
+    async fn a_text_that_is_made_to_be_slow_is_not() {
+        let counter = TokenCounter::default();
+        let began = std::time::Instant::now();
+        count(&counter, &[&"a".repeat(1 << 18), &" ".repeat(1 << 18), &"\u{301}".repeat(1 << 17)]).await;
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,113 @@
+//! `plexus tools list --defined`, `test`, `enable` and `disable`: tools that are programs of the user.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use plexus_proto::api::{CallToolParams, DefinedTool, DefinedToolState, DefinedTools, EnabledBy, ToolTrial};
+use serde_json::Value;
+
+use crate::arguments;
+use crate::commands::Invocation;
+use crate::failure::{Exit, Failure};
+use crate::output::{one_line, shorten};
+
+/// Longest description in a list.
+const ABOUT: usize = 100;
+
+#[derive(Debug, Args)]
+pub(super) struct TestArgs {
+    /// Name of the tool
+    name: String,
+    /// An argument; may be repeated
+    #[arg(long = "arg", value_name = "KEY=VALUE", value_parser = arguments::key_value)]
+    pairs: Vec<(String, Value)>,
+    /// All arguments as a JSON object, as @FILE, or as - for standard input
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    json_args: Option<String>,
+}
+
+pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let answer = invocation.hub()?.get(&["tools", "-", "defined"], &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let DefinedTools { dir, items } = answer.decode()?;
+    if items.is_empty() {
+        out.note(&format!("No user-defined tools in {dir}. `plexus tools new NAME` makes one."));
+        return Ok(Exit::Ok.into());
+    }
+    let rows = items.iter().map(|tool| {
+        let about = tool.description.lines().next().unwrap_or_default();
+        vec![tool.name.clone(), state(tool).to_owned(), shorten(about, ABOUT), tool.file.clone()]
+    });
+    out.table(&["NAME", "STATE", "ABOUT", "FILE"], rows.collect())?;
+    for problem in items.iter().flat_map(|tool| &tool.problems) {
+        out.note(&one_line(problem));
+    }
+    Ok(Exit::Ok.into())
+}
+
+fn state(tool: &DefinedTool) -> &'static str {
+    match (tool.state, tool.enabled_by) {
+        (DefinedToolState::Invalid, _) => "invalid",
+        (DefinedToolState::Disabled, _) => "off",
+        (DefinedToolState::Enabled, Some(EnabledBy::Configuration)) => "on, by configuration",
+        (DefinedToolState::Enabled, _) => "on",
+    }
+}
+
+pub(super) async fn switch(
+    name: &str,
+    operation: &str,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let answer = invocation.hub()?.post(&["tools", name, operation], &serde_json::json!({}), &[]).await?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+        return Ok(Exit::Ok.into());
+    }
+    let tool: DefinedTool = answer.decode()?;
+    let name = one_line(&tool.name);
+    out.line(&match tool.state {
+        DefinedToolState::Enabled => format!("{name} is on: `plexus tools call {name}` calls it."),
+        _ => format!("{name} is off."),
+    })?;
+    Ok(Exit::Ok.into())
+}
+
+pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let TestArgs { name, pairs, json_args } = args;
+    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
+    let answer = invocation.hub()?.post(&["tools", &name, "test"], &params, &[]).await?;
+    let out = &invocation.out;
+    let trial: ToolTrial = answer.decode()?;
+    if out.json() {
+        out.json_line(answer.raw().get())?;
+    } else {
+        let ended = trial.exit.as_deref().unwrap_or(if trial.ran { "killed" } else { "not started" });
+        out.fields(&[
+            ("tool", trial.tool.clone()),
+            ("works", if trial.success { "yes" } else { "no" }.to_owned()),
+            ("program", ended.to_owned()),
+            ("time", format!("{} ms", trial.elapsed_ms)),
+            ("record", format!("plexus audit show {}", trial.call_id)),
+        ])?;
+        let parts = [
+            ("Result", trial.text.clone()),
+            ("Error", trial.error.clone()),
+            ("Standard error", Some(trial.stderr.join("\n")).filter(|text| !text.is_empty())),
+        ];
+        for (heading, text) in parts {
+            if let Some(text) = text {
+                out.block(&format!("\n{heading}\n{}\n", text.trim_end()))?;
+            }
+        }
+    }
+    if trial.success {
+        return Ok(Exit::Ok.into());
+    }
+    Err(Failure::new(Exit::Failed, format!("{} does not work", one_line(&trial.tool))).into())
+}
