@@ -136,31 +136,5 @@ pub(super) fn readable(withheld: &Withheld) -> usize {
     4 * SHOWN + withheld.longest()
 }
 
-/// The beginning of a text, where it is longer than that many bytes.
-pub(super) fn cut(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    format!("{}…", &text[..text.floor_char_boundary(limit)])
-}
-
-/// Without colours and other orders to a terminal.
-fn clean(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let mut clean = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        match char {
-            '\x1b' if chars.next_if_eq(&'[').is_some() => {
-                while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
-            }
-            '\t' => clean.push('\t'),
-            char if char.is_control() => {}
-            char => clean.push(char),
-        }
-    }
-    clean
-}
-
 #[cfg(test)]
 mod tests;
