@@ -25,9 +25,7 @@ use super::sessions::{Closing, SessionClients};
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
-use crate::upstream::client::{
-    Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing,
-};
+use crate::upstream::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::oauth::{Account, Logins, Surroundings, Vault};
 use crate::upstream::trust::{Held, Judgement, Pins};

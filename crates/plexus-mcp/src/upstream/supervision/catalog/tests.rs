@@ -107,7 +107,7 @@ fn what_fits_no_tool_is_told_with_what_was_meant() {
     let config = ServerConfig { tools: rules, groups, ..config() };
     let list = ["issue_get", "issue_set", "issue_delete", "delete_all", "search"].map(tool).to_vec();
     assert_eq!(
-        build(&config, &list).0.warnings,
+        all_of(&config, &list).0.warnings,
         [
             "tools.allow names \"serach\", which is not among its tools; did you mean \"search\"?",
             "tools.deny names \"delte_*\", which fits none of its tools; did you mean \"delete_*\"?",
@@ -128,7 +128,7 @@ fn a_tool_is_not_renamed_to_what_another_is_called() {
         let rename = pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
         let config = ServerConfig { tools: ToolRules { rename, ..ToolRules::default() }, ..config() };
         let list = list.iter().map(|name| tool(name)).collect();
-        let (catalog, _) = build(&config, &list);
+        let (catalog, _) = all_of(&config, &list);
         let tools = catalog.entries.into_iter().map(|(name, entry)| (name, entry.tool));
         (tools.collect::<Vec<_>>(), catalog.warnings)
     };
