@@ -13,7 +13,7 @@ pub(crate) async fn numbers_run_from_one_without_a_gap<B: Backend>(db: Database<
     let id = db.session("agent:a", "k").await;
     // Sizes on both sides of what one statement takes.
     let mut sent = 0;
-    for size in [1, 2, 3, 31, 32, 33, 100] {
+    for size in [1, 2, 3, 31, 32, 33, 100, 255, 256, 257, 600] {
         db.store.append(events(id, (sent..sent + size).map(|n| event("agent:a", n)))).await.unwrap();
         sent += size;
     }
