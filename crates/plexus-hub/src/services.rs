@@ -113,6 +113,7 @@ impl Services {
         };
         let registry = dispatcher.registry();
         let upstreams = Upstreams::start(upstream_options, registry.clone(), clock.clone(), supervisor);
+        upstreams.recalled().await;
         let custom_options = CustomOptions {
             dir: config.tools.dir.clone(),
             state: config.data_dir.join("tools-enabled.json"),

@@ -67,6 +67,9 @@ use unit::{Shared, Unit};
 pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
 
+/// What it may take at most to list what is known from earlier.
+const RECALLING: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
     /// The folder with one file per server.
@@ -155,6 +158,16 @@ impl Upstreams {
         let watched = upstreams.clone();
         supervisor.spawn(Stage::Work, "upstream files", async move { watched.watch(seen).await });
         upstreams
+    }
+
+    /// Waits until what servers listed under an earlier hub is listed again, so that nobody who comes right after a
+    /// restart finds it missing. A database that is slow to say what is approved keeps nobody waiting for long.
+    pub async fn recalled(&self) {
+        let units = self.units();
+        let begun = futures_util::future::join_all(units.iter().map(|unit| unit.begun()));
+        if tokio::time::timeout(RECALLING, begun).await.is_err() {
+            tracing::warn!("tools that are known from earlier are listed later than the hub is ready");
+        }
     }
 
     /// The folder with the files.

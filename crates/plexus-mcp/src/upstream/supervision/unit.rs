@@ -155,6 +155,12 @@ impl Unit {
         turn
     }
 
+    /// Waits until the first wish is acted on: what is known from earlier is listed then.
+    pub(super) async fn begun(&self) {
+        // The sender is our own: it cannot be gone.
+        let _ = self.status.subscribe().wait_for(|status| status.turn > 0).await;
+    }
+
     /// How it stands once a wish was acted on, or as it stands when that takes too long.
     pub(super) async fn settled(&self, turn: u64, patience: Duration) -> Status {
         let mut status = self.status.subscribe();
