@@ -33,7 +33,7 @@ pub use ask::{
 };
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use cost::{Said, cost};
-pub use dispatcher::{Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
+pub use dispatcher::{Begun, Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
