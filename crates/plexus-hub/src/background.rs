@@ -138,6 +138,7 @@ async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError>
             Box::pin(async move {
                 conn.purge_idempotent_results(results).await?;
                 conn.purge_mcp_sessions(sessions).await?;
+                conn.purge_mcp_tasks(now).await?;
                 conn.purge_tokens(tokens).await
             })
         })

@@ -16,6 +16,10 @@ pub struct McpSessionRecord {
     pub version: String,
     /// Name the client gave itself.
     pub client: String,
+    /// What it can be asked, as it said itself: JSON.
+    pub capabilities: String,
+    /// The least of the log lines that it wants to read, if it said so.
+    pub log_level: Option<String>,
 }
 
 impl Conn {
@@ -26,12 +30,15 @@ impl Conn {
     ) -> Result<(), StoreError> {
         self.execute(
             "storing an MCP session",
-            "INSERT INTO mcp_sessions (id, owner, version, client, created_at) VALUES ($1, $2, $3, $4, $5)",
+            "INSERT INTO mcp_sessions (id, owner, version, client, capabilities, log_level, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
             vec![
                 record.id.as_str().into(),
                 record.owner.as_str().into(),
                 record.version.as_str().into(),
                 record.client.as_str().into(),
+                record.capabilities.as_str().into(),
+                record.log_level.clone().into(),
                 now.as_millisecond().into(),
             ],
         )
@@ -50,7 +57,7 @@ impl Conn {
         let row = self
             .row(
                 "reading an MCP session",
-                "SELECT owner, version, client FROM mcp_sessions WHERE id = $1",
+                "SELECT owner, version, client, capabilities, log_level FROM mcp_sessions WHERE id = $1",
                 vec![id.into()],
             )
             .await?;
@@ -60,9 +67,21 @@ impl Conn {
                 owner: row.text(0)?,
                 version: row.text(1)?,
                 client: row.text(2)?,
+                capabilities: row.text(3)?,
+                log_level: row.opt_text(4)?,
             })
         })
         .transpose()
+    }
+
+    pub async fn set_mcp_session_log_level(&mut self, id: &str, level: &str) -> Result<(), StoreError> {
+        self.execute(
+            "storing the log level of an MCP session",
+            "UPDATE mcp_sessions SET log_level = $2 WHERE id = $1",
+            vec![id.into(), level.into()],
+        )
+        .await?;
+        Ok(())
     }
 
     pub async fn delete_mcp_session(&mut self, id: &str) -> Result<(), StoreError> {

@@ -175,7 +175,32 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         name: "mcp_sessions",
         key: 1,
-        columns: &[Text("id"), Text("owner"), Text("version"), Text("client"), Int("created_at")],
+        columns: &[
+            Text("id"),
+            Text("owner"),
+            Text("version"),
+            Text("client"),
+            Text("capabilities"),
+            Text("log_level"),
+            Int("created_at"),
+        ],
+    },
+    Table {
+        name: "mcp_tasks",
+        key: 1,
+        columns: &[
+            Text("id"),
+            Text("owner"),
+            Text("hub"),
+            Text("call_id"),
+            Text("tool"),
+            Text("status"),
+            Text("status_message"),
+            Text("payload"),
+            Int("created_at"),
+            Int("updated_at"),
+            Int("expires_at"),
+        ],
     },
     Table {
         name: "todos",

@@ -31,6 +31,7 @@ pub(super) const MIGRATIONS: Migrations = &[
     (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
     (3, "upstream pins", include_str!("../../migrations/postgres/0003_upstream_pins.sql")),
     (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
+    (5, "asking", include_str!("../../migrations/postgres/0005_asking.sql")),
 ];
 
 /// Where the database is and who we are there.

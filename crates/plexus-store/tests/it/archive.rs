@@ -12,6 +12,7 @@ use plexus_store::{PinRecord, PinState, Records, Snapshot, StoreError, TodoStatu
 
 use crate::backend::{Backend, Database, LIMIT, Sqlite, at, audited, bounded, event, external};
 use crate::postgres::Postgres;
+use crate::state::task;
 
 /// Rows in every table that an archive holds.
 async fn fill(database: &Database<impl Backend>, count: usize) {
@@ -36,6 +37,8 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                     conn.write_section(session, "notes", "", at(2)).await?;
                     conn.write_section(session, "Notes", "text", at(2)).await?;
                     conn.set_upstream_pin(key, &pinned("read")).await?;
+                    let task = task(&CallId::new().to_string(), "agent:a", 3);
+                    conn.insert_mcp_task("main", &task).await?;
                     conn.keep_upstream_credential("docs", "grant", "sealed", at(3)).await
                 })
             })
@@ -262,7 +265,8 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 "another schema",
                 changed(&|entries| {
                     let header = String::from_utf8(entries[0].1.clone()).unwrap();
-                    entries[0].1 = header.replace("\"schema\": 4", "\"schema\": 99").into_bytes();
+                    let current = format!("\"schema\": {}", Snapshot::NEEDED_SCHEMA);
+                    entries[0].1 = header.replace(&current, "\"schema\": 99").into_bytes();
                 }),
                 "schema 99",
             ),

@@ -89,6 +89,9 @@ macro_rules! conformance {
                     state_of_a_session_that_does_not_exist_is_refused
                     scratchpad_sections_are_replaced_measured_and_deleted_per_session
                     mcp_sessions_are_kept_ended_and_purged
+                    a_task_ends_once_and_is_its_owners_until_it_expires
+                    tasks_that_a_hub_left_are_given_an_end_and_others_are_not
+                    an_owner_has_so_many_tasks_and_loses_only_those_that_ended
                     credentials_of_servers_are_kept_replaced_and_forgotten
                 }
                 upstream_pins {

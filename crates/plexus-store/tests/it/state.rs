@@ -1,7 +1,9 @@
-//! Rules of what tools and clients leave behind: first results, to-dos, notes, MCP sessions.
+//! Rules of what tools and clients leave behind: first results, to-dos, notes, MCP sessions and tasks.
 
 use plexus_proto::{CallId, SessionId};
-use plexus_store::{IdempotencyRecord, McpSessionRecord, StoreError, TodoRecord, TodoStatus};
+use plexus_store::{
+    IdempotencyRecord, McpSessionRecord, StoreError, TaskEnd, TaskRecord, TaskStatus, TodoRecord, TodoStatus,
+};
 
 use crate::backend::{Backend, Database, at};
 
@@ -160,6 +162,8 @@ pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Datab
         owner: "agent:a".to_owned(),
         version: "2025-06-18".to_owned(),
         client: "codex".to_owned(),
+        capabilities: r#"{"roots":{}}"#.to_owned(),
+        log_level: None,
     };
     for (id, now) in [("old", 10), ("ended", 20), ("new", 30)] {
         let record = record(id);
@@ -168,8 +172,13 @@ pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Datab
             .await
             .unwrap();
     }
+    db.store.write(|conn| Box::pin(conn.set_mcp_session_log_level("new", "warning"))).await.unwrap();
     let db = db.reopened().await;
-    assert_eq!(db.store.read().await.unwrap().mcp_session("old").await.unwrap(), Some(record("old")));
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.mcp_session("old").await.unwrap(), Some(record("old")));
+    let told = McpSessionRecord { log_level: Some("warning".to_owned()), ..record("new") };
+    assert_eq!(reader.mcp_session("new").await.unwrap(), Some(told));
+    drop(reader);
     let again = record("new");
     let again = db
         .store
@@ -210,4 +219,100 @@ pub(crate) async fn credentials_of_servers_are_kept_replaced_and_forgotten<B: Ba
     let mut reader = db.store.read().await.unwrap();
     assert_eq!(reader.upstream_credential("docs", "grant").await.unwrap(), None);
     assert_eq!(reader.upstream_credential("mail", "grant").await.unwrap().as_deref(), Some("three"));
+}
+
+pub(crate) fn task(id: &str, owner: &str, now: i64) -> TaskRecord {
+    TaskRecord {
+        id: id.to_owned(),
+        owner: owner.to_owned(),
+        call_id: CallId::new(),
+        tool: "mcp__a__b".to_owned(),
+        created_at: at(now),
+        updated_at: at(now),
+        expires_at: at(now + 100),
+        end: None,
+    }
+}
+
+fn end(status: TaskStatus, payload: &str) -> TaskEnd {
+    TaskEnd { status, message: Some("why".to_owned()), payload: Some(payload.to_owned()) }
+}
+
+async fn begin<B: Backend>(db: &Database<B>, hub: &'static str, task: &TaskRecord) -> bool {
+    let task = task.clone();
+    db.store.write(move |conn| Box::pin(async move { conn.insert_mcp_task(hub, &task).await })).await.unwrap()
+}
+
+async fn finish<B: Backend>(db: &Database<B>, id: &'static str, end: &TaskEnd, now: i64) -> bool {
+    let end = end.clone();
+    db.store
+        .write(move |conn| Box::pin(async move { conn.end_mcp_task(id, &end, at(now)).await }))
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn a_task_ends_once_and_is_its_owners_until_it_expires<B: Backend>(db: Database<B>) {
+    let begun = task("one", "agent:a", 10);
+    assert!(begin(&db, "main", &begun).await);
+    let db = db.reopened().await;
+    let done = end(TaskStatus::Completed, "{}");
+    assert!(finish(&db, "one", &done, 20).await);
+    assert!(!finish(&db, "one", &end(TaskStatus::Cancelled, "null"), 30).await, "the first end stays");
+    assert!(!finish(&db, "two", &done, 30).await);
+    let ended = TaskRecord { updated_at: at(20), end: Some(done), ..begun };
+    let mut reader = db.store.read().await.unwrap();
+    assert_eq!(reader.mcp_task("agent:a", "one", at(109)).await.unwrap(), Some(ended));
+    assert_eq!(reader.mcp_task("agent:b", "one", at(20)).await.unwrap(), None, "another's");
+    assert_eq!(reader.mcp_task("agent:a", "one", at(110)).await.unwrap(), None, "expired");
+    drop(reader);
+    let purge = |now| db.store.write(move |conn| Box::pin(conn.purge_mcp_tasks(at(now))));
+    assert_eq!(purge(109).await.unwrap(), 0);
+    assert_eq!(purge(110).await.unwrap(), 1);
+}
+
+pub(crate) async fn tasks_that_a_hub_left_are_given_an_end_and_others_are_not<B: Backend>(db: Database<B>) {
+    for (id, hub) in [("left", "main"), ("done", "main"), ("elsewhere", "other")] {
+        assert!(begin(&db, hub, &task(id, "agent:a", 0)).await);
+    }
+    let done = end(TaskStatus::Completed, "{}");
+    finish(&db, "done", &done, 5).await;
+    let lost = end(TaskStatus::Failed, "{\"code\":-32603}");
+    let found = lost.clone();
+    let count = db
+        .store
+        .write(move |conn| Box::pin(async move { conn.end_lost_mcp_tasks("main", &found, at(9)).await }))
+        .await
+        .unwrap();
+    assert_eq!(count, 1);
+    let mut reader = db.store.read().await.unwrap();
+    for (id, expected) in [("left", Some(lost)), ("done", Some(done)), ("elsewhere", None)] {
+        assert_eq!(reader.mcp_task("agent:a", id, at(9)).await.unwrap().unwrap().end, expected, "{id}");
+    }
+}
+
+pub(crate) async fn an_owner_has_so_many_tasks_and_loses_only_those_that_ended<B: Backend>(db: Database<B>) {
+    let insert = db.store.write(|conn| {
+        Box::pin(async move {
+            for number in 0..1_000 {
+                assert!(conn.insert_mcp_task("main", &task(&number.to_string(), "agent:a", 0)).await?);
+            }
+            let refused = !conn.insert_mcp_task("main", &task("more", "agent:a", 0)).await?;
+            let of_another = conn.insert_mcp_task("main", &task("other", "agent:b", 0)).await?;
+            let done = end(TaskStatus::Completed, "{}");
+            conn.end_mcp_task("7", &done, at(5)).await?;
+            conn.end_mcp_task("8", &done, at(6)).await?;
+            let taken = conn.insert_mcp_task("main", &task("new", "agent:a", 7)).await?;
+            Ok((refused, of_another, taken))
+        })
+    });
+    assert_eq!(insert.await.unwrap(), (true, true, true));
+    let mut reader = db.store.read().await.unwrap();
+    for (owner, id, there) in [
+        ("agent:a", "7", false),
+        ("agent:a", "8", true),
+        ("agent:a", "new", true),
+        ("agent:b", "other", true),
+    ] {
+        assert_eq!(reader.mcp_task(owner, id, at(9)).await.unwrap().is_some(), there, "{id}");
+    }
 }

@@ -187,6 +187,8 @@ impl Sessions {
             owner: principal.subject().to_owned(),
             version: version.as_str().to_owned(),
             client: client.chars().take(MAX_CLIENT).collect(),
+            capabilities: "{}".to_owned(),
+            log_level: None,
         };
         let (stored, now) = (record.clone(), self.clock.now());
         self.store
