@@ -14,4 +14,6 @@ mod offers;
 mod supervision;
 mod trust;
 
+pub(crate) use offers::Seen;
+pub(crate) use supervision::Updated;
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
