@@ -40,6 +40,6 @@ pub use output::{ForeignOutput, RawJson, ToolOutput};
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
-pub use spec::{Access, Action, Placement, ToolSpec, UpstreamTool};
+pub use spec::{Access, Action, Facility, Placement, ToolSpec, UpstreamTool};
 pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

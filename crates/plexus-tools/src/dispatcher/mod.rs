@@ -277,7 +277,7 @@ impl Inner {
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
         let prepared = match given {
             Some(tool) => prepare_given(tool, call.arguments),
-            None => prepare(&visible, call.tool, call.arguments),
+            None => prepare(&visible, call.kind, call.tool, call.arguments),
         };
         let (tool, replayed_from, result) = match prepared {
             Err(refused) => {
