@@ -225,7 +225,8 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, timing: &Timi
     config.auth.failed_per_minute = 0;
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
-    let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
+    let mcp =
+        McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions, ..McpOptions::default() };
     // Little enough to be the same on every machine: a shell and its tools.
     let environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/ann")];
     let environment =

@@ -6,6 +6,7 @@
 
 mod aside;
 mod call;
+mod errors;
 mod headers;
 mod identity;
 mod list;
@@ -36,6 +37,7 @@ use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
+use aside::Aside;
 use list::ListCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
@@ -53,11 +55,21 @@ pub struct McpOptions {
     pub json_depth: usize,
     /// Session-era sessions kept in memory.
     pub sessions: u64,
+    /// How long an answer to a question is waited for.
+    pub asked: Duration,
+    /// How long a call runs before it goes on as a task, where the client takes tasks.
+    pub task_after: Duration,
 }
 
 impl Default for McpOptions {
     fn default() -> Self {
-        Self { keep_alive: Duration::from_secs(25), json_depth: 64, sessions: 10_000 }
+        Self {
+            keep_alive: Duration::from_secs(25),
+            json_depth: 64,
+            sessions: 10_000,
+            asked: Duration::from_secs(600),
+            task_after: Duration::from_secs(10),
+        }
     }
 }
 
@@ -76,6 +88,7 @@ struct State {
     sessions: Sessions,
     lists: ListCache,
     streams: Streams,
+    aside: Aside,
     options: McpOptions,
     json_depth: AtomicUsize,
 }
@@ -104,6 +117,7 @@ impl McpServer {
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
             streams: Streams::default(),
+            aside: Aside::new(supervisor.clone(), options.asked),
             dispatcher,
             upstreams,
             authenticator,
@@ -125,6 +139,15 @@ impl McpServer {
         let server = self.clone();
         metrics
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
+        let server = self.clone();
+        let about = "Calls that wait for an answer of a client that is not connected";
+        metrics.read("plexus_mcp_parked_calls", about, move || count(server.parked_count()));
+    }
+
+    /// Calls that wait for an answer of a client that is not connected.
+    #[must_use]
+    pub fn parked_count(&self) -> usize {
+        self.0.aside.parked()
     }
 
     /// Session-era sessions in memory.
