@@ -5,6 +5,7 @@
 mod auth;
 mod batches;
 mod conformance;
+mod conformance_bridge;
 mod guard;
 mod hostile;
 mod identity;
