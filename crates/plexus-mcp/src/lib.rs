@@ -5,5 +5,6 @@
 //! hot path, one revision wants JSON-RPC batches, another wants headers compared with the body, and
 //! each wants its own errors. [`upstream`] is the other side: the servers that the hub is a client of.
 
+mod marks;
 pub mod server;
 pub mod upstream;

@@ -10,8 +10,10 @@ use plexus_proto::{CallId, SessionId};
 use plexus_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{Answers, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk, Unasked};
+use crate::dispatcher::Deadline;
 use crate::sessions::SessionDirectory;
-use crate::{CallError, Visible};
+use crate::{CallError, RawJson, Visible};
 
 /// How far a call has come.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +45,11 @@ pub struct ToolContext {
     /// Cancelled when the caller cancels or the deadline passes.
     pub cancel: CancellationToken,
     pub(crate) progress: Option<ProgressSink>,
+    pub(crate) asker: Option<SharedAsk>,
+    pub(crate) log: Option<LogSink>,
+    pub(crate) inputs: Option<RawJson>,
+    /// There where there is somebody to ask.
+    pub(crate) deadline: Option<Arc<Deadline>>,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) sessions: Arc<SessionDirectory>,
 }
@@ -59,6 +66,43 @@ impl ToolContext {
     #[must_use]
     pub fn progress_sink(&self) -> Option<ProgressSink> {
         self.progress.clone()
+    }
+
+    /// Asks the caller, and waits for all answers. The time that it takes is not the call's.
+    pub async fn ask(&self, questions: Vec<Question>) -> Result<Answers, Unasked> {
+        let can = self.capabilities();
+        let lacking = questions.iter().filter_map(|question| can.lacks(question)).reduce(Capabilities::and);
+        if let Some(lacking) = lacking {
+            return Err(Unasked::Incapable(lacking));
+        }
+        let Some(asker) = &self.asker else { return Err(Unasked::Gone) };
+        if questions.len() > MAX_QUESTIONS {
+            return Err(Unasked::TooMany("more questions at once than the hub passes on"));
+        }
+        let _thinking = self.deadline.as_ref().map(|deadline| deadline.pause());
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Unasked::Gone),
+            answers = asker.ask(questions) => answers,
+        }
+    }
+
+    /// What the caller can be asked.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.asker.as_ref().map(|asker| asker.capabilities()).unwrap_or_default()
+    }
+
+    /// Where the caller reads the log of another server, if it wants to.
+    #[must_use]
+    pub fn log_sink(&self) -> Option<LogSink> {
+        self.log.clone()
+    }
+
+    /// Answers that the caller gave before it was asked, an object.
+    #[must_use]
+    pub fn inputs(&self) -> Option<&RawJson> {
+        self.inputs.as_ref()
     }
 
     /// The place of this call in a trace, for `_meta` or the headers of what the tool asks of others.

@@ -17,12 +17,30 @@ pub struct CallError {
     /// It is certain that the tool did nothing.
     #[serde(default)]
     nothing_ran: bool,
+    /// What another server itself said, for those who speak its protocol.
+    #[serde(skip)]
+    pub rpc: Option<Box<RpcCause>>,
+}
+
+/// An error of JSON-RPC.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RpcCause {
+    pub code: i64,
+    pub message: String,
+    pub data: Option<Value>,
 }
 
 impl CallError {
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, details: Value::Null, nothing_ran: false }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            details: Value::Null,
+            nothing_ran: false,
+            rpc: None,
+        }
     }
 
     #[must_use]
@@ -34,6 +52,13 @@ impl CallError {
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.details = details;
+        self
+    }
+
+    /// With the error of the protocol that it comes from.
+    #[must_use]
+    pub fn from_rpc(mut self, code: i64, message: impl Into<String>, data: Option<Value>) -> Self {
+        self.rpc = Some(Box::new(RpcCause { code, message: message.into(), data }));
         self
     }
 

@@ -6,6 +6,7 @@
 //! caller may not use is not found by the same code that does not find one that does not exist.
 
 mod arguments;
+mod ask;
 mod context;
 mod cost;
 pub mod custom;
@@ -26,10 +27,14 @@ mod spec;
 mod tokens;
 mod visible;
 
+pub use ask::{
+    Answer, Answers, Ask, Capabilities, Inquiry, LogLevel, LogLine, LogSink, MAX_QUESTIONS, Question,
+    SharedAsk, Unasked,
+};
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use cost::{Said, cost};
-pub use dispatcher::{Call, CallReply, Dispatcher, DispatcherOptions, Via};
-pub use error::CallError;
+pub use dispatcher::{Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
+pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
 pub use redact::text as redacted;

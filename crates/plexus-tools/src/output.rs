@@ -16,6 +16,8 @@ pub enum ToolOutput {
     Own { text: String, structured: Option<Value> },
     /// Of another MCP server, as it came.
     Foreign(ForeignOutput),
+    /// Of another MCP server's prompt or resource: its result as it came, an object.
+    Passed(RawJson),
 }
 
 /// The parts of another server's result, each the JSON text that it sent.
@@ -42,6 +44,7 @@ impl ToolOutput {
         match self {
             Self::Own { text, .. } => Cow::Borrowed(text),
             Self::Foreign(foreign) => Cow::Owned(foreign.text()),
+            Self::Passed(result) => Cow::Borrowed(result.as_str()),
         }
     }
 
@@ -53,6 +56,7 @@ impl ToolOutput {
             Self::Foreign(foreign) => {
                 foreign.structured.as_ref().and_then(|json| json.parsed().ok()).map(Cow::Owned)
             }
+            Self::Passed(result) => result.parsed().ok().map(Cow::Owned),
         }
     }
 

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
-use plexus_tools::{Call, SessionKey, ToolOutput, Via};
+use plexus_tools::{Call, CallKind, SessionKey, ToolOutput, Via};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -154,6 +154,7 @@ pub(super) async fn call(
         None => SessionKey::new("rest", &[caller.principal.name()], None),
     };
     let call = Call {
+        kind: CallKind::Tool,
         tool: name,
         arguments: params.arguments,
         session,
@@ -161,6 +162,9 @@ pub(super) async fn call(
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        asker: None,
+        log: None,
+        inputs: None,
         trace: Incoming { call: None, request: trace_context(&headers) },
         until_end: None,
     };
@@ -169,7 +173,7 @@ pub(super) async fn call(
         Ok(output) => {
             let content = match &output {
                 ToolOutput::Foreign(foreign) => foreign.content.parsed().ok(),
-                ToolOutput::Own { .. } => None,
+                ToolOutput::Own { .. } | ToolOutput::Passed(_) => None,
             };
             let structured = output.structured().map(Cow::into_owned);
             (!output.is_error(), output.text().into_owned(), structured, content)

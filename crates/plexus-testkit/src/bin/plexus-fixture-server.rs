@@ -28,15 +28,19 @@ struct Arguments {
     /// Say of its tools what this file says, which may change: {"lists": [[…], …], "instructions": …}
     #[arg(long, value_name = "FILE", requires = "stdio", conflicts_with = "misbehave")]
     script: Option<PathBuf>,
-    /// Revisions to speak: both, those with sessions (to 2025-11-25), or the stateless ones (from 2026-07-28)
+    /// Revisions to speak: both, those with sessions (to 2025-11-25, or to the one named), or the stateless
+    /// ones (from 2026-07-28)
     #[arg(long, default_value = "both")]
     eras: Eras,
+    /// Count the runs of `count_runs` in this file, which other servers may share
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let fixture = Fixture::new().only(arguments.eras).that_may_crash();
+    let fixture = Fixture::new().only(arguments.eras).that_may_crash().with_ledger(arguments.ledger);
     let ended = |served: std::io::Result<()>| served.map_err(|e| format!("standard input or output: {e}"));
     let served = match (arguments.listen, arguments.sse, arguments.misbehave, arguments.script) {
         (Some(address), ..) => listen(&fixture, address).await,

@@ -62,6 +62,18 @@ async fn a_server_of_sessions_speaks_every_revision_that_has_them_and_no_other()
 }
 
 #[tokio::test]
+async fn a_server_of_one_revision_agrees_on_that_one_and_on_none_later() {
+    let server = Fixture::new().only(Eras::Revision("2025-06-18")).start().await;
+    let client = client(&server);
+    let opened = client.post_stream(&initialize("2025-11-25")).await.to_end().await;
+    assert_eq!(opened[0]["result"]["protocolVersion"], "2025-06-18", "{opened:?}");
+    session(&client, "2025-03-26").await;
+    assert_eq!(client.modern("server/discover", json!({})).await.status, 400);
+    assert_eq!("2025-06-18".parse::<Eras>(), Ok(Eras::Revision("2025-06-18")));
+    assert!("2026-07-28".parse::<Eras>().is_err(), "that one has no sessions");
+}
+
+#[tokio::test]
 async fn a_stateless_server_opens_no_session() {
     let server = Fixture::new().only(Eras::Stateless).start().await;
     let client = client(&server);

@@ -149,3 +149,57 @@ async fn only_a_process_of_its_own_crashes() {
     assert!(call.header("mcp-name", "crash").send().await.is_err());
     assert_eq!(process.ended().await.code(), Some(70));
 }
+
+#[tokio::test]
+async fn runs_are_counted_where_the_end_of_a_server_does_not_lose_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = Fixture::new().with_ledger(Some(folder.path().join("ledger")));
+    let server = fixture.start().await;
+    let params = json!({ "name": "count_runs", "arguments": { "id": "a" } });
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
+    let mut first = params.clone();
+    first["_meta"] = meta.clone();
+    let asked = client(&server).modern("tools/call", first).await.result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    drop(server);
+
+    let server = fixture.start().await;
+    let client = client(&server);
+    let runs = client.tool("runs", json!({ "id": "a" })).await;
+    assert_eq!(runs["structuredContent"], json!({ "begun": 1, "done": 0 }), "{runs}");
+    let mut second = params;
+    second["_meta"] = meta;
+    second["requestState"] = asked["requestState"].clone();
+    second["inputResponses"] = json!({ "confirm": { "action": "accept", "content": { "ok": true } } });
+    let done = client.modern("tools/call", second).await.result();
+    assert_eq!(done["structuredContent"], json!({ "begun": 1, "done": 1 }), "{done}");
+    let other = client.tool("runs", json!({ "id": "b" })).await;
+    assert_eq!(other["structuredContent"], json!({ "begun": 0, "done": 0 }), "{other}");
+}
+
+#[tokio::test]
+async fn a_tool_becomes_a_task_for_those_who_can_follow_one() {
+    let server = Fixture::new().start().await;
+    let client = client(&server);
+    let plain = client.tool("own_task", json!({ "ms": 1 })).await;
+    assert_eq!(plain["content"][0]["text"], "done without a task", "{plain}");
+    let can = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": can });
+    let params = json!({ "name": "own_task", "arguments": {}, "_meta": meta });
+    let task = client.modern("tools/call", params).await.result();
+    assert_eq!(task["resultType"], "task", "{task}");
+    let id = task["taskId"].as_str().unwrap().to_owned();
+    let done = async {
+        loop {
+            let (named, body) =
+                client.modern_request(2, "tasks/get", json!({ "taskId": id, "_meta": meta.clone() }));
+            let seen = named.header("mcp-name", &id).post_json(&body).await.result();
+            if seen["status"] == "completed" {
+                return seen;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, done).await.expect("an end in time");
+    assert_eq!(done["result"]["content"][0]["text"], "done as a task: null", "{done}");
+}

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{CustomError, CustomTools};
-use crate::{Call, CallError, Dispatcher, SessionKey, Via};
+use crate::{Call, CallError, CallKind, Dispatcher, SessionKey, Via};
 
 /// Calls a tool with these arguments, whether or not it is switched on, and tells how that went. Who may do that is for
 /// the caller to know.
@@ -25,6 +25,7 @@ pub async fn try_out(
 ) -> Result<ToolTrial, CustomError> {
     let (tool, report) = tools.trial(name)?;
     let call = Call {
+        kind: CallKind::Tool,
         tool: name.to_owned(),
         arguments,
         // Not among what its user does.
@@ -33,6 +34,9 @@ pub async fn try_out(
         via,
         cancel,
         progress: None,
+        asker: None,
+        log: None,
+        inputs: None,
         trace: Incoming::default(),
         until_end: None,
     };

@@ -1,5 +1,6 @@
 //! The one way in for every call.
 
+mod deadline;
 mod elsewhere;
 mod kept;
 mod keys;
@@ -29,14 +30,18 @@ use tracing::{Instrument, Span};
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
 use crate::{
-    CallError, Outcome, ProgressSink, RawJson, Registry, SessionKey, Tool, ToolContext, ToolOutput, output,
+    CallError, LogSink, Outcome, ProgressSink, RawJson, Registry, SessionKey, SharedAsk, Tool, ToolContext,
+    ToolOutput, output,
 };
 
+pub(crate) use deadline::Deadline;
 use kept::Kept;
 use keys::Keys;
 use measure::CallMetrics;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
+
+pub use prepare::request_digest;
 
 /// Longest idempotency key.
 const MAX_KEY: usize = 255;
@@ -58,8 +63,21 @@ impl Via {
     }
 }
 
+/// What a call is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    #[default]
+    Tool,
+    /// Of a server's resources.
+    Resources,
+    /// Of a server's prompts.
+    Prompts,
+}
+
 /// A call, as asked for.
 pub struct Call {
+    pub kind: CallKind,
+    /// Name of a tool, or of what a server has resources or prompts under.
     pub tool: String,
     /// An object, or null for none.
     pub arguments: Value,
@@ -69,6 +87,11 @@ pub struct Call {
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
+    /// Whom to ask, if the caller can be asked.
+    pub asker: Option<SharedAsk>,
+    pub log: Option<LogSink>,
+    /// Answers that came with the call, before anything was asked: an object.
+    pub inputs: Option<RawJson>,
     /// The trace that the caller says this is part of.
     pub trace: Incoming,
     /// Dropped when the call has ended, also when nobody waits for it any more.
@@ -265,6 +288,10 @@ impl Inner {
                     clock: self.clock.clone(),
                     cancel: call.cancel.child_token(),
                     progress: call.progress,
+                    deadline: call.asker.as_ref().map(|_| Arc::default()),
+                    asker: call.asker,
+                    log: call.log,
+                    inputs: call.inputs,
                     trace: call.trace.passed_on(&span),
                     sessions: self.sessions.clone(),
                 };
@@ -318,7 +345,7 @@ impl Inner {
         // A second call with the key of a running one waits for that one's result.
         let waited = tokio::select! {
             held = self.keys.hold(&subject, &key) => Ok(held),
-            error = given_up(&prepared.tool, &context.cancel) => Err(error),
+            error = given_up(&prepared.tool, &context.cancel, None) => Err(error),
         };
         let _held = match waited {
             Ok(held) => held,
@@ -492,12 +519,12 @@ impl Keep {
 /// The handler under its deadline; a panic is an error of this call only.
 async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
     let Prepared { tool, arguments } = prepared;
-    let cancel = context.cancel.clone();
+    let (cancel, deadline) = (context.cancel.clone(), context.deadline.clone());
     let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
     let error = tokio::select! {
         biased;
         outcome = &mut run => return outcome,
-        error = given_up(&tool, &cancel) => error,
+        error = given_up(&tool, &cancel, deadline.as_deref()) => error,
     };
     cancel.cancel();
     // One that still waits for its turn says so when it is told.
@@ -508,11 +535,17 @@ async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome
 }
 
 /// Ends when the caller cancels or the tool's time is up, and says which.
-async fn given_up(tool: &Tool, cancel: &CancellationToken) -> CallError {
+async fn given_up(tool: &Tool, cancel: &CancellationToken, time: Option<&Deadline>) -> CallError {
     let deadline = tool.spec().deadline;
+    let passed = async {
+        match time {
+            Some(time) => time.passed(deadline).await,
+            None => tokio::time::sleep(deadline).await,
+        }
+    };
     tokio::select! {
         () = cancel.cancelled() => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
-        () = tokio::time::sleep(deadline) => {
+        () = passed => {
             let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
             let error = CallError::new(ErrorCode::DeadlineExceeded, message);
             match tool.spec().reaches_out() {
@@ -540,6 +573,7 @@ fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
         ToolOutput::Foreign(foreign) => {
             foreign.content.len() + foreign.structured.as_ref().map_or(0, RawJson::len)
         }
+        ToolOutput::Passed(result) => result.len(),
     };
     if size > limit {
         let message = format!("the result has {size} bytes, the most allowed is {limit}");
@@ -549,6 +583,6 @@ fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
         ToolOutput::Own { text, structured } => {
             ToolOutput::Own { text: output::bound_text(text, limit), structured }
         }
-        foreign @ ToolOutput::Foreign(_) => foreign,
+        foreign @ (ToolOutput::Foreign(_) | ToolOutput::Passed(_)) => foreign,
     })
 }

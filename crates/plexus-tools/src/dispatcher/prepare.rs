@@ -88,11 +88,27 @@ fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Ref
 }
 
 fn request_hash(tool: &str, arguments: &Value) -> String {
+    hex::encode(digest(&[tool, &canonical(arguments)]).as_ref())
+}
+
+/// The same for the same method, name and arguments, however the arguments were written.
+#[must_use]
+pub fn request_digest(method: &str, name: &str, arguments: &Value) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&[method, name, &canonical(arguments)]).as_ref());
+    bytes
+}
+
+/// Only a name may contain what separates the parts, so they can be told apart in one way.
+fn digest(parts: &[&str]) -> digest::Digest {
     let mut context = digest::Context::new(&digest::SHA256);
-    context.update(tool.as_bytes());
-    context.update(&[0]);
-    context.update(canonical(arguments).as_bytes());
-    hex::encode(context.finish().as_ref())
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            context.update(&[0]);
+        }
+        context.update(part.as_bytes());
+    }
+    context.finish()
 }
 
 /// JSON with sorted keys, so that the order in which a client wrote them does not matter.

@@ -182,6 +182,7 @@ fn detail(result: &Result<ToolOutput, CallError>) -> String {
             let structured = redact::json_text(foreign.structured.as_ref().map_or("null", RawJson::as_str));
             format!(r#"{{"content":{content},"structured":{structured}}}"#)
         }
+        Ok(ToolOutput::Passed(result)) => redact::json_text(result.as_str()).into_owned(),
         Err(error) => redact::json(&Failure { code: error.code, message: &error.message }),
     }
 }

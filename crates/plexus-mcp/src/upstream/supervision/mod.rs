@@ -33,6 +33,7 @@ mod misses;
 mod opened;
 mod pulse;
 mod reload;
+mod request;
 mod sessions;
 mod status;
 mod target;

@@ -1,0 +1,69 @@
+//! What every request of this revision says of itself, and the keys under which it does.
+
+use http::StatusCode;
+use plexus_tools::{Capabilities, LogLevel};
+use serde_json::{Map, Value};
+
+use crate::server::call;
+use crate::server::rpc::{self, INVALID_PARAMS, Request, RpcError};
+
+pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(super) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+pub(super) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The revision that the body names.
+pub(super) fn version(params: &rpc::Params<'_>) -> Option<String> {
+    // Cheap for the many requests that have no `_meta` or one without a version.
+    let raw = params.meta.filter(|raw| raw.get().contains(META_VERSION))?;
+    let meta: Map<String, Value> = serde_json::from_str(raw.get()).ok()?;
+    meta.get(META_VERSION)?.as_str().map(str::to_owned)
+}
+
+/// Its members, with those that must be there.
+pub(super) fn required(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
+    let missing =
+        |what: &str| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, format!("params._meta {what}"));
+    if request.params.meta.is_none() {
+        return Err(missing("is required"));
+    }
+    let meta = call::meta(&request.params)
+        .map_err(|error| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, error.message))?;
+    if !meta.get(META_VERSION).is_some_and(Value::is_string) {
+        return Err(missing(&format!("must have {META_VERSION:?}, a string")));
+    }
+    if !meta.get(META_CAPABILITIES).is_some_and(Value::is_object) {
+        return Err(missing(&format!("must have {META_CAPABILITIES:?}, an object")));
+    }
+    Ok(meta)
+}
+
+/// The whole of it, checked.
+pub(super) struct RequestMeta {
+    pub(super) members: Map<String, Value>,
+    /// What the client can be asked while this request is answered, and no longer.
+    pub(super) can: Capabilities,
+    /// What it wants to read of the log of what it calls.
+    pub(super) log: Option<LogLevel>,
+}
+
+impl RequestMeta {
+    pub(super) fn read(members: Map<String, Value>) -> Result<Self, RpcError> {
+        let log = match members.get(META_LOG_LEVEL) {
+            None => None,
+            Some(level) => Some(level.as_str().and_then(LogLevel::parse).ok_or_else(|| {
+                let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+                RpcError::invalid_params(format!("_meta[{META_LOG_LEVEL:?}] must be one of {levels}"))
+            })?),
+        };
+        let can = Capabilities::read(&members[META_CAPABILITIES]);
+        Ok(Self { members, can, log })
+    }
+
+    /// The name that the client gives itself.
+    pub(super) fn client(&self) -> Option<&str> {
+        self.members.get(META_CLIENT).and_then(|client| client["name"].as_str())
+    }
+}

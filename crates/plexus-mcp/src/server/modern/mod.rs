@@ -1,0 +1,148 @@
+//! The stateless revision, 2026-07-28: every request says all there is to know about it.
+
+mod calls;
+mod listen;
+mod meta;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use plexus_auth::Principal;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::aside::tasks;
+use super::headers::{self, Routing};
+use super::offers::{self, Listed};
+use super::rpc::{self, METHOD_NOT_FOUND, Message, Request, RpcError, UNSUPPORTED_VERSION};
+use super::version::{Dialect, Era, Features, MODERN, SUPPORTED};
+use super::{State, call, capabilities, reads};
+use meta::{META_SERVER, META_VERSION, RequestMeta};
+
+/// How long a list may be taken from a cache.
+const TTL_MS: u64 = 30_000;
+
+/// Whether a message is of this revision, or of a revision we do not know, which is answered here.
+pub(super) fn is_modern(message: &Message<'_>, header: Option<&Era>) -> bool {
+    let (method, params) = match message {
+        Message::Request(request) => (&*request.method, &request.params),
+        Message::Notification(notification) => (&*notification.method, &notification.params),
+        Message::Response { .. } => ("", &rpc::Params::default()),
+    };
+    match header {
+        Some(Era::Modern | Era::Unknown(_)) => true,
+        Some(Era::Session(_)) | None => {
+            method == "server/discover"
+                || meta::version(params).is_some_and(|version| {
+                    // A session-era revision named in both places is just that.
+                    header.is_none_or(|header| *header != Era::parse(&version))
+                })
+        }
+    }
+}
+
+pub(super) async fn post(
+    state: &Arc<State>,
+    headers: &HeaderMap,
+    message: Message<'_>,
+    principal: Arc<Principal>,
+) -> Result<Response, RpcError> {
+    match message {
+        Message::Request(request) => {
+            let id = request.id;
+            answer(state, headers, request, principal).await.map_err(|error| error.with_id(id))
+        }
+        // This revision defines none over HTTP; a stream is cancelled by closing it.
+        Message::Notification(_) => Ok(rpc::accepted()),
+        Message::Response { .. } => {
+            Err(RpcError::invalid_request("this server asks nothing, so there is nothing to answer"))
+        }
+    }
+}
+
+async fn answer(
+    state: &Arc<State>,
+    headers: &HeaderMap,
+    request: Request<'_>,
+    principal: Arc<Principal>,
+) -> Result<Response, RpcError> {
+    let meta = meta::required(&request)?;
+    let version = meta[META_VERSION].as_str().unwrap_or_default();
+    let name = call::routed_name(&request.method, &request.params);
+    headers::check_routing(headers, &Routing { version, method: &request.method, name })?;
+    if version != MODERN {
+        return Err(unsupported(version));
+    }
+    let meta = RequestMeta::read(meta)?;
+    let answered = match &*request.method {
+        "tools/call" | "resources/read" | "prompts/get" => {
+            calls::answer(state, headers, &request, &meta, principal).await
+        }
+        "subscriptions/listen" => listen::open(state, headers, &request, principal),
+        _ => members(state, &request, &meta, &principal).await.map(|members| complete(request.id, &members)),
+    };
+    answered.map_err(|error| match error.code {
+        METHOD_NOT_FOUND => error.with_status(StatusCode::NOT_FOUND),
+        _ => error,
+    })
+}
+
+/// The members of the result of a method that is answered with one object.
+async fn members(
+    state: &State,
+    request: &Request<'_>,
+    meta: &RequestMeta,
+    principal: &Principal,
+) -> Result<String, RpcError> {
+    let params = &request.params;
+    let listed = |what| offers::list(state, principal, what, params.cursor, Features::ALL).map(cacheable);
+    match &*request.method {
+        "server/discover" => Ok(cacheable(discover(state, principal))),
+        "tools/list" => {
+            let registry = state.dispatcher.registry();
+            state.lists.rendered(registry, principal, Features::ALL).page(params.cursor).map(cacheable)
+        }
+        "resources/list" => listed(Listed::Resources),
+        "resources/templates/list" => listed(Listed::Templates),
+        "prompts/list" => listed(Listed::Prompts),
+        "completion/complete" => reads::complete(state, principal, params, Dialect::Modern).await,
+        "tasks/get" => tasks::get(state, principal, params, meta.can).await,
+        "tasks/update" => tasks::update(state, principal, params, meta.can).await,
+        "tasks/cancel" => tasks::cancel(state, principal, params, meta.can).await,
+        method => Err(rpc::method_not_found(method)),
+    }
+}
+
+fn cacheable(members: String) -> String {
+    format!("{members},\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"")
+}
+
+/// A revision that is none of ours.
+pub(super) fn unsupported(version: &str) -> RpcError {
+    RpcError::new(StatusCode::BAD_REQUEST, UNSUPPORTED_VERSION, "Unsupported protocol version")
+        .with_data(json!({ "supported": SUPPORTED, "requested": version }))
+}
+
+/// A result that is complete, from its own members.
+pub(super) fn complete_json(id: &RawValue, members: &str, meta: &str) -> String {
+    let comma = if meta.is_empty() { "" } else { "," };
+    let server = super::session::server_info();
+    let result = format!(
+        "{{\"resultType\":\"complete\",{members},\"_meta\":{{\"{META_SERVER}\":{server}{comma}{meta}}}}}"
+    );
+    rpc::result_json(id, &result)
+}
+
+fn complete(id: &RawValue, members: &str) -> Response {
+    rpc::json_response(StatusCode::OK, complete_json(id, members, ""))
+}
+
+fn discover(state: &State, principal: &Principal) -> String {
+    format!(
+        "\"supportedVersions\":{},\"capabilities\":{},\"instructions\":{}",
+        json!(SUPPORTED),
+        capabilities(Dialect::Modern),
+        json!(state.instructions(principal)),
+    )
+}

@@ -1,0 +1,56 @@
+//! The methods of a session that are answered with one JSON object.
+
+use std::sync::Arc;
+
+use plexus_auth::Principal;
+
+use super::{McpSession, watched};
+use crate::server::offers::{self, Listed};
+use crate::server::rpc::{self, Request, RpcError};
+use crate::server::version::Dialect;
+use crate::server::{State, reads};
+
+/// Whether a method is a call, which may take its time and ask back.
+pub(super) fn is_call(method: &str) -> bool {
+    matches!(method, "tools/call" | "resources/read" | "prompts/get")
+}
+
+/// The whole answer to a method that is no call.
+pub(super) async fn answer(
+    state: &State,
+    session: &Arc<McpSession>,
+    request: &Request<'_>,
+    principal: &Principal,
+) -> Result<String, RpcError> {
+    let members = members(state, session, request, principal).await?;
+    Ok(rpc::result_json(request.id, &format!("{{{members}}}")))
+}
+
+async fn members(
+    state: &State,
+    session: &Arc<McpSession>,
+    request: &Request<'_>,
+    principal: &Principal,
+) -> Result<String, RpcError> {
+    let (params, features) = (&request.params, session.version().features());
+    let listed = |what| offers::list(state, principal, what, params.cursor, features);
+    match &*request.method {
+        "ping" => Ok(String::new()),
+        "tools/list" => {
+            let registry = state.dispatcher.registry();
+            state.lists.rendered(registry, principal, features).page(params.cursor)
+        }
+        "resources/list" => listed(Listed::Resources),
+        "resources/templates/list" => listed(Listed::Templates),
+        "prompts/list" => listed(Listed::Prompts),
+        "completion/complete" => {
+            reads::complete(state, principal, params, Dialect::Session(session.version())).await
+        }
+        "resources/subscribe" => watched::subscribe(state, session, principal, params).await,
+        "resources/unsubscribe" => watched::unsubscribe(session, params),
+        "initialize" => {
+            Err(RpcError::invalid_request("initialize opens a session and cannot be part of one"))
+        }
+        method => Err(rpc::method_not_found(method)),
+    }
+}

@@ -1,0 +1,81 @@
+//! Time that stands still while a person thinks.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Counts the time of one call, but for that in which its caller is asked something.
+#[derive(Debug)]
+pub(crate) struct Deadline(watch::Sender<usize>);
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Deadline {
+    /// Nothing is counted until this is dropped.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        self.0.send_modify(|asking| *asking += 1);
+        Pause(self)
+    }
+
+    /// Ends when so much time was counted.
+    pub(super) async fn passed(&self, limit: Duration) {
+        let mut asking = self.0.subscribe();
+        let mut left = limit;
+        // The sender is `self`: neither wait ends for want of one.
+        while asking.wait_for(|asking| *asking == 0).await.is_ok() {
+            let began = Instant::now();
+            tokio::select! {
+                () = tokio::time::sleep(left) => return,
+                _ = asking.wait_for(|asking| *asking > 0) => left = left.saturating_sub(began.elapsed()),
+            }
+        }
+    }
+}
+
+/// Somebody is asked.
+#[derive(Debug)]
+pub(crate) struct Pause<'d>(&'d Deadline);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|asking| *asking -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use tokio::time::advance;
+
+    use super::Deadline;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_thought_about_is_not_counted() {
+        let deadline = Deadline::default();
+        let mut passed = std::pin::pin!(deadline.passed(3 * SECOND));
+        assert!(passed.as_mut().now_or_never().is_none());
+        advance(2 * SECOND).await;
+        let first = deadline.pause();
+        let second = deadline.pause();
+        assert!(passed.as_mut().now_or_never().is_none());
+        advance(1_000 * SECOND).await;
+        drop(first);
+        assert!(passed.as_mut().now_or_never().is_none(), "another question is still open");
+        advance(1_000 * SECOND).await;
+        drop(second);
+        assert!(passed.as_mut().now_or_never().is_none());
+        advance(SECOND / 2).await;
+        assert!(passed.as_mut().now_or_never().is_none(), "half a second is left");
+        advance(SECOND).await;
+        assert!(passed.as_mut().now_or_never().is_some());
+    }
+}
