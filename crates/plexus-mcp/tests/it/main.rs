@@ -17,6 +17,7 @@ mod models;
 mod modern;
 mod negotiation;
 mod pages;
+mod params;
 mod profiles;
 mod python;
 mod resume;
