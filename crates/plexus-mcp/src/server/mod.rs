@@ -15,6 +15,7 @@ mod reads;
 mod rpc;
 mod session;
 mod sse;
+mod under_way;
 mod version;
 mod welcome;
 

@@ -7,6 +7,7 @@
 //! | `memory` | what a server listed last, kept over a restart of the hub |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
+//! | `offering` | what it offers beside tools, as it lists it and as callers use it |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `login` | access to a server that wants one, given by a person and taken away |
@@ -30,6 +31,7 @@ mod login;
 mod memory;
 mod metrics;
 mod misses;
+mod offering;
 mod opened;
 mod pulse;
 mod reload;
@@ -53,15 +55,17 @@ use plexus_proto::api::Upstream;
 use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
 
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use super::client::ClientSettings;
 use super::config::Folder;
 use super::oauth::{Logins, Vault};
+use super::offers::Seen;
 use super::trust::Pins;
 use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
+pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
 
 pub use approval::ApproveError;
@@ -69,6 +73,9 @@ pub use timing::{Jitter, Timing};
 
 /// What it may take at most to list what is known from earlier.
 const RECALLING: Duration = Duration::from_secs(2);
+
+/// Changed resources that wait to be told; whoever falls further behind takes all of its own for changed.
+const UPDATES: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
@@ -134,6 +141,8 @@ impl Upstreams {
             logins: Logins::default(),
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
+            offers: watch::Sender::new(0),
+            updates: broadcast::Sender::new(UPDATES),
         });
         let upstreams = Self(Arc::new(Inner {
             folder: Folder::new(dir, environment).with_clock(clock),
@@ -222,6 +231,21 @@ impl Upstreams {
     #[must_use]
     pub fn instructions(&self, visible: &Visible) -> Vec<Said> {
         instructions::of(&self.units(), visible)
+    }
+
+    /// What the servers offer beside their tools, as far as it is seen.
+    pub(crate) fn seen(&self, visible: &Visible) -> Seen {
+        Seen::new(visible, self.units().into_iter().map(|unit| (unit.slug.clone(), unit.offering.offer())))
+    }
+
+    /// Follows what is offered; a new number means that a list of resources or prompts may have changed.
+    pub(crate) fn offer_versions(&self) -> watch::Receiver<u64> {
+        self.0.shared.offers.subscribe()
+    }
+
+    /// Follows resources that somebody watches: each that has changed.
+    pub(crate) fn updates(&self) -> broadcast::Receiver<Updated> {
+        self.0.shared.updates.subscribe()
     }
 
     /// Lets others read what is measured here.

@@ -12,7 +12,7 @@ use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
 use plexus_tools::Registry;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::approval::Oddities;
 use super::catalog::Catalog;
@@ -20,6 +20,7 @@ use super::gate::Gate;
 use super::listing::Listing;
 use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
+use super::offering::Offering;
 use super::pulse::Pulse;
 use super::sessions::{Closing, SessionClients};
 use super::status::Status;
@@ -52,11 +53,28 @@ pub(super) struct Shared {
     pub(super) metrics: UpstreamMetrics,
     /// Grows with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
+    /// Grows with every change of what is offered beside tools.
+    pub(super) offers: watch::Sender<u64>,
+    pub(super) updates: broadcast::Sender<Updated>,
+}
+
+/// A server says that a resource of its has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Updated {
+    /// Its slug.
+    pub(crate) server: String,
+    /// As the server knows it.
+    pub(crate) uri: String,
 }
 
 impl Shared {
     pub(super) fn changed(&self) {
         self.changes.send_modify(|number| *number += 1);
+    }
+
+    pub(super) fn offered(&self) {
+        self.offers.send_modify(|number| *number += 1);
+        self.changed();
     }
 
     /// The account of a server. One that is only tried out has nothing that could be kept.
@@ -94,6 +112,9 @@ pub(super) struct Unit {
     /// What was made of what the server says of its tools.
     pub(super) judgement: ArcSwap<Judgement>,
     pub(super) listing: Listing,
+    pub(super) offering: Offering,
+    /// The server says that what it offers beside tools has changed; any number of times is once.
+    pub(super) offers_changed: Notify,
 }
 
 impl Unit {
@@ -120,6 +141,8 @@ impl Unit {
             restarts,
             judgement: ArcSwap::default(),
             listing: Listing::default(),
+            offering: Offering::default(),
+            offers_changed: Notify::new(),
             name,
             slug,
             shared,
@@ -285,6 +308,7 @@ impl Unit {
         let config = self.config();
         let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
         warnings.extend(self.catalog.load().warnings.iter().cloned());
+        warnings.extend(self.offering.offer().warnings.iter().cloned());
         let judgement = self.judgement.load();
         Upstream {
             name: self.name.clone(),
