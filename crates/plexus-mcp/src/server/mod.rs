@@ -32,12 +32,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
 use plexus_kit::metrics::count;
 use plexus_kit::{Clock, Metrics, Stage, Supervisor};
-use plexus_store::Store;
+use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
 use aside::Aside;
+use aside::tasks::{self, Tasks};
 use list::ListCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
@@ -57,7 +58,7 @@ pub struct McpOptions {
     pub sessions: u64,
     /// How long an answer to a question is waited for.
     pub asked: Duration,
-    /// How long a call runs before it goes on as a task, where the client takes tasks.
+    /// A call that takes longer goes on as a task, where the client knows tasks.
     pub task_after: Duration,
 }
 
@@ -89,6 +90,7 @@ struct State {
     lists: ListCache,
     streams: Streams,
     aside: Aside,
+    tasks: Tasks,
     options: McpOptions,
     json_depth: AtomicUsize,
 }
@@ -114,6 +116,7 @@ impl McpServer {
     ) -> Self {
         Self(Arc::new(State {
             stopping: supervisor.stopping(Stage::Intake),
+            tasks: Tasks::new(store.clone(), clock.clone()),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
             streams: Streams::default(),
@@ -125,6 +128,15 @@ impl McpServer {
             json_depth: AtomicUsize::new(options.json_depth),
             options,
         }))
+    }
+
+    /// Gives the tasks that the last run of this hub left an end: before anybody can ask after them.
+    pub async fn end_lost_tasks(&self) -> Result<(), StoreError> {
+        let lost = tasks::end_lost(&self.0.tasks).await?;
+        if lost > 0 {
+            tracing::warn!(lost, "tasks were running when the hub stopped; how far they came is not known");
+        }
+        Ok(())
     }
 
     /// Holds for requests from now on.
@@ -141,13 +153,9 @@ impl McpServer {
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
         let server = self.clone();
         let about = "Calls that wait for an answer of a client that is not connected";
-        metrics.read("plexus_mcp_parked_calls", about, move || count(server.parked_count()));
-    }
-
-    /// Calls that wait for an answer of a client that is not connected.
-    #[must_use]
-    pub fn parked_count(&self) -> usize {
-        self.0.aside.parked()
+        metrics.read("plexus_mcp_parked_calls", about, move || count(server.0.aside.parked()));
+        let server = self.clone();
+        metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
     }
 
     /// Session-era sessions in memory.
