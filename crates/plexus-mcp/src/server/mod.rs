@@ -30,13 +30,14 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
 use plexus_kit::metrics::count;
-use plexus_kit::{Clock, Metrics, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_store::Store;
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
 use list::ListCache;
+use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
 use version::{Dialect, Era};
@@ -75,6 +76,9 @@ struct State {
     stopping: CancellationToken,
     sessions: Sessions,
     lists: ListCache,
+    offers: OfferCache,
+    /// Completions under way, by subject.
+    completing: Quota,
     streams: Streams,
     options: McpOptions,
     json_depth: AtomicUsize,
@@ -103,6 +107,8 @@ impl McpServer {
             stopping: supervisor.stopping(Stage::Intake),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
+            offers: OfferCache::default(),
+            completing: Quota::new(reads::COMPLETIONS),
             streams: Streams::default(),
             dispatcher,
             upstreams,
@@ -192,7 +198,10 @@ impl McpServer {
 /// What this server can do, as JSON.
 fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::Session(_) | Dialect::Modern => r#"{"tools":{"listChanged":true}}"#,
+        Dialect::Session(_) | Dialect::Modern => concat!(
+            r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{}}"#
+        ),
     }
 }
 

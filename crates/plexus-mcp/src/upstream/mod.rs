@@ -14,6 +14,6 @@ mod offers;
 mod supervision;
 mod trust;
 
-pub(crate) use offers::Seen;
+pub(crate) use offers::{Seen, server_uri};
 pub(crate) use supervision::Updated;
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};

@@ -50,11 +50,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
 
+use serde_json::{Map, Value};
 use tokio::sync::{broadcast, watch};
 
 use super::client::ClientSettings;
@@ -65,6 +67,7 @@ use super::trust::Pins;
 use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
+use offering::Uncompleted;
 pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
 
@@ -236,6 +239,23 @@ impl Upstreams {
     /// What the servers offer beside their tools, as far as it is seen.
     pub(crate) fn seen(&self, visible: &Visible) -> Seen {
         Seen::new(visible, self.units().into_iter().map(|unit| (unit.slug.clone(), unit.offering.offer())))
+    }
+
+    /// Grows with every change of what is offered.
+    pub(crate) fn offer_version(&self) -> u64 {
+        *self.0.shared.offers.borrow()
+    }
+
+    /// The result of a server's completion of an argument; none of a server that is not there, which is woken.
+    pub(crate) async fn complete(
+        &self,
+        server: &str,
+        asked: Map<String, Value>,
+    ) -> Result<Option<Bytes>, Uncompleted> {
+        match self.units().into_iter().find(|unit| unit.slug == server) {
+            Some(unit) => offering::complete(&unit, asked).await,
+            None => Ok(None),
+        }
     }
 
     /// Follows what is offered; a new number means that a list of resources or prompts may have changed.
