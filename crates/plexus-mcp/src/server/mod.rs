@@ -10,6 +10,7 @@ mod headers;
 mod identity;
 mod list;
 mod modern;
+mod news;
 mod offers;
 mod reads;
 mod rpc;

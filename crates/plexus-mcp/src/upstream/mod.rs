@@ -15,5 +15,5 @@ mod supervision;
 mod trust;
 
 pub(crate) use offers::{Seen, server_uri};
-pub(crate) use supervision::Updated;
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
+pub(crate) use supervision::{Updated, Watch};

@@ -8,6 +8,7 @@
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
 //! | `offering` | what it offers beside tools, as it lists it and as callers use it |
+//! | `watches` | resources of it that somebody wants to hear of |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `login` | access to a server that wants one, given by a person and taken away |
@@ -43,6 +44,7 @@ mod timing;
 mod tools;
 mod trial;
 mod unit;
+mod watches;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -70,6 +72,7 @@ use metrics::UpstreamMetrics;
 use offering::Uncompleted;
 pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
+pub(crate) use watches::Watch;
 
 pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
@@ -261,6 +264,12 @@ impl Upstreams {
     /// Follows what is offered; a new number means that a list of resources or prompts may have changed.
     pub(crate) fn offer_versions(&self) -> watch::Receiver<u64> {
         self.0.shared.offers.subscribe()
+    }
+
+    /// Watches a resource of a server for as long as the result is held; none where there is no such server, or too many
+    /// are watched there.
+    pub(crate) fn watch_resource(&self, server: &str, uri: &str) -> Option<Watch> {
+        self.units().into_iter().find(|unit| unit.slug == server).and_then(|unit| unit.watches.hold(uri))
     }
 
     /// Follows resources that somebody watches: each that has changed.
