@@ -31,6 +31,8 @@ pub struct UpstreamTool {
     pub groups: Vec<String>,
     /// To be listed by its own name where no other tool has it.
     pub bare: bool,
+    /// Its schema wants some of the arguments to be repeated in headers.
+    pub repeats_arguments: bool,
     /// What the server says of it, all of it.
     pub definition: Map<String, Value>,
 }

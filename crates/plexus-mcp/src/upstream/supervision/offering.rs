@@ -162,6 +162,7 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
             tool: word.to_owned(),
             groups: Vec::new(),
             bare: config.bare_names,
+            repeats_arguments: false,
             definition: Map::new(),
         })),
         deadline: config.timeout,
