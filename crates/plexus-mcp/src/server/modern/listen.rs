@@ -54,7 +54,6 @@ pub(super) fn open(
     let subscription = Subscription {
         id: request.id.to_owned(),
         follow: Lists::new(state, &principal, Features::ALL),
-        asks_for_resources: uris.is_some(),
         lists,
         watching,
         updates,
@@ -90,7 +89,6 @@ struct Subscription {
     /// Those that the client wants to hear of.
     lists: Vec<Changed>,
     follow: Lists,
-    asks_for_resources: bool,
     watching: Watching,
     updates: broadcast::Receiver<Updated>,
     /// Resources that have changed and were not told yet.
@@ -118,8 +116,8 @@ impl Subscription {
     fn honoured(&self) -> Value {
         let mut honoured: Map<String, Value> =
             self.lists.iter().map(|list| (filter(*list).to_owned(), Value::Bool(true))).collect();
-        if self.asks_for_resources {
-            let uris: Vec<&str> = self.watching.uris().collect();
+        let uris: Vec<&str> = self.watching.uris().collect();
+        if !uris.is_empty() {
             honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
         }
         Value::Object(honoured)
