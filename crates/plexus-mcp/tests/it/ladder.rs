@@ -250,7 +250,7 @@ const GONE: &[&str] = &[
     "roots/list",
     "sampling/createMessage",
     "elicitation/create",
-    "tasks/get",
+    "tasks/list",
     "notifications/initialized",
     "unknown/method",
     "tools/List",
