@@ -132,6 +132,7 @@ impl Services {
             supervisor.clone(),
             mcp,
         );
+        mcp.end_lost_tasks().await?;
         let events = Events::new(store.clone(), authenticator.clone(), supervisor.clone(), events);
         let address_file = config.data_dir.join("hub.json");
         Ok(Self {

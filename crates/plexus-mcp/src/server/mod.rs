@@ -32,11 +32,12 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
 use plexus_kit::metrics::count;
 use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
-use plexus_store::Store;
+use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
+use aside::tasks::{self, Tasks};
 use list::ListCache;
 use offers::OfferCache;
 use rpc::{Message, RpcError};
@@ -55,11 +56,18 @@ pub struct McpOptions {
     pub json_depth: usize,
     /// Session-era sessions kept in memory.
     pub sessions: u64,
+    /// A call that takes longer goes on as a task, where the client knows tasks.
+    pub task_after: Duration,
 }
 
 impl Default for McpOptions {
     fn default() -> Self {
-        Self { keep_alive: Duration::from_secs(25), json_depth: 64, sessions: 10_000 }
+        Self {
+            keep_alive: Duration::from_secs(25),
+            json_depth: 64,
+            sessions: 10_000,
+            task_after: Duration::from_secs(10),
+        }
     }
 }
 
@@ -81,6 +89,7 @@ struct State {
     /// Completions under way, by subject.
     completing: Quota,
     streams: Streams,
+    tasks: Tasks,
     options: McpOptions,
     json_depth: AtomicUsize,
 }
@@ -106,6 +115,7 @@ impl McpServer {
     ) -> Self {
         Self(Arc::new(State {
             stopping: supervisor.stopping(Stage::Intake),
+            tasks: Tasks::new(store.clone(), clock.clone()),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
             offers: OfferCache::default(),
@@ -120,6 +130,15 @@ impl McpServer {
         }))
     }
 
+    /// Gives the tasks that the last run of this hub left an end: before anybody can ask after them.
+    pub async fn end_lost_tasks(&self) -> Result<(), StoreError> {
+        let lost = tasks::end_lost(&self.0.tasks).await?;
+        if lost > 0 {
+            tracing::warn!(lost, "tasks were running when the hub stopped; how far they came is not known");
+        }
+        Ok(())
+    }
+
     /// Holds for requests from now on.
     pub fn set_json_depth(&self, depth: usize) {
         self.0.json_depth.store(depth, Ordering::Relaxed);
@@ -132,6 +151,8 @@ impl McpServer {
         let server = self.clone();
         metrics
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
+        let server = self.clone();
+        metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
     }
 
     /// Session-era sessions in memory.

@@ -97,7 +97,8 @@ const OURS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "nextCursor", "_me
 
 /// The members of the result that another server gave, without the braces around them.
 pub(super) fn members(result: &RawJson, subject: &Subject, dialect: Dialect) -> Result<String, RpcError> {
-    let unusable = |_| RpcError::new(StatusCode::OK, rpc::INTERNAL, "the server's answer cannot be read");
+    let unusable =
+        |_| RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, "the server's answer cannot be read");
     let given: BTreeMap<String, &RawValue> = result.parsed().map_err(unusable)?;
     let mut json = String::with_capacity(result.len() + 64);
     for (name, value) in given.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
@@ -147,11 +148,11 @@ pub(super) async fn complete(
     let (server, asked) = completion(&offers::seen(state, principal), params, dialect)?;
     let Some(_place) = state.completing.enter(principal.subject()) else {
         let message = format!("{COMPLETIONS} completions are under way already");
-        return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL, message));
+        return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, message));
     };
     let found = match server {
         Some(server) => state.upstreams.complete(&server, asked).await.map_err(|error| {
-            let code = if error.is_about_params { rpc::INVALID_PARAMS } else { rpc::INTERNAL };
+            let code = if error.is_about_params { rpc::INVALID_PARAMS } else { rpc::INTERNAL_ERROR };
             RpcError::new(StatusCode::OK, code, error.message)
         })?,
         None => None,

@@ -131,10 +131,10 @@ pub(super) fn unsupported(version: &str) -> RpcError {
 
 /// A result that is complete, from its own members.
 pub(super) fn complete_json(id: &RawValue, members: &str, meta: &str) -> String {
-    let comma = if meta.is_empty() { "" } else { "," };
+    let [members_comma, comma] = [members, meta].map(|part| if part.is_empty() { "" } else { "," });
     let server = super::session::server_info();
     let result = format!(
-        "{{\"resultType\":\"complete\",{members},\"_meta\":{{\"{META_SERVER}\":{server}{comma}{meta}}}}}"
+        "{{\"resultType\":\"complete\"{members_comma}{members},\"_meta\":{{\"{META_SERVER}\":{server}{comma}{meta}}}}}"
     );
     rpc::result_json(id, &result)
 }

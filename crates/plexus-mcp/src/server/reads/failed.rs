@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::call::Subject;
 use super::super::rpc::{
-    HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
     RESOURCE_NOT_FOUND, RpcError, UNSUPPORTED_VERSION,
 };
 use super::super::version::Dialect;
@@ -52,18 +52,18 @@ fn is_not_found(cause: &RpcCause) -> bool {
 
 /// What the server said, as far as it means the same to the client.
 fn said(cause: &RpcCause, error: &CallError, dialect: Dialect) -> RpcError {
-    let code = i32::try_from(cause.code).unwrap_or(INTERNAL);
+    let code = i32::try_from(cause.code).unwrap_or(INTERNAL_ERROR);
     let code = match code {
         // Between neighbours: the client's own headers and revision were right.
         HEADER_MISMATCH | UNSUPPORTED_VERSION => return ours(error),
         METHOD_NOT_FOUND => match dialect {
             Dialect::Session(_) => METHOD_NOT_FOUND,
             // A client would take it for the hub's own method.
-            Dialect::Modern => INTERNAL,
+            Dialect::Modern => INTERNAL_ERROR,
         },
-        PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | INTERNAL => code,
+        PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | INTERNAL_ERROR => code,
         code if THEIRS.contains(&i64::from(code)) => code,
-        _ => INTERNAL,
+        _ => INTERNAL_ERROR,
     };
     let passed = RpcError::new(StatusCode::OK, code, cause.message.as_str());
     let fits = |data: &&Value| data.to_string().len() <= MAX_DATA;
@@ -76,7 +76,7 @@ fn said(cause: &RpcCause, error: &CallError, dialect: Dialect) -> RpcError {
 /// What came between the client and the server.
 fn ours(error: &CallError) -> RpcError {
     let data = json!({ "plexus/error": error.code.as_str(), "plexus/retryable": error.code.is_retryable() });
-    RpcError::new(StatusCode::OK, INTERNAL, error.text()).with_data(data)
+    RpcError::new(StatusCode::OK, INTERNAL_ERROR, error.text()).with_data(data)
 }
 
 #[cfg(test)]
