@@ -212,6 +212,7 @@ pub(super) fn reply_meta(reply: &CallReply) -> String {
     };
     let foreign = match &reply.result {
         Ok(ToolOutput::Foreign(ForeignOutput { meta: Some(meta), .. })) => foreign_meta(meta),
+        Ok(ToolOutput::Passed(result)) => reads::meta(result).as_ref().map(foreign_meta).unwrap_or_default(),
         Ok(_) | Err(_) => String::new(),
     };
     format!("\"plexus/call-id\":\"{}\"{replayed}{error}{foreign}", reply.call_id)
