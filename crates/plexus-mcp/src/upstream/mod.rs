@@ -13,3 +13,4 @@ mod supervision;
 mod trust;
 
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
+pub use trust::APPROVE;
