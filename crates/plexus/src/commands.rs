@@ -35,7 +35,7 @@ pub(crate) struct Invocation<'a> {
 
 impl<'a> Invocation<'a> {
     pub(crate) fn new(global: &'a GlobalArgs, environment: &'a Environment) -> Self {
-        Self { out: Output::new(global.json, Clock::system()), global, environment }
+        Self { out: Output::new(global.json, Clock::system(), environment), global, environment }
     }
 
     pub(crate) fn environment(&self) -> &Environment {

@@ -2,25 +2,28 @@
 //!
 //! Answers go to standard output, remarks and errors to standard error. A reader that closes the
 //! pipe ends the command quietly. What a person reads has no control characters in it, whoever
-//! wrote it, and no colours. This is the only file that writes to either stream; it does so
-//! through `Write`, because `println!` panics when the reader is gone.
+//! wrote it, and no colours but those of a comparison. Only this module writes to either stream; it
+//! does so through `Write`, because `println!` panics when the reader is gone.
 
+mod answers;
 mod event;
 mod progress;
 mod table;
 mod text;
 mod time;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use plexus_kit::Clock;
+use clap::builder::styling::{AnsiColor, Style};
+use plexus_kit::{Clock, Environment};
 use plexus_proto::{ErrorCode, Event, Timestamp};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure, OutputClosed};
 
+pub(crate) use answers::{Answered, Answers, typed};
 pub(crate) use progress::Progress;
 pub(crate) use text::{one_line, shorten};
 
@@ -29,12 +32,14 @@ pub(crate) use text::{one_line, shorten};
 pub(crate) struct Output {
     json: bool,
     terminal: bool,
+    colours: bool,
     clock: Clock,
 }
 
 impl Output {
-    pub(crate) fn new(json: bool, clock: Clock) -> Self {
-        Self { json, terminal: io::stdout().is_terminal(), clock }
+    pub(crate) fn new(json: bool, clock: Clock, environment: &Environment) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self { json, terminal, colours: environment.wants_colours(terminal), clock }
     }
 
     /// Whether a program reads the answer.
@@ -59,6 +64,18 @@ impl Output {
     /// One line of an answer.
     pub(crate) fn line(&self, line: &str) -> anyhow::Result<()> {
         write(&format!("{}\n", one_line(line)))
+    }
+
+    /// One line of a comparison, coloured by the sign that it begins with: `+` came, `-` went, `!` is strange.
+    pub(crate) fn compared(&self, line: &str) -> anyhow::Result<()> {
+        let line = one_line(line);
+        let style = match line.trim_start().chars().next().filter(|_| self.colours) {
+            Some('+') => AnsiColor::Green.on_default(),
+            Some('-') => AnsiColor::Red.on_default(),
+            Some('!') => AnsiColor::Yellow.on_default(),
+            _ => Style::new(),
+        };
+        write(&format!("{style}{line}{style:#}\n"))
     }
 
     /// Text of several lines from elsewhere: cleaned for a terminal, untouched in a pipe.
@@ -130,13 +147,9 @@ impl Output {
         !self.json && io::stdin().is_terminal()
     }
 
-    /// Asks a person; anything but a yes is a no.
-    pub(crate) fn ask(&self, question: &str) -> anyhow::Result<bool> {
-        // Where nobody sees the question, nobody says yes.
-        let _ = write!(io::stderr().lock(), "{} [y/N] ", one_line(question));
-        let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
-        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    /// Gets ready to ask.
+    pub(crate) fn answers(&self) -> anyhow::Result<Answers> {
+        Answers::new()
     }
 
     /// A remark beside the answer.

@@ -1,13 +1,16 @@
 //! `plexus upstream approve`: what has changed of a server's tools, and whether it may be listed.
 
+mod asking;
+mod named;
+
 use clap::Args;
 use plexus_proto::api::{
-    ApproveUpstreamParams, Page, PendingTool, QuarantineReason, ToolApproval, UpstreamApproval,
+    ApproveUpstreamParams, Page, PendingTool, ToolApproval, Upstream, UpstreamApproval, UpstreamState,
 };
-use plexus_proto::tool_name;
 
+use self::named::Named;
 use super::add::tools;
-use crate::client::Hub;
+use crate::client::{Answer, Hub};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line};
 use crate::shell;
@@ -33,101 +36,85 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: &ApproveArgs) -> anyhow::
     if *yes && wanted.is_empty() && !all {
         return Err(Failure::new(Exit::Usage, "name the tools to approve, or pass --all").into());
     }
+    let server: Upstream = hub.get(&["upstreams", name], &[]).await?.decode()?;
     let answer = hub.get(&["upstreams", name, "pending"], &[]).await?;
-    if out.json() && !yes {
-        return out.json_line(answer.raw().get());
-    }
     let pending: Vec<PendingTool> = answer.decode::<Page<PendingTool>>()?.items;
-    let chosen = chosen(name, pending, wanted)?;
-    if !out.json() {
-        for tool in &chosen {
-            show(out, tool)?;
-        }
+    if pending.is_empty() {
+        is_there(&server, &shown)?;
     }
-    if chosen.is_empty() {
+    let all_waiting: Vec<String> = pending.iter().map(|tool| tool.name.clone()).collect();
+    let Named { waiting, approved } = named::of(&server, pending, wanted)?;
+    if out.json() && !yes {
+        return out.json_line(&serde_json::to_string(&Page { items: waiting, next: None })?);
+    }
+    if !out.json() {
+        approved.iter().for_each(|tool| out.note(&format!("{tool} is approved already.")));
+    }
+    if waiting.is_empty() {
+        let nothing = UpstreamApproval { name: name.clone(), approved: vec![], pending: all_waiting };
         return match out.json() {
-            true => out.json_line(&serde_json::to_string(&UpstreamApproval {
-                name: name.clone(),
-                approved: vec![],
-                pending: vec![],
-            })?),
-            false => out.line(&format!("Nothing of {shown} waits to be approved.")),
+            true => out.json_line(&serde_json::to_string(&nothing)?),
+            false if wanted.is_empty() => out.line(&format!("Nothing of {shown} waits to be approved.")),
+            false => Ok(()),
         };
     }
-    let approved = match yes {
-        true => chosen,
-        false if out.can_ask() => asked(out, chosen)?,
-        false => {
-            let message = format!("{} not approved: there is nobody to ask", tools(chosen.len()));
-            let hint = format!(
-                "look at what has changed; `plexus upstream approve {shown} --all --yes` approves it"
-            );
-            return Err(Failure::new(Exit::Failed, message).hint(hint).into());
-        }
-    };
-    if approved.is_empty() {
-        return out.line("Nothing was approved.");
+    if !yes && out.can_ask() {
+        return asking::each(out, hub, name, &waiting, all_waiting).await;
     }
-    let approvals = approved.into_iter().map(|tool| ToolApproval { name: tool.name, hash: tool.hash });
-    let params = ApproveUpstreamParams { tools: approvals.collect() };
-    let answer = hub.post(&["upstreams", name, "approve"], &params, &[]).await?;
+    if !out.json() {
+        waiting.iter().try_for_each(|tool| asking::show(out, tool))?;
+    }
+    if !yes {
+        return Err(nobody_to_ask(&shown, wanted, waiting.len()));
+    }
+    let answer = approve(hub, name, &waiting).await?;
     if out.json() {
         return out.json_line(answer.raw().get());
     }
-    let approval: UpstreamApproval = answer.decode()?;
-    out.line(&format!("Approved: {}.", approval.approved.join(", ")))?;
-    if !approval.pending.is_empty() {
-        out.note(&format!("Still waiting: {}.", approval.pending.join(", ")));
+    let UpstreamApproval { approved, pending, .. } = answer.decode()?;
+    tell(out, &approved, &pending)
+}
+
+/// Approves exactly these definitions, all or none.
+async fn approve(hub: &Hub, server: &str, tools: &[PendingTool]) -> anyhow::Result<Answer> {
+    let approval = |tool: &PendingTool| ToolApproval { name: tool.name.clone(), hash: tool.hash.clone() };
+    let params = ApproveUpstreamParams { tools: tools.iter().map(approval).collect() };
+    hub.post(&["upstreams", server, "approve"], &params, &[]).await
+}
+
+/// What came of it.
+fn tell(out: &Output, approved: &[String], pending: &[String]) -> anyhow::Result<()> {
+    match approved.is_empty() {
+        true => out.line("Nothing was approved.")?,
+        false => out.line(&format!("Approved: {}.", approved.join(", ")))?,
+    }
+    if !pending.is_empty() {
+        out.note(&format!("Still waiting: {}.", pending.join(", ")));
     }
     Ok(())
 }
 
-/// Those of these names, or all.
-fn chosen(server: &str, pending: Vec<PendingTool>, wanted: &[String]) -> anyhow::Result<Vec<PendingTool>> {
-    let slug = tool_name::slug(server).unwrap_or_default();
-    let is = |tool: &PendingTool, name: &String| {
-        tool.name == *name || tool_name::canonical(&slug, &tool.name) == *name
+fn nobody_to_ask(shown: &str, wanted: &[String], count: usize) -> anyhow::Error {
+    let message = format!("{} not approved: there is nobody to ask", tools(count));
+    let (which, it) = match wanted {
+        [] => ("--all".to_owned(), "all of it"),
+        names => (names.iter().map(|name| shell::name(&one_line(name))).collect::<Vec<_>>().join(" "), "it"),
     };
-    if let Some(missing) = wanted.iter().find(|name| !pending.iter().any(|tool| is(tool, name))) {
-        let names: Vec<&str> = pending.iter().map(|tool| tool.name.as_str()).collect();
-        let hint = match names.is_empty() {
-            true => "nothing of this server does".to_owned(),
-            false => format!("these do: {}", names.join(", ")),
-        };
-        let message = format!("{} does not wait to be approved", one_line(missing));
-        return Err(Failure::new(Exit::Failed, message).hint(hint).into());
-    }
-    let is_wanted = |tool: &PendingTool| wanted.is_empty() || wanted.iter().any(|name| is(tool, name));
-    Ok(pending.into_iter().filter(is_wanted).collect())
+    let hint = format!("look at it; `plexus upstream approve {shown} {which} --yes` approves {it}");
+    Failure::new(Exit::Failed, message).hint(hint).into()
 }
 
-/// A tool with all that speaks for or against it.
-fn show(out: &Output, tool: &PendingTool) -> anyhow::Result<()> {
-    let why = match (&tool.approved, tool.reason) {
-        (Some(before), _) => {
-            format!(
-                "has changed since it was approved by {} on {}",
-                before.decided_by,
-                out.at(before.decided_at)
-            )
+/// Nothing is known to wait of a server that is not there, which does not mean that nothing will.
+fn is_there(server: &Upstream, shown: &str) -> anyhow::Result<()> {
+    let (how, hint) = match server.state {
+        UpstreamState::Ready | UpstreamState::Idle => return Ok(()),
+        UpstreamState::Disabled => ("off", format!("`plexus upstream enable {shown}` switches it on")),
+        UpstreamState::NeedsLogin => ("locked", format!("`plexus upstream login {shown}` logs in to it")),
+        UpstreamState::Starting => ("being started", "try again in a moment".to_owned()),
+        UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed => {
+            ("not there", format!("`plexus upstream show {shown}` says why"))
         }
-        (None, QuarantineReason::Flagged) => "was not trusted when the server was first seen".to_owned(),
-        (None, _) => "is new".to_owned(),
     };
-    out.line(&format!("{} {why}", tool.name))?;
-    for flag in &tool.flags {
-        out.line(&format!("  ! {} in {}: {}", flag.kind.as_str(), flag.at, flag.found))?;
-    }
-    tool.diff.iter().try_for_each(|line| out.line(&format!("  {line}")))?;
-    out.block("\n")
-}
-
-fn asked(out: &Output, chosen: Vec<PendingTool>) -> anyhow::Result<Vec<PendingTool>> {
-    let mut approved = Vec::new();
-    for tool in chosen {
-        if out.ask(&format!("Approve {}?", tool.name))? {
-            approved.push(tool);
-        }
-    }
-    Ok(approved)
+    let message = format!("{shown} is {how}: what waits to be approved of it is seen when it is up");
+    Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
