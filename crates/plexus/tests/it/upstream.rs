@@ -87,6 +87,8 @@ async fn a_server_at_a_url_is_added_and_named_when_the_hub_starts() {
         plexus.run(&["upstream", "add", "web", web.url(), "--header", header, "--json"]).await.json(0);
     assert_eq!((&added["state"], &added["transport"]), (&json!("ready"), &json!("streamable_http")));
     assert_eq!(added["document"]["headers"]["X-Test"], "${env:HOME}", "{added}");
+    let login = plexus.run(&["upstream", "login", "web", "--no-browser"]).await;
+    assert_eq!(login.ok(), "web is up and asks for no login.\n");
     assert!(hub.terminate().await.success());
     let hub = plexus.up().await;
     assert!(hub.welcome().contains("  Servers       1: web\n"), "{}", hub.welcome());

@@ -5,13 +5,16 @@
 
 mod callback;
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use plexus_proto::api::{BeginLoginParams, FinishLoginParams, UpstreamDetail, UpstreamLogin, UpstreamLogout};
+use plexus_proto::api::{
+    BeginLoginParams, FinishLoginParams, Upstream, UpstreamDetail, UpstreamLogin, UpstreamLogout,
+    UpstreamState,
+};
 use reqwest::Url;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -20,8 +23,11 @@ use self::callback::{Callback, PATH};
 use super::add::{self, WaitArgs};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, one_line};
+use crate::output::{self, Output, one_line};
 use crate::shell;
+
+/// What the hub says where it finds nobody who gives access.
+const NO_AUTHORITY: &str = "describes no authorization server";
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
@@ -36,7 +42,8 @@ pub(super) struct LoginArgs {
 
 pub(super) async fn login(out: &Output, hub: &Hub, args: LoginArgs) -> anyhow::Result<()> {
     let LoginArgs { name, no_browser, wait } = args;
-    let server: UpstreamDetail = hub.get(&["upstreams", &name], &[]).await?.decode()?;
+    let found = hub.get(&["upstreams", &name], &[]).await?;
+    let server: UpstreamDetail = found.decode()?;
     let port = server.document.as_ref().and_then(|document| document["auth"]["redirect_port"].as_u64());
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
@@ -46,8 +53,16 @@ pub(super) async fn login(out: &Output, hub: &Hub, args: LoginArgs) -> anyhow::R
     let port = listener.local_addr().context("cannot listen for the browser")?.port();
     let params = BeginLoginParams { redirect_uri: format!("http://127.0.0.1:{port}{PATH}") };
     let progress = out.progress(&format!("Asking who gives access to {name}"));
-    let answer = hub.post(&["upstreams", &name, "login"], &params, &[]).await?;
+    let answer = hub.post(&["upstreams", &name, "login"], &params, &[]).await;
     drop(progress);
+    let answer = match answer.map_err(|error| without_authority(error, &server.upstream)) {
+        Err(NotBegun::Needless) if out.json() => return out.json_line(found.raw().get()),
+        Err(NotBegun::Needless) => {
+            return out.line(&format!("{} is up and asks for no login.", shell::name(&one_line(&name))));
+        }
+        Err(NotBegun::Failed(error)) => return Err(error),
+        Ok(answer) => answer,
+    };
     let begun: UpstreamLogin = answer.decode()?;
     tell(out, &name, &begun, answer.raw().get(), no_browser)?;
     let answer = wait_for(out, listener, &begun, no_browser).await?;
@@ -60,6 +75,31 @@ pub(super) async fn login(out: &Output, hub: &Hub, args: LoginArgs) -> anyhow::R
         out.note(&format!("Logged in to {}.", one_line(&name)));
     }
     add::report(out, hub, &name, &wait, began).await
+}
+
+/// Why there is nothing to open.
+enum NotBegun {
+    /// The server is up without it.
+    Needless,
+    Failed(anyhow::Error),
+}
+
+/// Nobody who gives access was found, which means one thing of a server that is up and another of one that is not.
+fn without_authority(error: anyhow::Error, server: &Upstream) -> NotBegun {
+    let failure = match error.downcast::<Failure>() {
+        Ok(failure) if failure.message.contains(NO_AUTHORITY) => failure,
+        Ok(failure) => return NotBegun::Failed(failure.into()),
+        Err(error) => return NotBegun::Failed(error),
+    };
+    if matches!(server.state, UpstreamState::Ready | UpstreamState::Idle) {
+        return NotBegun::Needless;
+    }
+    let hint = format!(
+        "Ask whoever runs it what it wants. A key goes into {} as `headers`, such as {{\"Authorization\": \"Bearer \
+         ${{env:NAME}}\"}}; an authorization server as `auth.authorization_server`.",
+        server.file
+    );
+    NotBegun::Failed(failure.hint(hint).into())
 }
 
 /// Says what to open, and opens it.
@@ -93,7 +133,10 @@ async fn wait_for(
         url.query_pairs().find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
     });
     let mut callback = Callback::start(listener, state.clone());
-    let mut pasted = pasted(no_browser || io::stdin().is_terminal());
+    let mut pasted = match no_browser || io::stdin().is_terminal() {
+        true => output::typed(),
+        false => mpsc::channel(1).1,
+    };
     let left = begun.expires_at.as_millisecond().saturating_sub(out.now().as_millisecond());
     let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
     let waited = tokio::time::timeout(left, async {
@@ -112,21 +155,6 @@ async fn wait_for(
         Failure::new(Exit::Failed, "nobody has logged in").hint(command)
     })?;
     Ok(Brought { params, callback })
-}
-
-/// Lines of standard input. A thread reads them, which ends with the program and is not waited for.
-fn pasted(wanted: bool) -> mpsc::Receiver<String> {
-    let (lines, pasted) = mpsc::channel(4);
-    if wanted {
-        std::thread::spawn(move || {
-            for line in io::stdin().lock().lines().map_while(Result::ok) {
-                if lines.blocking_send(line).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-    pasted
 }
 
 pub(super) async fn logout(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
