@@ -199,9 +199,15 @@ async fn a_token_for_a_profile_that_is_not_there_is_refused_with_those_that_are(
 #[tokio::test]
 async fn a_thin_profile_lists_little_tells_how_to_find_the_rest_and_can_be_turned_off() {
     let hub = hub().await;
-    let thin = json!({ "enabled_tools": ["todo", "mcp__*"], "thin": true, "pinned": ["mcp__files__read"] });
-    write(&hub, "thin", &thin);
+    let thin =
+        |pinned: &str| json!({ "enabled_tools": ["todo", "mcp__*"], "thin": true, "pinned": [pinned] });
+    write(&hub, "pinned", &thin("mcp__github__create_issue"));
+    write(&hub, "thin", &thin("mcp__files__read"));
     hub.reload_profiles();
+    // A server of which one tool is listed has others.
+    let pinned = agent(&hub, "pinned").await;
+    let told = pinned.modern("server/discover", json!({})).await.result();
+    assert!(told["instructions"].as_str().unwrap().contains("these servers: files, github."), "{told}");
     let client = agent(&hub, "thin").await;
     assert_eq!(listed(&client).await, ["mcp__files__read", "tool_call", "tool_search"]);
     let told = client.modern("server/discover", json!({})).await.result();

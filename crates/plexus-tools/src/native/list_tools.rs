@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool};
 
+pub(super) const NAME: &str = "list_tools";
+
 pub(super) struct ListTools;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -75,7 +77,7 @@ impl TypedTool for ListTools {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::hub(
-            "list_tools",
+            NAME,
             "List tools",
             "Lists every tool you may use through this hub, also those your client has not loaded.",
             Access::READ,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::list_tools::{Entry, Output};
+use super::list_tools::{self, Entry, Output};
 use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
 
 const DEFAULT_LIMIT: usize = 10;
@@ -48,9 +48,12 @@ impl TypedTool for ToolSearch {
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
         let found = ranked(context.visible.tools(), &args.query);
         let tools = found.into_iter().take(limit).map(|tool| Entry::of(tool, true)).collect();
-        Ok(Outcome::Ready(
-            Output { tools }.into_tool_output("Nothing fits. Try other words, or list_tools for all."),
-        ))
+        let lists = context.visible.tools().any(|tool| tool.name() == list_tools::NAME);
+        let nothing = match lists {
+            true => "Nothing fits. Try other words, or list_tools for all.",
+            false => "Nothing fits. Try other words.",
+        };
+        Ok(Outcome::Ready(Output { tools }.into_tool_output(nothing)))
     }
 }
 

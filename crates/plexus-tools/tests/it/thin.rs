@@ -45,6 +45,11 @@ async fn what_is_not_listed_is_found_called_and_recorded_once_under_its_own_name
         let found = found.structured().unwrap().into_owned();
         assert_eq!(found["tools"][0]["name"], "mcp__files__write", "{found}");
         assert_eq!(found["tools"][0]["input_schema"], json!({ "type": "object" }), "{found}");
+        let nothing = hub.ok(&agent, "tool_search", json!({ "query": "zzz" })).await;
+        assert_eq!(nothing.text(), "Nothing fits. Try other words.", "there is no list_tools here");
+        let whole = hub.agent("bob", &["call:*"]).await;
+        let nothing = hub.ok(&whole, "tool_search", json!({ "query": "zzz" })).await;
+        assert_eq!(nothing.text(), "Nothing fits. Try other words, or list_tools for all.");
         let before = hub.all_audited().await.len();
         let call = keyed("tool_call", json!({ "name": "mcp__files__write", "arguments": {} }), "k");
         let reply = hub.dispatcher.call(agent.clone(), call).await;

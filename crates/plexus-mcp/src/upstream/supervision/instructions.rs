@@ -21,13 +21,13 @@ const THIN: &str = "\n\nOnly some of your tools are listed. Find the others by w
 const MAX_TEXT: usize = 4 << 10;
 /// All together; servers for which there is no room are named and no more.
 const MAX_ALL: usize = 32 << 10;
-/// Servers that are named because their tools are not listed.
+/// Servers that are named because they have tools that are not listed.
 const NAMED: usize = 50;
 
 /// Part by part: the whole is all of them, one after the other.
 pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
     let listed = servers(visible.listed_tools());
-    let mut parts = vec![Said { server: None, text: format!("{HUB}{}", unlisted(visible, &listed)) }];
+    let mut parts = vec![Said { server: None, text: format!("{HUB}{}", unlisted(visible)) }];
     let mut length = parts[0].text.len();
     let mut left_out = Vec::new();
     for unit in units.iter().filter(|unit| listed.contains(unit.slug.as_str())) {
@@ -51,15 +51,14 @@ fn servers<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> BTreeSet<&'t str> 
 }
 
 /// What to say of tools that are not listed; nothing where all are.
-fn unlisted(visible: &Visible, listed: &BTreeSet<&str>) -> String {
+fn unlisted(visible: &Visible) -> String {
     if !visible.is_thin() {
         return String::new();
     }
-    let servers = servers(visible.unlisted_tools());
-    let named: Vec<&str> = servers.difference(listed).copied().take(NAMED).collect();
+    let named: Vec<&str> = servers(visible.unlisted_tools()).into_iter().take(NAMED).collect();
     match named.is_empty() {
         true => THIN.to_owned(),
-        false => format!("{THIN} There are tools of these servers: {}.", named.join(", ")),
+        false => format!("{THIN} There are more of these servers: {}.", named.join(", ")),
     }
 }
 
