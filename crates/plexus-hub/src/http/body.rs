@@ -53,8 +53,20 @@ impl Caller {
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
         }
-        serde_json::from_slice(&body)
-            .map_err(|e| ApiError::bad_request(format!("the body is not {what}: {e}")))
+        serde_json::from_slice(&body).map_err(|e| {
+            ApiError::bad_request(format!("the body is not {what}: {}", in_json(&e.to_string())))
+        })
+    }
+}
+
+/// What a parser says, in words of JSON: the names of our types mean nothing to others.
+fn in_json(said: &str) -> String {
+    match said.split_once("expected struct ") {
+        Some((before, rest)) => {
+            let behind = rest.find(' ').map_or("", |end| &rest[end..]);
+            format!("{before}expected an object{behind}")
+        }
+        None => said.to_owned(),
     }
 }
 

@@ -196,8 +196,9 @@ async fn what_was_tried_out_or_added_is_on_record() {
     let record = newest("upstream_test").await.to_string();
     assert!(record.contains("/bin/sh") && record.contains(r#"["-c","true"]"#), "{record}");
 
-    let web = json!({ "url": fixture.url(), "headers": { "X-Api-Key": "s3cr3t" } });
+    let web = json!({ "url": fixture.url(), "headers": { "X-Api-Key": "s3cr3t" }, "approve": "auto" });
     admin.post("/upstreams", &json!({ "name": "web", "server": web })).await.ok();
+    assert_eq!(newest("upstream_add").await["result"]["approve"], "auto");
     let stored = |record: &Value| (record["result"]["origin"].clone(), record["result"]["transport"].clone());
     let expected = (json!(origin), json!("streamable_http"));
     assert_eq!(stored(&newest("upstream_add").await), expected);

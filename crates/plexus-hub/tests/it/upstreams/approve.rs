@@ -60,6 +60,9 @@ async fn what_waits_is_shown_and_approved_by_admins_and_forgotten_with_the_serve
         admin.post("/upstreams/s/approve", &json!({ "tools": [] })).await.refused(400),
         "invalid_request"
     );
+    let wrong = admin.post("/upstreams/s/approve", &json!({ "tools": ["say"] })).await;
+    let told = wrong.body["message"].as_str().unwrap_or_default();
+    assert!(told.contains("expected an object at line 1") && !told.contains("struct"), "{told}");
     assert_eq!(admin.post("/upstreams/t/approve", &approval(&pending)).await.refused(404), "not_found");
     let pending = admin.get("/upstreams/s/pending").await.ok()["items"][0].clone();
     let done = admin.post("/upstreams/s/approve", &approval(&pending)).await.ok();

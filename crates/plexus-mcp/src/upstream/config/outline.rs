@@ -30,12 +30,13 @@ pub fn inward(document: &Value) -> Inward {
     }
 }
 
-/// Which program a document has the hub run, or where it has it connect to; bounded, and without credentials.
+/// Which program a document has the hub run or where it has it connect to, and what of it is trusted; bounded, and without
+/// credentials.
 #[must_use]
 pub fn outline(document: &Map<String, Value>) -> Map<String, Value> {
     let masked = literals::masked(document);
     let mut outline = Map::new();
-    for key in ["transport", "command"] {
+    for key in ["transport", "command", "approve"] {
         if let Some(text) = masked.get(key).and_then(Value::as_str) {
             outline.insert(key.to_owned(), json!(shortened(text)));
         }

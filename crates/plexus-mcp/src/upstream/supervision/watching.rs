@@ -66,7 +66,10 @@ impl Upstreams {
                     Ok(applied) => {
                         // Not before: what could not be read is read again.
                         (seen, told) = (now.clone(), None);
-                        tracing::info!(servers = ?applied.names(), "files of upstream servers have changed");
+                        // What was added over REST is taken already.
+                        if let servers @ [_, ..] = &applied.names()[..] {
+                            tracing::info!(?servers, "files of upstream servers have changed");
+                        }
                     }
                     // Once, however often it is tried.
                     Err(error) if told.as_ref() == Some(&error) => {}
