@@ -96,6 +96,12 @@ impl ServerArgs {
                 put(&mut document, "headers", headers);
             }
             (None, Some((program, args))) => {
+                for word in args.iter().filter(|word| cwd.is_none() && is_file_here(word)) {
+                    warning(&format!(
+                        "{word} is a file in this folder, and the hub starts servers in another one: pass its whole path, \
+                         or --cwd . to have the server run here"
+                    ));
+                }
                 document.insert("command".to_owned(), json!(absolute_program(program)));
                 if !args.is_empty() {
                     document.insert("args".to_owned(), json!(args));
@@ -170,6 +176,11 @@ fn put(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)
 /// looked for on the hub's path, and stays.
 fn absolute_program(program: &str) -> String {
     if program.contains('/') { absolute(Path::new(program)) } else { program.to_owned() }
+}
+
+/// Whether a word is the path of a file, from this folder.
+fn is_file_here(word: &str) -> bool {
+    !word.starts_with('-') && Path::new(word).is_relative() && Path::new(word).is_file()
 }
 
 fn absolute(path: &Path) -> String {

@@ -114,6 +114,16 @@ async fn a_slip_on_the_command_line_is_answered_with_what_was_meant() {
     let header = ["--disabled", "--header", "Authorization: Bearer "];
     let hollow = plexus.run(&[&["upstream", "add", "web", "http://127.0.0.1:9"][..], &header].concat()).await;
     assert!(hollow.stderr.contains("single quotes"), "{hollow:?}");
+    // A file of this folder is none of the folder that the hub starts servers in.
+    let line = |more: &str| {
+        format!("cd ~ && touch srv.py && plexus upstream add rel --disabled {more} -- false srv.py /tmp")
+    };
+    let relative = plexus.shell(&line("")).await;
+    assert!(
+        relative.stderr.contains("srv.py is a file in this folder") && relative.stderr.contains("--cwd .")
+    );
+    plexus.run(&["upstream", "remove", "rel"]).await.ok();
+    assert!(!plexus.shell(&line("--cwd .")).await.stderr.contains("is a file in this folder"));
     let made = ["token", "create", "--kind", "agent", "--name", "a", "--profile", "developer"];
     assert!(plexus.run(&made).await.stderr.contains("Profile: developer.\n"));
 }
