@@ -40,6 +40,8 @@ pub struct Registry {
     told: Told,
     /// Canonical names of tools that are held back, and their servers. No list and no search looks here.
     held: ArcSwap<BTreeMap<String, String>>,
+    /// User-defined tools that cannot be called, and why. The same goes for them.
+    absent: ArcSwap<BTreeMap<String, String>>,
 }
 
 impl Registry {
@@ -53,6 +55,7 @@ impl Registry {
             profiles: ArcSwapOption::empty(),
             told: Told::default(),
             held: ArcSwap::default(),
+            absent: ArcSwap::default(),
         };
         registry.change(|catalog| {
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
@@ -90,7 +93,7 @@ impl Registry {
         });
     }
 
-    /// Makes these the canonical names of the tools of a server that nobody has approved yet, in place of those it had.
+    /// Makes these the canonical names of the tools of a server, which goes by its own name here, that nobody has approved yet, in place of those it had.
     pub fn set_held(&self, server: &str, names: impl IntoIterator<Item = String>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = BTreeMap::clone(&self.held.load());
@@ -102,6 +105,16 @@ impl Registry {
     /// The server of a tool that is held back: for those who can do something about it.
     pub(crate) fn holds_back(&self, name: &str) -> Option<String> {
         self.held.load().get(name).cloned()
+    }
+
+    /// Makes these the user-defined tools that there are no tools of, each with why not, in place of those there were.
+    pub(crate) fn set_absent(&self, absent: BTreeMap<String, String>) {
+        self.absent.store(Arc::new(absent));
+    }
+
+    /// Why a user-defined tool cannot be called: for those who can do something about it.
+    pub(crate) fn why_absent(&self, name: &str) -> Option<String> {
+        self.absent.load().get(name).cloned()
     }
 
     /// Makes these the user-defined tools, in place of those there were. One that has the name of another tool is left

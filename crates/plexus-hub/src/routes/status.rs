@@ -1,7 +1,9 @@
 //! `/api/v1/status`.
 
 use axum::Json;
-use plexus_proto::api::{AuditStatus, Status, Upstream, UpstreamCounts, UpstreamState};
+use plexus_proto::api::{
+    AuditStatus, DefinedTool, DefinedToolState, Status, Upstream, UpstreamCounts, UpstreamState,
+};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -36,7 +38,8 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
         database: services.store.database().to_owned(),
         durability: services.config.load().durability.as_str().to_owned(),
         tools: services.dispatcher.registry().len(),
-        upstreams: counts(&services.upstreams.list()),
+        broken_tools: services.custom.list().iter().filter(|tool| is_broken(tool)).count(),
+        upstreams: counts(&services.upstreams.list(), caller.principal.is_admin()),
         mcp_sessions: services.mcp.session_count(),
         calls_in_flight: services.dispatcher.in_flight(),
         audit: AuditStatus {
@@ -46,7 +49,12 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
     }))
 }
 
-fn counts(upstreams: &[Upstream]) -> UpstreamCounts {
+fn is_broken(tool: &DefinedTool) -> bool {
+    tool.enabled_by.is_some() && tool.state == DefinedToolState::Invalid
+}
+
+/// What is in quarantine exists for admins only.
+fn counts(upstreams: &[Upstream], admin: bool) -> UpstreamCounts {
     let of = |state| upstreams.iter().filter(|upstream| upstream.state == state).count();
     UpstreamCounts {
         total: upstreams.len(),
@@ -58,5 +66,6 @@ fn counts(upstreams: &[Upstream]) -> UpstreamCounts {
         failed: of(UpstreamState::Failed),
         invalid: of(UpstreamState::Invalid),
         needs_login: of(UpstreamState::NeedsLogin),
+        quarantined: upstreams.iter().filter(|_| admin).map(|upstream| upstream.quarantined.len()).sum(),
     }
 }

@@ -87,8 +87,11 @@ pub(super) async fn show(
     Segment(name): Segment,
     headers: HeaderMap,
 ) -> Result<Tagged, ApiError> {
-    let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
-    Tagged::json(&headers, &describe(visible.resolve(&name)?))
+    let dispatcher = &caller.services.dispatcher;
+    let visible = dispatcher.registry().visible_to(&caller.principal);
+    let found = visible.resolve(&name);
+    let tool = found.map_err(|error| dispatcher.explained(&caller.principal, &name, error))?;
+    Tagged::json(&headers, &describe(tool))
 }
 
 fn describe(tool: &plexus_tools::Tool) -> Tool {

@@ -18,6 +18,10 @@ pub struct Status {
     #[schema(pattern = "^(process|power)$")]
     pub durability: String,
     pub tools: usize,
+    /// User-defined tools that are switched on and cannot be called, because something about them is wrong.
+    #[serde(default)]
+    #[schema(required)]
+    pub broken_tools: usize,
     /// The MCP servers behind the hub.
     pub upstreams: UpstreamCounts,
     pub mcp_sessions: usize,

@@ -147,4 +147,8 @@ pub struct UpstreamCounts {
     #[serde(default)]
     #[schema(required)]
     pub needs_login: usize,
+    /// Tools of theirs that wait to be approved; told to admins only, others are told 0.
+    #[serde(default)]
+    #[schema(required)]
+    pub quarantined: usize,
 }

@@ -19,7 +19,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
-use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor, shell};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store, StoreError};
 use serde_json::Value;
@@ -145,6 +145,12 @@ impl Dispatcher {
         prepare::visible(&self.0.registry.visible_to(principal), name, arguments)
     }
 
+    /// The error of a name that was looked up in vain, as this principal is told it.
+    #[must_use]
+    pub fn explained(&self, principal: &Principal, name: &str, error: CallError) -> CallError {
+        self.0.for_admins(principal, name, error)
+    }
+
     /// The same with a tool that need not be in the registry, in place of what the call names: for one that is tried out
     /// before it is there. Whoever hands it over has checked that the principal may have it run.
     pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
@@ -244,16 +250,20 @@ impl Inner {
         }
     }
 
-    /// Says more to who can do something about it: to everybody else a tool that is held back does not exist.
+    /// Says more to who can do something about it: to everybody else a tool that is held back or off does not exist.
     fn for_admins(&self, principal: &Principal, tool: &str, error: CallError) -> CallError {
         if error.code != ErrorCode::UnknownTool || !principal.is_admin() {
             return error;
         }
-        match self.registry.holds_back(tool) {
-            Some(server) => error.hint(format!(
-                "It is in quarantine: what the server {server} says of it has not been approved. `plexus upstream approve` \
-                 shows it."
-            )),
+        if let Some(server) = self.registry.holds_back(tool) {
+            let name = shell::word(&server);
+            return error.hint(format!(
+                "It is in quarantine: what the server {server} says of it has not been approved. `plexus upstream approve \
+                 {name}` shows it."
+            ));
+        }
+        match self.registry.why_absent(tool) {
+            Some(why) => error.hint(why),
             None => error,
         }
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         ("uptime", out.lasting(uptime)),
         ("database", status.database),
         ("durability", status.durability),
-        ("tools", status.tools.to_string()),
+        ("tools", tools(status.tools, status.broken_tools)),
         ("servers", servers(&status.upstreams)),
         ("mcp sessions", status.mcp_sessions.to_string()),
         ("calls in flight", status.calls_in_flight.to_string()),
@@ -47,10 +47,28 @@ pub(crate) async fn run(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
     Ok(Exit::Ok.into())
 }
 
+/// The tools that there are, and those that there should be.
+fn tools(count: usize, broken: usize) -> String {
+    match broken {
+        0 => count.to_string(),
+        _ => format!("{count} ({broken} of your own on and broken: see `plexus tools list --defined`)"),
+    }
+}
+
 /// The MCP servers behind the hub, in words.
 fn servers(counts: &UpstreamCounts) -> String {
-    let UpstreamCounts { total, ready, starting, idle, disabled, down, failed, invalid, needs_login } =
-        *counts;
+    let UpstreamCounts {
+        total,
+        ready,
+        starting,
+        idle,
+        disabled,
+        down,
+        failed,
+        invalid,
+        needs_login,
+        quarantined,
+    } = *counts;
     if total == 0 {
         return "none; `plexus upstream add` puts one behind the hub".to_owned();
     }
@@ -69,6 +87,11 @@ fn servers(counts: &UpstreamCounts) -> String {
         .map(|(count, state)| format!("{count} {state}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-    let look = if down + failed + invalid + needs_login > 0 { ": see `plexus upstream list`" } else { "" };
-    format!("{ready} ready of {total}{others}{look}")
+    let held = match quarantined {
+        0 => String::new(),
+        count => format!(", {} in quarantine", super::upstream::tools(count)),
+    };
+    let look = down + failed + invalid + needs_login + quarantined > 0;
+    let look = if look { ": see `plexus upstream list`" } else { "" };
+    format!("{ready} ready of {total}{others}{held}{look}")
 }

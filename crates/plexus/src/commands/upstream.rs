@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ReloadReport, RemovedUpstream, Upstream, UpstreamLogs, UpstreamState};
 
+pub(crate) use self::add::tools;
 use self::document::ServerArgs;
 use super::Invocation;
 use crate::client::Hub;
@@ -92,11 +93,13 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
         #[command(flatten)]
         wait: add::WaitArgs,
     },
-    /// Show what has changed of a server's tools, and approve it
+    /// Show what is new or has changed of a server's tools, and approve it
     #[command(
         after_help = "Tools that are new, have changed or look strange are neither listed nor called until they are approved. What \
-is approved is what was shown. On a terminal it is asked for each tool; elsewhere --yes is needed, and without it the exit \
-code is 1. With --json and without --yes it is only shown.\n\n\
+is approved is what was shown. On a terminal each tool is shown and asked about: y approves it at once, n leaves it waiting, \
+a approves it and all the rest, q stops. Elsewhere --yes is needed, and without it the exit code is 1. With --json and \
+without --yes what waits is shown and the exit code is 0, whether or not anything waits. A name that the server does not have, \
+and a server that is not up, end with 1; one that is approved already does not.\n\n\
 Example:\n  plexus upstream approve time\n  plexus upstream approve time convert_time --yes"
     )]
     Approve(approve::ApproveArgs),
@@ -240,21 +243,30 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
     let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
     let unwell: Vec<String> =
         decoded.filter(|one| is_unwell(one.state)).map(|one| shell::name(&one_line(&one.name))).collect();
-    if let (Some(first), false) = (unwell.first(), out.json()) {
-        out.note(&format!("Not well: {}. `plexus upstream show {first}` says why.", unwell.join(", ")));
+    if let (Some(which), false) = (which(&unwell), out.json()) {
+        out.note(&format!("Not well: {}. `plexus upstream show {which}` says why.", unwell.join(", ")));
     }
     let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
     let waiting: Vec<String> = decoded
         .filter(|one| !one.quarantined.is_empty())
         .map(|one| shell::name(&one_line(&one.name)))
         .collect();
-    if let (Some(first), false) = (waiting.first(), out.json()) {
+    if let (Some(which), false) = (which(&waiting), out.json()) {
         out.note(&format!(
-            "Quarantined tools: {}. `plexus upstream approve {first}` shows what has changed.",
+            "Quarantined tools: {}. `plexus upstream approve {which}` shows what is new or has changed.",
             waiting.join(", ")
         ));
     }
     Ok(())
+}
+
+/// The server to name in a command that is meant for each of these.
+fn which(servers: &[String]) -> Option<&str> {
+    match servers {
+        [] => None,
+        [only] => Some(only),
+        _ => Some("NAME"),
+    }
 }
 
 /// What there is to say of a server on one line.

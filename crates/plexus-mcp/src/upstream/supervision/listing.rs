@@ -134,7 +134,7 @@ impl Unit {
         self.catalog.store(Arc::new(catalog));
         let held =
             judgement.held.iter().map(|held| self.canonical(&held.said.name, config)).collect::<Vec<_>>();
-        self.shared.registry.set_held(&self.slug, held);
+        self.shared.registry.set_held(&self.name, held);
         self.judgement.store(judgement);
         self.shared.registry.set_upstream(&self.slug, tools);
         *listed = Listed {
@@ -214,7 +214,7 @@ impl Unit {
         if std::mem::take(&mut *listed).published {
             self.catalog.store(Arc::default());
             self.judgement.store(Arc::default());
-            self.shared.registry.set_held(&self.slug, []);
+            self.shared.registry.set_held(&self.name, []);
             self.shared.registry.set_upstream(&self.slug, []);
             self.shared.changed();
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 
+use plexus_kit::shell;
 use plexus_proto::api::{
     FlagKind, INSTRUCTIONS, QuarantinedTool, ReloadFailure, ReloadReport, Upstream, UpstreamEra,
     UpstreamState,
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Inner, Upstreams};
 use crate::upstream::client::for_callers;
+
+/// Tools that are named in the text because they are held back.
+const HELD: usize = 20;
 
 pub(super) fn tools(upstreams: &Upstreams) -> [Tool; 2] {
     // The registry has the tools, and the upstreams have the registry.
@@ -133,16 +137,36 @@ impl ServerStatus {
         if let Some(revision) = &self.revision {
             line.push_str(&format!(", MCP {revision}"));
         }
-        if !self.quarantined.is_empty() {
-            line.push_str(&format!(", {} quarantined", self.quarantined.len()));
-        }
         if let Some(at) = &self.retry_at {
             line.push_str(&format!(", tried again at {at}"));
         }
         if let (Some(error), true) = (&self.last_error, self.state != UpstreamState::Ready.as_str()) {
             line.push_str(&format!("\n  {}", error.replace('\n', "\n  ")));
         }
+        line.push_str(&self.held());
         line
+    }
+
+    /// What is held back, and what a person can do about it; nothing that the server wrote.
+    fn held(&self) -> String {
+        if self.quarantined.is_empty() {
+            return String::new();
+        }
+        let mut told: Vec<String> = self
+            .quarantined
+            .iter()
+            .take(HELD)
+            .map(|held| format!("{} ({})", held.tool, held.reason))
+            .collect();
+        if self.quarantined.len() > HELD {
+            told.push(format!("and {} more", self.quarantined.len() - HELD));
+        }
+        format!(
+            "\n  {} quarantined until approved with `plexus upstream approve {}`: {}",
+            self.quarantined.len(),
+            shell::word(&self.name),
+            told.join(", ")
+        )
     }
 }
 

@@ -11,7 +11,7 @@ use plexus_proto::api::{Upstream, UpstreamState};
 
 use super::{Finding, Subject};
 use crate::commands::Invocation;
-use crate::commands::upstream::{is_unwell, show};
+use crate::commands::upstream::{is_unwell, show, tools};
 use crate::listing::{self, ListArgs};
 use crate::output::one_line;
 use crate::{client, shell};
@@ -19,6 +19,8 @@ use crate::{client, shell};
 const CHECK: &str = "upstreams";
 /// Servers that are asked for.
 const MOST: usize = 1_000;
+/// Tools of a server that are named because they wait.
+const HELD: usize = 5;
 /// How it is said that a `${env:…}` has no value.
 const UNSET: &str = "which is not set or empty";
 
@@ -99,8 +101,13 @@ fn of_folder(dir: &Path, exposure: &Exposure) -> Finding {
 fn untrusted(subject: &Subject, server: &Upstream) -> Vec<Finding> {
     let (plexus, name) = (&subject.plexus, shell::name(&one_line(&server.name)));
     let waiting = (!server.quarantined.is_empty()).then(|| {
-        let tools: Vec<String> = server.quarantined.iter().map(show::held).collect();
-        let message = format!("{} has tools in quarantine: {}", server.name, tools.join(", "));
+        let held = &server.quarantined;
+        let mut told: Vec<String> =
+            held.iter().take(HELD).map(|tool| format!("{} ({})", tool.name, tool.reason.as_str())).collect();
+        if held.len() > HELD {
+            told.push(format!("and {} more", held.len() - HELD));
+        }
+        let message = format!("{} has {} in quarantine: {}", server.name, tools(held.len()), told.join(", "));
         Finding::warning(CHECK, message, format!("{plexus} upstream approve {name}"))
     });
     let by_rule = server.flagged.iter().filter(|tool| !tool.is_approved_by_someone());

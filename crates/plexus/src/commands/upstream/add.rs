@@ -208,7 +208,7 @@ fn failed(out: &Output, upstream: &Upstream) -> anyhow::Error {
         .into()
 }
 
-pub(super) fn tools(count: usize) -> String {
+pub(crate) fn tools(count: usize) -> String {
     match count {
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),

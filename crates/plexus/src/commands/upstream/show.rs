@@ -136,7 +136,9 @@ pub(crate) fn flags(flags: &[ToolFlag]) -> String {
 pub(super) fn waiting(server: &str, count: usize) -> String {
     let (what, them) = if count == 1 { ("1 tool is", "it") } else { ("Tools are", "them") };
     let name = shell::name(&one_line(server));
-    format!("{what} held back. `plexus upstream approve {name}` shows what has changed and approves {them}.")
+    format!(
+        "{what} held back. `plexus upstream approve {name}` shows {them}, and approves {them} if you say so."
+    )
 }
 
 fn spoken(revision: &str, era: Option<UpstreamEra>) -> String {
