@@ -138,6 +138,7 @@ fn unknown_field(path: &str, field: &str, schema: &Value, error: &ValidationErro
     let near = nearest(&field, known.iter().copied());
     let message = match near {
         Some(near) => format!("unknown field; did you mean {near:?}?"),
+        None if known.is_empty() => "unknown field; none are known here".to_owned(),
         None => format!("unknown field; known fields are {}", quoted(&known)),
     };
     json!({ "path": format!("{path}/{field}"), "message": message, "expected": known, "nearest": near })

@@ -47,8 +47,14 @@ pub(super) fn router() -> OpenApiRouter<App> {
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError> {
     caller.needs(Scope::ADMIN)?;
-    let custom = &caller.services.custom;
-    Ok(Json(DefinedTools { dir: custom.dir().display().to_string(), items: custom.list() }))
+    let custom = caller.services.custom.clone();
+    let dir = custom.dir().display().to_string();
+    // As the folder is now: who has just made one looks here next.
+    let items = in_background(move || {
+        custom.reload();
+        Ok(custom.list())
+    });
+    Ok(Json(DefinedTools { dir, items: items.await? }))
 }
 
 /// Switch a user-defined tool on

@@ -35,21 +35,10 @@ async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     write_tool(&hub, "say_back");
-    // Nobody tells the hub: it looks by itself.
-    let listed = tokio::time::timeout(PATIENCE, async {
-        loop {
-            let listed = admin.get("/tools/-/defined").await.ok();
-            if listed["items"][0]["name"] == "say_back" {
-                break listed;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    let listed = listed.await.expect("the manifest is seen");
-    assert_eq!(
-        (&listed["items"][0]["state"], &listed["items"][0]["problems"]),
-        (&json!("disabled"), &json!([]))
-    );
+    // At once: who has made one looks for it.
+    let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
+    assert_eq!((&listed["name"], &listed["state"]), (&json!("say_back"), &json!("disabled")), "{listed}");
+    assert_eq!(listed["problems"], json!([]), "{listed}");
     let arguments = json!({ "arguments": { "n": 5 } });
     assert_eq!(admin.post("/tools/say_back/call", &arguments).await.refused(404), "unknown_tool");
     let trial = admin.post("/tools/say_back/test", &arguments).await.ok();
@@ -72,6 +61,39 @@ async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
     for operation in ["tool_enable", "tool_disable", "tool_test"] {
         assert_eq!(hub.outcome_of(operation).await, "ok", "{operation}");
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_is_counted_and_one_that_is_gone_stays_off() {
+    let hub = TestHub::start().await;
+    let admin = Client::admin(&hub);
+    write_tool(&hub, "say_back");
+    admin.post("/tools/say_back/enable", &json!({})).await.ok();
+    assert_eq!(admin.get("/status").await.ok()["broken_tools"], 0);
+    let dir = hub.data_dir().join("tools.d/say_back");
+    std::fs::write(dir.join("tool.json"), "{").unwrap();
+    // Nobody tells the hub: it looks by itself.
+    until(async || admin.get("/status").await.ok()["broken_tools"] == 1).await;
+    let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
+    assert_eq!((&listed["state"], &listed["enabled_by"]), (&json!("invalid"), &json!("command")), "{listed}");
+    let unknown = admin.get("/tools/say_back").await;
+    assert_eq!(unknown.refused(404), "unknown_tool");
+    assert!(unknown.body["hint"].as_str().unwrap().contains("It is a user-defined tool that is wrong: "));
+    std::fs::remove_dir_all(&dir).unwrap();
+    let state = hub.data_dir().join("tools-enabled.json");
+    until(async || !std::fs::read_to_string(&state).unwrap().contains("say_back")).await;
+    write_tool(&hub, "say_back");
+    let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
+    assert_eq!((&listed["state"], &listed["enabled_by"]), (&json!("disabled"), &json!(null)), "{listed}");
+}
+
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    waited.await.expect("it comes to that");
 }
 
 #[tokio::test]

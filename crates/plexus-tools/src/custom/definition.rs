@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::manifest::{Annotations, Manifest, OutputForm, SCHEMA, Time};
 use super::ownership;
 use crate::handler::weight;
+use crate::native;
 use crate::{Access, Placement, ToolSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +28,8 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 /// What is not the name of a tool because it is the name of something else: under `/api/v1/tools`, and of the tool that
 /// tries these out.
 const RESERVED: [&str; 2] = ["cost", "test_tool"];
+/// Tools of the hub that are made elsewhere.
+const OF_THE_HUB: [&str; 1] = ["reload_tools"];
 /// Beyond its own time, which ends a program in better words than the deadline does.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -189,8 +192,20 @@ impl fmt::Debug for Definition {
     }
 }
 
-/// Whether a tool can have this name; else why not.
-pub fn usable_name(name: &str) -> Result<(), &'static str> {
+/// Whether somebody can make a tool of this name; else why not.
+///
+/// # Errors
+/// What is wrong with it, to go on after "it".
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    usable_name(name)?;
+    match OF_THE_HUB.contains(&name) || native::tools().iter().any(|tool| tool.name() == name) {
+        true => Err("is that of a tool of the hub"),
+        false => Ok(()),
+    }
+}
+
+/// Whether a tool can have this name, as far as its letters go; else why not.
+fn usable_name(name: &str) -> Result<(), &'static str> {
     if !tool_name::is_plain(name) || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err("is not one letter and then letters, digits, `_` and `-`");
     }

@@ -1,6 +1,6 @@
 //! The folder with the manifests: `NAME.json` or `NAME.toml` in it, or `tool.json` or `tool.toml` in a folder `NAME`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -29,16 +29,42 @@ pub(super) struct Entry {
 
 /// Tells one state of the manifests from another without reading them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Snapshot(Vec<(PathBuf, Option<SystemTime>, u64)>);
+pub(super) struct Snapshot {
+    manifests: BTreeMap<PathBuf, Seen>,
+    /// The folder could be read, or there is none.
+    whole: bool,
+}
+
+/// One manifest: the name of its tool, when it was changed, and its size.
+type Seen = (String, Option<SystemTime>, u64);
 
 impl Snapshot {
     pub(super) fn of(dir: &Path) -> Self {
-        let look = |(_, file, _): (String, PathBuf, Format)| {
+        let look = |(name, file, _): (String, PathBuf, Format)| {
             let about = fs::metadata(&file).ok();
             let changed = about.as_ref().and_then(|about| about.modified().ok());
-            (file, changed, about.map_or(0, |about| about.len()))
+            (file, (name, changed, about.map_or(0, |about| about.len())))
         };
-        Self(files(dir).into_iter().map(look).collect())
+        // Looked at first: what can be read before its files are is a folder that had them all.
+        let whole = match fs::read_dir(dir) {
+            Ok(_) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        Self { manifests: files(dir).into_iter().map(look).collect(), whole }
+    }
+
+    /// Whether it is certain that there is no manifest of this name.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        self.whole && !self.manifests.values().any(|(of, ..)| of == name)
+    }
+
+    /// Names of the tools whose manifests are not what they were, have come or are gone.
+    pub(super) fn changed_since(&self, before: &Self) -> BTreeSet<String> {
+        let other = |one: &Self, other: &Self| -> Vec<String> {
+            let differs = |(file, seen): &(&PathBuf, &Seen)| other.manifests.get(*file) != Some(*seen);
+            one.manifests.iter().filter(differs).map(|(_, (name, ..))| name.clone()).collect()
+        };
+        other(self, before).into_iter().chain(other(before, self)).collect()
     }
 }
 
@@ -100,7 +126,8 @@ fn files(dir: &Path) -> Vec<(String, PathBuf, Format)> {
         if path.is_dir() {
             for format in Format::ALL {
                 let file = path.join(format!("{IN_FOLDER}.{}", format.ending()));
-                if file.exists() {
+                // One that cannot be looked at is there, and wrong.
+                if file.try_exists().unwrap_or(true) {
                     found.push((name.to_owned(), file, format));
                 }
             }

@@ -41,6 +41,29 @@ impl Known {
         self.switched_on.contains(name).then_some(EnabledBy::Command)
     }
 
+    /// Those that cannot be called, each with why, for people who can change that.
+    pub(super) fn absent(&self) -> BTreeMap<String, String> {
+        let told = |(name, loaded): (&String, &Loaded)| {
+            // The name is that of a tool that can be called.
+            if self.clashing.contains(name) {
+                return None;
+            }
+            let tool = self.describe(loaded);
+            let why = match tool.state {
+                DefinedToolState::Enabled => return None,
+                DefinedToolState::Disabled => format!(
+                    "It is a user-defined tool that is off. `plexus tools enable {name}` switches it on."
+                ),
+                DefinedToolState::Invalid => format!(
+                    "It is a user-defined tool that is wrong: {}. `plexus tools list --defined` says more.",
+                    tool.problems.join("; ")
+                ),
+            };
+            Some((name.clone(), why))
+        };
+        self.tools.iter().filter_map(told).collect()
+    }
+
     pub(super) fn described(&self, name: &str) -> Result<DefinedTool, CustomError> {
         let loaded = self.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
         Ok(self.describe(loaded))

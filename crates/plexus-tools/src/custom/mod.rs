@@ -19,6 +19,7 @@ mod state;
 mod test_tool;
 mod trial;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,7 +32,7 @@ use folder::Snapshot;
 use known::{Known, Loaded, gone};
 use runner::Report;
 
-pub use definition::usable_name as check_name;
+pub use definition::check_name;
 pub use manifest::schema_file;
 pub use trial::try_out;
 
@@ -130,14 +131,37 @@ impl CustomTools {
         let now = Snapshot::of(&self.0.dir);
         let settled = now == known.looked;
         known.looked = now.clone();
-        let changed = now != known.read;
+        if !settled {
+            return;
+        }
+        let changed = now.changed_since(&known.read);
         // What is wrong with one may lie elsewhere, such as in the mode of its program, and be put right there.
         let broken = || known.tools.values().any(|loaded| loaded.entry.tool.is_err());
-        if settled && (changed || broken()) {
-            self.read(&mut known, now);
-            if changed {
-                tracing::info!(tools = ?known.tools.keys(), "manifests of user-defined tools have changed");
+        if !changed.is_empty() || broken() {
+            self.read(&mut known, now.clone());
+        }
+        if !changed.is_empty() {
+            tracing::info!(tools = ?changed, "manifests of user-defined tools have changed");
+        }
+        self.forget_what_is_gone(&mut known, &now);
+    }
+
+    /// Switches off what has no manifest any more: the next tool of that name is another one. Nothing is known of a folder
+    /// that cannot be read.
+    fn forget_what_is_gone(&self, known: &mut Known, now: &Snapshot) {
+        let gone: BTreeSet<String> =
+            known.switched_on.iter().filter(|name| now.lacks(name)).cloned().collect();
+        if gone.is_empty() {
+            return;
+        }
+        let enabled: BTreeSet<String> = known.switched_on.difference(&gone).cloned().collect();
+        match state::write(&self.0.state, &enabled) {
+            Ok(()) => {
+                tracing::warn!(tools = ?gone, "user-defined tools are switched off, because their manifests are gone");
+                known.switched_on = enabled;
             }
+            // It is tried again with the next look.
+            Err(error) => tracing::warn!(tools = ?gone, %error, "user-defined tools cannot be switched off"),
         }
     }
 
@@ -200,8 +224,9 @@ impl CustomTools {
         let known = self.known();
         let loaded = known.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
         let definition = match &loaded.entry.tool {
-            Ok(definition) => definition.clone(),
-            Err(_) => return Err(CustomError::Invalid(known.described(name)?.problems)),
+            // What goes by the name of another tool would be recorded as a call of that one.
+            Ok(definition) if !known.clashing.contains(name) => definition.clone(),
+            _ => return Err(CustomError::Invalid(known.described(name)?.problems)),
         };
         let report = Report::default();
         Ok((self.0.tool(definition, Some(report.clone())), report))
@@ -249,6 +274,7 @@ impl CustomTools {
             }
             known.clashing = clashes;
         }
+        self.0.registry.set_absent(known.absent());
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -12,7 +12,11 @@ pub(super) type Wrong = (String, String);
 pub(super) fn ours(path: &Path) -> Result<(), Wrong> {
     let shown = path.display();
     let about = fs::metadata(path).map_err(|error| {
-        (format!("names {shown}, which cannot be looked at ({})", error.kind()), "put it there".to_owned())
+        let what = match error.kind() {
+            std::io::ErrorKind::NotFound => "is not there".to_owned(),
+            kind => format!("cannot be looked at ({kind})"),
+        };
+        (format!("names {shown}, which {what}"), "put it there".to_owned())
     })?;
     let owner = about.uid();
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {

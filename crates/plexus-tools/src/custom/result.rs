@@ -26,11 +26,15 @@ pub(super) fn of(
     if form == OutputForm::Text {
         return Ok(ToolOutput::Own { text: text.to_owned(), structured: None });
     }
+    let hint =
+        r#"Have it write one JSON value to its standard output, or put "output": "text" into its manifest."#;
+    if text.is_empty() {
+        return Err(failed(format!("{name} wrote nothing to its standard output")).hint(hint));
+    }
     let value: Value = serde_json::from_str(text).map_err(|error| {
         let began: String = text.chars().take(BEGINNING).collect();
         let began = redact::text(&began).unwrap_or(began);
-        failed(format!("{name} wrote what is not JSON ({error}); it begins with {began:?}"))
-            .hint(r#"Have it write one JSON value to its standard output, or put "output": "text" into its manifest."#)
+        failed(format!("{name} wrote what is not JSON ({error}); it begins with {began:?}")).hint(hint)
     })?;
     if let Some(validator) = validator.filter(|validator| !validator.is_valid(&value)) {
         let problems: Vec<String> = validator

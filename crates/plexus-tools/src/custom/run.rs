@@ -36,6 +36,7 @@ const BLOCK: usize = 8 << 10;
 /// What became of a program, besides its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ran {
+    pub(super) started: bool,
     /// How it ended; none where it was not started or had to be killed.
     pub(super) exit: Option<String>,
     pub(super) exit_code: Option<i32>,
@@ -54,7 +55,10 @@ pub(super) async fn run(
     let began = Instant::now();
     let mut ran = Ran::default();
     let result = match start(definition, environment) {
-        Ok(child) => attend(child, definition, arguments, cancel, &mut ran).await,
+        Ok(child) => {
+            ran.started = true;
+            attend(child, definition, arguments, cancel, &mut ran).await
+        }
         Err(error) => Err(error.before_it_ran()),
     };
     ran.elapsed = began.elapsed();
@@ -228,8 +232,12 @@ fn told(mut error: CallError, ran: &Ran) -> CallError {
     if ran.stderr.is_empty() {
         return error.details(details);
     }
-    let said = ran.stderr.join("\n");
-    let said = &said[said.ceil_char_boundary(said.len().saturating_sub(STDERR_SHOWN))..];
-    error.message.push_str(&format!(":\n{said}"));
+    error.message.push_str(&quoted(&ran.stderr));
     error.details(details)
+}
+
+/// The end of what a program wrote to its standard error, as it stands behind an error.
+pub(super) fn quoted(stderr: &[String]) -> String {
+    let said = stderr.join("\n");
+    format!(":\n{}", &said[said.ceil_char_boundary(said.len().saturating_sub(STDERR_SHOWN))..])
 }

@@ -91,7 +91,7 @@ impl Output {
         for said in [&self.error, &self.text].into_iter().flatten() {
             text.push_str(&format!("\n{said}"));
         }
-        if !self.stderr.is_empty() && self.success {
+        if !self.stderr.is_empty() {
             text.push_str(&format!("\nstandard error:\n{}", self.stderr.join("\n")));
         }
         text

@@ -9,7 +9,7 @@ use plexus_proto::api::{ArgumentProblem, ToolTrial};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{CustomError, CustomTools};
+use super::{CustomError, CustomTools, run};
 use crate::{Call, CallError, CallKind, Dispatcher, SessionKey, Via};
 
 /// Calls a tool with these arguments, whether or not it is switched on, and tells how that went. Who may do that is for
@@ -46,7 +46,7 @@ pub async fn try_out(
         tool: reply.tool,
         call_id: reply.call_id,
         success: reply.result.is_ok(),
-        ran: ran.is_some(),
+        ran: ran.as_ref().is_some_and(|ran| ran.started),
         exit: None,
         exit_code: None,
         elapsed_ms: 0,
@@ -67,7 +67,11 @@ pub async fn try_out(
             trial.text = Some(output.text().into_owned());
             trial.structured = output.structured().map(|data| data.into_owned());
         }
-        Err(error) => {
+        Err(mut error) => {
+            // It has a place of its own.
+            if let Some(shorter) = error.message.strip_suffix(&run::quoted(&trial.stderr)) {
+                error.message = shorter.to_owned();
+            }
             trial.problems = problems(&error);
             trial.error = Some(error.text());
         }

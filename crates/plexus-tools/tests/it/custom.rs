@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use plexus_kit::Environment;
 use plexus_proto::ErrorCode;
-use plexus_proto::api::{DefinedToolState, EnabledBy};
+use plexus_proto::api::{DefinedToolState, EnabledBy, ToolTrial};
+use plexus_tools::Via;
 use plexus_tools::custom::{self, CustomError, CustomOptions, CustomTools};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::hub::{Hub, bounded, call, keyed};
 
@@ -86,6 +88,7 @@ async fn a_tool_is_there_only_while_somebody_has_switched_it_on() {
         folder.tool("echo", ECHO, json!({}));
         let off = folder.call("echo", json!({ "n": 1 })).await.unwrap_err();
         assert_eq!(off.message, "Unknown tool: echo", "a file alone is not enough");
+        assert!(off.hint.unwrap().contains("`plexus tools enable echo` switches it on"));
         assert_eq!(folder.call("listed", json!({})).await.unwrap().text(), "{\"got\": {}}");
         assert_eq!(folder.tools.enable("echo").unwrap().enabled_by, Some(EnabledBy::Command));
         let reply = folder.hub.call(&folder.hub.admin(), "echo", json!({ "n": 1 })).await;
@@ -94,7 +97,9 @@ async fn a_tool_is_there_only_while_somebody_has_switched_it_on() {
         assert_eq!(audited.tool, "echo");
         // As any tool: scopes, and arguments that are checked before anything runs.
         let narrow = folder.hub.agent("ann", &["call:todo"]).await;
-        assert_eq!(folder.hub.err(&narrow, "echo", json!({})).await.message, "Unknown tool: echo");
+        let unknown = folder.hub.err(&narrow, "echo", json!({})).await;
+        assert_eq!(unknown.message, "Unknown tool: echo");
+        assert!(!unknown.hint.unwrap().contains("user-defined"));
         let wrong = folder.call("echo", json!({ "n": "one" })).await.unwrap_err();
         assert_eq!(wrong.code, ErrorCode::InvalidArguments);
         // Over a restart, and until it is switched off.
@@ -125,14 +130,21 @@ async fn a_changed_manifest_is_taken_and_a_wrong_one_takes_out_only_itself() {
         folder.tools.look();
         folder.call("two", json!({})).await.unwrap();
         folder.tools.look();
-        assert_eq!(folder.call("two", json!({})).await.unwrap_err().code, ErrorCode::UnknownTool);
+        let broken = folder.call("two", json!({})).await.unwrap_err();
+        assert_eq!(broken.code, ErrorCode::UnknownTool);
+        let hint = broken.hint.unwrap();
+        assert!(hint.contains("It is a user-defined tool that is wrong: ") && hint.contains("no.sh"), "{hint}");
+        let other = folder.hub.agent("bob", &["call:*"]).await;
+        let hint = folder.hub.err(&other, "two", json!({})).await.hint.unwrap();
+        assert!(!hint.contains("user-defined"), "for others it is not there: {hint}");
+        assert_eq!(folder.tools.get("two").unwrap().enabled_by, Some(EnabledBy::Configuration));
         folder.call("one", json!({})).await.unwrap();
         let told = folder.tools.get("two").unwrap().problems.join("\n");
         let file = two.join("tool.json").display().to_string();
         for part in [
             "`descripton` is not a known key; did you mean `description`?",
             "`description` is missing; say what the tool does",
-            "no.sh, which cannot be looked at",
+            "no.sh, which is not there; put it there",
             "`timeout` is not a time; write a text such as",
             "`input_schema` is not of type object",
             file.as_str(),
@@ -145,9 +157,89 @@ async fn a_changed_manifest_is_taken_and_a_wrong_one_takes_out_only_itself() {
         assert_eq!(todo.state, DefinedToolState::Invalid);
         assert!(todo.problems[0].contains("has the name of a tool of the hub; rename it"), "{todo:?}");
         folder.call("todo", json!({ "action": "list" })).await.unwrap();
+        // Nor is it tried out, which would stand in the records as a call of the other.
+        let before = folder.hub.all_audited().await.len();
+        let refused = try_out(&folder, "todo", json!({})).await.unwrap_err();
+        assert!(refused.to_string().contains("has the name of a tool of the hub"), "{refused}");
+        assert_eq!(folder.hub.all_audited().await.len(), before);
         // And neither is one that models would take for another's.
         folder.tool("mcp__github__x", ECHO, json!({}));
         assert_eq!(folder.tools.get("mcp__github__x").unwrap().state, DefinedToolState::Invalid);
+    })
+    .await;
+}
+
+async fn try_out(folder: &Folder, name: &str, arguments: Value) -> Result<ToolTrial, CustomError> {
+    let (admin, cancel) = (folder.hub.admin(), CancellationToken::new());
+    custom::try_out(&folder.tools, &folder.hub.dispatcher, admin, name, arguments, Via::Rest, cancel).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trial_says_each_thing_once_and_what_was_not_started_did_not_run() {
+    bounded(async {
+        let folder = Folder::with(&[]).await;
+        folder.tool("fail", "echo because >&2; exit 3", json!({}));
+        let failed = try_out(&folder, "fail", json!({})).await.unwrap();
+        assert_eq!(
+            (failed.ran, failed.exit_code, failed.stderr.join("")),
+            (true, Some(3), "because".to_owned())
+        );
+        assert_eq!(failed.error.unwrap(), "fail failed (exit status: 3)");
+        let bare = folder.tool("bare", ECHO, json!({}));
+        std::fs::write(bare.join("run.sh"), "#!/no/such/interpreter\n").unwrap();
+        let bare = try_out(&folder, "bare", json!({})).await.unwrap();
+        assert_eq!((bare.ran, bare.success, bare.exit), (false, false, None));
+        assert!(bare.error.unwrap().starts_with("bare cannot be started: "));
+        folder.tool(
+            "silent",
+            "true",
+            json!({ "input_schema": { "type": "object", "properties": {}, "additionalProperties": false } }),
+        );
+        let silent = try_out(&folder, "silent", json!({})).await.unwrap().error.unwrap();
+        assert!(silent.starts_with("silent wrote nothing to its standard output"), "{silent}");
+        let problems = try_out(&folder, "silent", json!({ "n": 1 })).await.unwrap().problems;
+        assert_eq!(problems[0].message, "unknown field; none are known here");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_is_gone_is_off_and_the_next_one_of_its_name_is_another() {
+    bounded(async {
+        let folder = Folder::with(&["listed"]).await;
+        for name in ["echo", "stays", "listed"] {
+            folder.tool(name, ECHO, json!({}));
+        }
+        for name in ["echo", "stays"] {
+            folder.tools.enable(name).unwrap();
+        }
+        let dir = folder.tools.dir().to_owned();
+        let look_twice = || (0..2).for_each(|_| folder.tools.look());
+        look_twice();
+        // A manifest that is being replaced is missing for a moment.
+        std::fs::rename(dir.join("echo/tool.json"), dir.join("echo/tool.json~")).unwrap();
+        folder.tools.reload();
+        folder.tools.look();
+        std::fs::rename(dir.join("echo/tool.json~"), dir.join("echo/tool.json")).unwrap();
+        look_twice();
+        folder.call("echo", json!({})).await.unwrap();
+        // One that is gone is not replaced by whatever comes.
+        for name in ["echo", "listed"] {
+            std::fs::remove_dir_all(dir.join(name)).unwrap();
+        }
+        look_twice();
+        folder.tool("echo", "printf '{\"another\": 1}'", json!({}));
+        folder.tool("listed", ECHO, json!({}));
+        let echo = folder.tools.get("echo").unwrap();
+        assert_eq!((echo.state, echo.enabled_by), (DefinedToolState::Disabled, None));
+        assert_eq!(folder.call("echo", json!({})).await.unwrap_err().code, ErrorCode::UnknownTool);
+        for name in ["stays", "listed"] {
+            folder.call(name, json!({})).await.unwrap();
+        }
+        // Also after a restart.
+        let again = open(&folder.hub, &[]);
+        let states = ["echo", "stays"].map(|name| again.get(name).unwrap().state);
+        assert_eq!(states, [DefinedToolState::Disabled, DefinedToolState::Enabled]);
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! User-defined tools from the command line: made, tried, switched on, called, switched off.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::json;
 
 #[tokio::test]
@@ -16,6 +18,9 @@ async fn a_tool_is_made_tried_switched_on_called_and_switched_off() {
     let name = plexus.run(&["tools", "new", "mcp__x__y"]).await;
     assert!(name.failed(2).contains("begins as those of tools of MCP servers do"), "{name:?}");
 
+    // Seen at once, and told of when it is called before it is on.
+    let listed = plexus.run(&["tools", "list", "--defined"]).await;
+    assert!(listed.ok().starts_with("say_back\toff\t"), "{listed:?}");
     let trial = plexus.run(&["tools", "test", "say_back", "--arg", "text=hi"]).await;
     assert!(
         trial.ok().contains("works\tyes\n") && trial.ok().contains("{\"received\": {\"text\":\"hi\"}}"),
@@ -23,8 +28,12 @@ async fn a_tool_is_made_tried_switched_on_called_and_switched_off() {
     );
     let wrong = plexus.run(&["tools", "test", "say_back", "--arg", "txt=hi", "--json"]).await;
     assert_eq!(wrong.json(1)["problems"][0]["path"], "/txt", "{wrong:?}");
+    let wrong = plexus.run(&["tools", "test", "say_back"]).await;
+    assert!(wrong.stdout.contains("works\tnot tried\n"), "{wrong:?}");
+    assert!(wrong.failed(1).contains("error: say_back was not tried: the arguments are wrong"), "{wrong:?}");
     let off = plexus.run(&["tools", "call", "say_back", "--arg", "text=hi"]).await;
-    assert!(off.failed(1).contains("Unknown tool"), "{off:?}");
+    let told = off.failed(1);
+    assert!(told.contains("Unknown tool") && told.contains("`plexus tools enable say_back`"), "{told}");
 
     let on = plexus.run(&["tools", "enable", "say_back"]).await;
     assert!(on.ok().starts_with("say_back is on"), "{on:?}");
@@ -32,8 +41,36 @@ async fn a_tool_is_made_tried_switched_on_called_and_switched_off() {
     assert_eq!(called["structured"], json!({ "received": { "text": "hi" } }), "{called}");
     let listed = plexus.run(&["tools", "list", "--defined"]).await;
     assert!(listed.ok().starts_with("say_back\ton\tSays back what it was given."), "{listed:?}");
+    // One that breaks while it is on does not go without a word.
+    std::fs::set_permissions(files[1], std::fs::Permissions::from_mode(0o600)).unwrap();
+    let listed = plexus.run(&["tools", "list", "--defined"]).await;
+    assert!(listed.ok().starts_with("say_back\ton, but invalid\t"), "{listed:?}");
+    let broken = plexus.run(&["tools", "call", "say_back", "--arg", "text=hi"]).await;
+    assert!(broken.failed(1).contains("run.sh, which cannot be run; run `chmod u+x "), "{broken:?}");
+    let status = plexus.run(&["status"]).await;
+    assert!(
+        status.ok().contains(" (1 of your own on and broken: see `plexus tools list --defined`)"),
+        "{status:?}"
+    );
+    std::fs::set_permissions(files[1], std::fs::Permissions::from_mode(0o700)).unwrap();
     let off = plexus.run(&["tools", "disable", "say_back"]).await;
     assert_eq!(off.ok(), "say_back is off.\n");
     let gone = plexus.run(&["tools", "call", "say_back", "--arg", "text=hi"]).await;
     assert!(gone.failed(1).contains("Unknown tool"), "{gone:?}");
+}
+
+#[tokio::test]
+async fn the_name_of_a_tool_of_the_hub_is_not_given_to_another() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let there = plexus.run(&["tools", "list", "--json", "--limit", "500"]).await.json(0);
+    let there = there["items"].as_array().unwrap();
+    assert!(there.len() > 5, "{there:?}");
+    for tool in there {
+        let name = tool["name"].as_str().unwrap();
+        let refused = plexus.run(&["tools", "new", name]).await;
+        assert!(refused.failed(2).contains("cannot be the name of a tool"), "{name}: {refused:?}");
+    }
+    let refused = plexus.run(&["tools", "new", "todo"]).await;
+    assert!(refused.failed(2).contains("it is that of a tool of the hub"), "{refused:?}");
 }

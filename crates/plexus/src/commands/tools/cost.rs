@@ -39,7 +39,10 @@ pub(super) async fn run(args: &CostArgs, invocation: &Invocation<'_>) -> anyhow:
             share(server.share),
         ]
     });
-    out.table(&["SERVER", "TOOLS", "OF TOOLS", "OF INSTRUCTIONS", "TOKENS", "SHARE"], servers.collect())?;
+    out.table(
+        &["SERVER", "TOOLS", "TOOL TOKENS", "INSTRUCTION TOKENS", "TOKENS", "SHARE"],
+        servers.collect(),
+    )?;
     out.block("\n")?;
     let dearest =
         cost.tools.iter().take(args.limit).map(|tool| {

@@ -51,7 +51,8 @@ pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode
 
 fn state(tool: &DefinedTool) -> &'static str {
     match (tool.state, tool.enabled_by) {
-        (DefinedToolState::Invalid, _) => "invalid",
+        (DefinedToolState::Invalid, Some(_)) => "on, but invalid",
+        (DefinedToolState::Invalid, None) => "invalid",
         (DefinedToolState::Disabled, _) => "off",
         (DefinedToolState::Enabled, Some(EnabledBy::Configuration)) => "on, by configuration",
         (DefinedToolState::Enabled, _) => "on",
@@ -90,7 +91,7 @@ pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow:
         let ended = trial.exit.as_deref().unwrap_or(if trial.ran { "killed" } else { "not started" });
         out.fields(&[
             ("tool", trial.tool.clone()),
-            ("works", if trial.success { "yes" } else { "no" }.to_owned()),
+            ("works", works(&trial).to_owned()),
             ("program", ended.to_owned()),
             ("time", format!("{} ms", trial.elapsed_ms)),
             ("record", format!("plexus audit show {}", trial.call_id)),
@@ -109,5 +110,18 @@ pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow:
     if trial.success {
         return Ok(Exit::Ok.into());
     }
-    Err(Failure::new(Exit::Failed, format!("{} does not work", one_line(&trial.tool))).into())
+    let message = match trial.problems.is_empty() {
+        true => format!("{} does not work", one_line(&trial.tool)),
+        false => format!("{} was not tried: the arguments are wrong", one_line(&trial.tool)),
+    };
+    Err(Failure::new(Exit::Failed, message).into())
+}
+
+/// Wrong arguments say nothing about the tool.
+fn works(trial: &ToolTrial) -> &'static str {
+    match (trial.success, trial.problems.is_empty()) {
+        (true, _) => "yes",
+        (false, true) => "no",
+        (false, false) => "not tried",
+    }
 }
