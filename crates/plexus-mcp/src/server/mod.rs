@@ -232,7 +232,7 @@ fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Session(_) | Dialect::Modern => concat!(
             r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
-            r#""resources":{"listChanged":true,"subscribe":true},"completions":{}}"#
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}"#
         ),
     }
 }
