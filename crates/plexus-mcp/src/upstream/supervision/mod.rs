@@ -8,7 +8,9 @@
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
-//! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
+//! | `call`, `request` | a call of a tool, and any other request of a caller; `errand` carries both out |
+//! | `reach`, `gate`, `sessions`, `pulse` | where they go, how many at a time, and what they tell of the server |
+//! | `asking`, `rounds`, `follow` | what a server asks before it answers, and what goes on as a task of its own |
 //! | `login` | access to a server that wants one, given by a person and taken away |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
@@ -16,11 +18,14 @@
 //! server does, it does to its own callers only.
 
 mod approval;
+mod asking;
 mod attend;
 mod backoff;
 mod call;
 mod catalog;
 mod definition;
+mod errand;
+mod follow;
 mod gate;
 mod inject;
 mod instructions;
@@ -32,8 +37,10 @@ mod metrics;
 mod misses;
 mod opened;
 mod pulse;
+mod reach;
 mod reload;
 mod request;
+mod rounds;
 mod sessions;
 mod status;
 mod target;
