@@ -107,6 +107,28 @@ fn check_tool(resource: &str) -> Result<(), &'static str> {
     if resource.starts_with("mcp__plexus__") {
         return Err("clients put mcp__plexus__ in front of the names; leave it out");
     }
+    check_facility(resource)
+}
+
+/// What a server offers beside its tools: `mcp__<server>.resources`, `mcp__<server>.prompts`, one prompt.
+fn check_facility(resource: &str) -> Result<(), &'static str> {
+    let Some((server, rest)) = resource
+        .strip_prefix(tool_name::PREFIX)
+        .filter(|rest| !rest.contains(tool_name::SEPARATOR))
+        .and_then(|rest| rest.split_once('.'))
+    else {
+        return Ok(());
+    };
+    if !server.contains('*') && tool_name::slug(server).as_deref() != Some(server) {
+        return Err(
+            "a server is named with letters, digits and single underscores here: my-server is mcp__my_server",
+        );
+    }
+    let (facility, part) = rest.split_once('.').unwrap_or((rest, ""));
+    if !glob(facility, "prompts") && (!glob(facility, "resources") || !part.is_empty()) {
+        return Err("beside its tools a server has mcp__<server>.resources, mcp__<server>.prompts and \
+             mcp__<server>.prompts.<prompt>");
+    }
     Ok(())
 }
 

@@ -52,6 +52,7 @@ impl HubOptions {
         let mcp = McpOptions {
             json_depth: config.limits.json_depth,
             sessions: config.limits.mcp_sessions,
+            task_after: Duration::from_secs(config.limits.task_after_seconds),
             ..McpOptions::default()
         };
         let environment = Environment::default();

@@ -142,6 +142,8 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Session-era MCP sessions kept in memory; the longest unused one is let go first.
     pub mcp_sessions: u64,
+    /// A call that takes longer goes on as a task, for clients that know tasks.
+    pub task_after_seconds: u64,
 }
 
 /// How long records are kept; none: for ever.

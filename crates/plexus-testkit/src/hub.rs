@@ -31,12 +31,14 @@ pub struct TestHub {
     dir: TempDir,
     http: reqwest::Client,
     change: Change,
+    answering: Answering,
     clock: Clock,
     events: EventOptions,
     timing: Timing,
 }
 
 type Change = Box<dyn Fn(&mut Config) + Send + Sync>;
+type Answering = Box<dyn Fn(&mut McpOptions) + Send + Sync>;
 
 impl TestHub {
     pub async fn start() -> Self {
@@ -46,21 +48,27 @@ impl TestHub {
     /// A hub whose configuration is changed before it starts.
     pub async fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
-        Self::start_all(Box::new(change), events, Timing::default()).await
+        Self::start_all(Box::new(change), Box::new(|_| {}), events, Timing::default()).await
+    }
+
+    /// A hub that answers MCP clients by other options.
+    pub async fn start_answering(change: impl Fn(&mut McpOptions) + Send + Sync + 'static) -> Self {
+        let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
+        Self::start_all(Box::new(|_| {}), Box::new(change), events, Timing::default()).await
     }
 
     /// A hub whose event streams have other limits.
     pub async fn start_streaming(events: EventOptions) -> Self {
-        Self::start_all(Box::new(|_| {}), events, Timing::default()).await
+        Self::start_all(Box::new(|_| {}), Box::new(|_| {}), events, Timing::default()).await
     }
 
     /// A hub that takes other times with the servers behind it.
     pub async fn start_timed(timing: Timing) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
-        Self::start_all(Box::new(|_| {}), events, timing).await
+        Self::start_all(Box::new(|_| {}), Box::new(|_| {}), events, timing).await
     }
 
-    async fn start_all(change: Change, events: EventOptions, timing: Timing) -> Self {
+    async fn start_all(change: Change, answering: Answering, events: EventOptions, timing: Timing) -> Self {
         // A second test in the same process finds it installed, which is as good.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -75,18 +83,18 @@ impl TestHub {
             config.database_url = database.clone().map(Secret::from);
             change(config);
         });
-        let hub = start(dir.path(), &change, &events, &timing, clock.clone()).await;
+        let hub = start(dir.path(), &change, &answering, &events, &timing, clock.clone()).await;
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        Self { hub, dir, http, change, clock, events, timing }
+        Self { hub, dir, http, change, answering, clock, events, timing }
     }
 
     /// Stops the hub and starts another one on the same folder; it has another address.
     pub async fn restart(self) -> Self {
-        let Self { hub, dir, http, change, clock, events, timing } = self;
+        let Self { hub, dir, http, change, answering, clock, events, timing } = self;
         let drained = hub.shutdown().await;
         assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
-        let hub = start(dir.path(), &change, &events, &timing, clock.clone()).await;
-        Self { hub, dir, http, change, clock, events, timing }
+        let hub = start(dir.path(), &change, &answering, &events, &timing, clock.clone()).await;
+        Self { hub, dir, http, change, answering, clock, events, timing }
     }
 
     /// The same, for a hub to which so much time has passed since; its clock stands still from then on.
@@ -214,7 +222,14 @@ impl fmt::Debug for TestHub {
     }
 }
 
-async fn start(dir: &Path, change: &Change, events: &EventOptions, timing: &Timing, clock: Clock) -> Hub {
+async fn start(
+    dir: &Path,
+    change: &Change,
+    answering: &Answering,
+    events: &EventOptions,
+    timing: &Timing,
+    clock: Clock,
+) -> Hub {
     let flags = RawConfig {
         data_dir: Some(dir.to_owned()),
         listen: Some("127.0.0.1:0".to_owned()),
@@ -225,7 +240,9 @@ async fn start(dir: &Path, change: &Change, events: &EventOptions, timing: &Timi
     config.auth.failed_per_minute = 0;
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
-    let mcp = McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions };
+    let mut mcp =
+        McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions, ..McpOptions::default() };
+    answering(&mut mcp);
     // Little enough to be the same on every machine: a shell and its tools.
     let environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/ann")];
     let environment =

@@ -33,13 +33,13 @@ pub use ask::{
 };
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use cost::{Said, cost};
-pub use dispatcher::{Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
+pub use dispatcher::{Begun, Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
-pub use spec::{Access, Action, Placement, ToolSpec, UpstreamTool};
+pub use spec::{Access, Action, Facility, Placement, ToolSpec, UpstreamTool};
 pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

@@ -24,7 +24,8 @@ pub(crate) struct Shown {
 pub(crate) fn shown(catalog: &Catalog, profile: &str, told: &Told) -> Shown {
     // By the names that someone has who sees all tools: a profile means the same to everyone.
     let all = listed(catalog.tools.values().cloned().collect());
-    let candidates: Vec<_> = all.values().map(|tool| candidate(tool)).collect();
+    let candidates: Vec<_> =
+        all.values().chain(catalog.facilities.values()).map(|tool| candidate(tool)).collect();
     let Choice { tools, listed, warnings, .. } = catalog.profiles.shown(profile, &candidates);
     if !warnings.is_empty() && told.first(profile) {
         for warning in warnings {

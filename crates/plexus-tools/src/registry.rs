@@ -18,10 +18,15 @@ use crate::{Placement, Tool, Visible};
 /// Views kept, one per token.
 const VIEWS: u64 = 10_000;
 
-#[derive(Debug, Default)]
+/// By canonical name.
+type Tools = BTreeMap<String, Arc<Tool>>;
+
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) version: u64,
-    pub(crate) tools: BTreeMap<String, Arc<Tool>>,
+    pub(crate) tools: Tools,
+    /// What servers offer beside tools; no list of tools shows them.
+    pub(crate) facilities: Tools,
     pub(crate) profiles: Arc<Profiles>,
 }
 
@@ -76,6 +81,15 @@ impl Registry {
         });
     }
 
+    /// Makes these the [facilities](crate::Facility) of a server, in place of those it had.
+    pub fn set_facilities(&self, server: &str, facilities: impl IntoIterator<Item = Tool>) {
+        self.edit(|catalog| {
+            let there = &mut catalog.facilities;
+            there.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
+            there.extend(facilities.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
+        });
+    }
+
     /// Makes these the canonical names of the tools of a server that nobody has approved yet, in place of those it had.
     pub fn set_held(&self, server: &str, names: impl IntoIterator<Item = String>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,16 +141,24 @@ impl Registry {
         servers
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<Tool>>)) {
+    fn change(&self, edit: impl FnOnce(&mut Tools)) {
+        self.edit(|catalog| edit(&mut catalog.tools));
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut Catalog)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
-        let mut tools = current.tools.clone();
-        edit(&mut tools);
-        if same(&tools, &current.tools) {
+        let mut catalog = Catalog::clone(&current);
+        edit(&mut catalog);
+        if same(&catalog.tools, &current.tools) && same(&catalog.facilities, &current.facilities) {
             return;
         }
-        let version = current.version + 1;
-        self.catalog.store(Arc::new(Catalog { version, tools, profiles: current.profiles.clone() }));
+        self.put(catalog);
+    }
+
+    fn put(&self, catalog: Catalog) {
+        let version = catalog.version + 1;
+        self.catalog.store(Arc::new(Catalog { version, ..catalog }));
         self.versions.send_replace(version);
     }
 
@@ -164,12 +186,8 @@ impl Registry {
     /// What `profiles` gives is asked for in turn, so that the newest is the one that stays.
     fn change_profiles(&self, profiles: impl FnOnce() -> Arc<Profiles>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = self.catalog.load();
-        let version = current.version + 1;
         self.told.forget();
-        let (tools, profiles) = (current.tools.clone(), profiles());
-        self.catalog.store(Arc::new(Catalog { version, tools, profiles }));
-        self.versions.send_replace(version);
+        self.put(Catalog { profiles: profiles(), ..Catalog::clone(&self.catalog.load()) });
     }
 
     /// Follows the version; a new one means that lists may have changed.
@@ -217,7 +235,7 @@ impl Registry {
 }
 
 /// Whether a change has changed nothing, so that nobody need look at it.
-fn same(tools: &BTreeMap<String, Arc<Tool>>, others: &BTreeMap<String, Arc<Tool>>) -> bool {
+fn same(tools: &Tools, others: &Tools) -> bool {
     let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
     tools.len() == others.len()
         && tools.keys().eq(others.keys())

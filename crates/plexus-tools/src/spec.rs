@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plexus_auth::Scope;
 use plexus_proto::api::ToolAnnotations;
+use plexus_proto::tool_name;
 use serde_json::{Map, Value};
 
 /// Where a tool runs.
@@ -30,8 +31,35 @@ pub struct UpstreamTool {
     pub groups: Vec<String>,
     /// To be listed by its own name where no other tool has it.
     pub bare: bool,
+    /// Its schema wants some of the arguments to be repeated in headers.
+    pub repeats_arguments: bool,
     /// What the server says of it, all of it.
     pub definition: Map<String, Value>,
+}
+
+/// What another MCP server offers beside its tools. A caller's access to it is that to a tool which no list shows: by
+/// scopes and profiles, through the dispatcher, with a record of each use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Facility {
+    Resources,
+    Prompts,
+}
+
+impl Facility {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// Canonical name of a server's: what scopes, profiles and records say. With a dot and one separator it is the name of
+    /// no tool.
+    #[must_use]
+    pub fn name(self, server: &str) -> String {
+        format!("{}{server}.{}", tool_name::PREFIX, self.as_str())
+    }
 }
 
 impl Placement {

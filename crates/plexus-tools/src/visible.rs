@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use plexus_auth::Principal;
 use plexus_auth::profiles::{Candidate, Profiles};
-use plexus_proto::tool_name;
+use plexus_proto::{ErrorCode, tool_name};
 
 use crate::listing::listed;
 use crate::profile_view::{self, Told};
 use crate::registry::Catalog;
 use crate::resolve::{Index, resolve};
-use crate::{CallError, Tool};
+use crate::{CallError, Facility, Tool};
 
 /// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
 /// they are listed by.
@@ -21,6 +21,8 @@ pub struct Visible {
     tools: BTreeMap<String, Arc<Tool>>,
     /// Canonical names of those that are listed; none: all.
     listed: Option<BTreeSet<String>>,
+    /// What it may use of servers beside their tools, by canonical name.
+    facilities: BTreeMap<String, Arc<Tool>>,
     /// For names that are not the listed ones, from the first of them on.
     index: OnceLock<Index>,
     profiles: Arc<Profiles>,
@@ -50,15 +52,19 @@ impl Visible {
         let is_shown = |tool: &&Arc<Tool>| {
             shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
         };
-        let tools =
-            catalog.tools.values().filter(is_shown).filter_map(|tool| tool.narrowed_to(principal)).collect();
-        let tools = listed(tools);
+        let seen = |tools: &BTreeMap<String, Arc<Tool>>| -> Vec<Arc<Tool>> {
+            tools.values().filter(is_shown).filter_map(|tool| tool.narrowed_to(principal)).collect()
+        };
+        let tools = listed(seen(&catalog.tools));
+        let facilities = seen(&catalog.facilities).into_iter();
+        let facilities = facilities.map(|tool| (tool.spec().name.to_string(), tool)).collect();
         // Whoever cannot find and call the others is shown them.
         let finds = [tool_name::SEARCH, tool_name::CALL].iter().all(|name| tools.contains_key(*name));
         Self {
             version: catalog.version,
             tools,
             listed: shown.and_then(|shown| shown.listed).filter(|_| finds),
+            facilities,
             index: OnceLock::new(),
             profiles: catalog.profiles.clone(),
         }
@@ -107,6 +113,19 @@ impl Visible {
     #[must_use]
     pub fn is_thin(&self) -> bool {
         self.listed.is_some()
+    }
+
+    /// What a server offers beside its tools, if this caller may use it.
+    #[must_use]
+    pub fn facility(&self, server: &str, facility: Facility) -> Option<&Arc<Tool>> {
+        self.facilities.get(&facility.name(server))
+    }
+
+    /// The same by its canonical name.
+    pub(crate) fn facility_named(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+        self.facilities.get(name).ok_or_else(|| {
+            CallError::new(ErrorCode::UnknownTool, "there is nothing of the kind that you may use")
+        })
     }
 
     fn lists(&self, tool: &Tool) -> bool {

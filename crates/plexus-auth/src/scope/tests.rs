@@ -16,6 +16,13 @@ fn what_a_scope_grants() {
         ("call:todo", "call:todos.list", false),
         ("call:mcp__github__*", "call:mcp__github__search", true),
         ("call:mcp__github__*", "call:mcp__gitlab__search", false),
+        ("call:mcp__github__*", "call:mcp__github.resources", false),
+        ("call:mcp__github", "call:mcp__github.resources", true),
+        ("call:mcp__github", "call:mcp__github__search", false),
+        ("call:mcp__*", "call:mcp__github.prompts", true),
+        ("call:mcp__github.prompts", "call:mcp__github.prompts.summarise", true),
+        ("call:mcp__github.prompts", "call:mcp__github.resources", false),
+        ("call:mcp__github.prompts.summarise", "call:mcp__github.prompts", false),
         ("call:*_list", "call:task_list", true),
         ("call:*_list", "call:task_list_all", false),
         ("read:*", "call:todo", false),
@@ -163,4 +170,22 @@ fn a_scope_in_another_spelling_grants_the_one_tool() {
     let own = set(&["call:mcp__my-server__*"]);
     assert!(own.first_beyond(&set(&["call:mcp:my.server:x"])).is_none());
     assert!(own.first_beyond(&set(&["call:mcp:my:server__x"])).is_some());
+}
+
+#[test]
+fn what_a_server_offers_beside_tools_is_known_and_misspelt_is_not() {
+    let check = |scope: &str| set(&[scope]).check_known();
+    for known in [
+        "mcp__git.resources",
+        "mcp__git.prompts",
+        "mcp__git.prompts.sum_up",
+        "mcp__git",
+        "mcp__*.prompts",
+        "mcp__git.*",
+    ] {
+        assert_eq!(check(&format!("call:{known}")), Ok(()), "{known}");
+    }
+    for wrong in ["mcp__git.resource", "mcp__git.resources.x", "mcp__my-git.resources", "mcp__git.tools"] {
+        assert!(check(&format!("call:{wrong}")).unwrap_err().contains("grants nothing"), "{wrong}");
+    }
 }

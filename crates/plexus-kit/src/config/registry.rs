@@ -243,6 +243,13 @@ pub const SETTINGS: &[Setting] = &[
     .default("10000")
     .about("MCP sessions in memory; over it the longest unused one leaves memory and stays in the database.")
     .expects(COUNT),
+    Setting::new("limits.task_after_seconds", "PLEXUS_LIMITS_TASK_AFTER_SECONDS", Kind::Number, |config, value| {
+        config.limits.task_after_seconds = value.number().filter(|count| *count > 0)?;
+        Some(())
+    })
+    .default("10")
+    .about("A call that takes longer is answered with a task that can be asked after, where the client knows tasks.")
+    .expects(COUNT),
     Setting::new("retention.events_days", "PLEXUS_RETENTION_EVENTS_DAYS", Kind::Number, |config, value| {
         config.retention.events_days = Some(value.number()?).filter(|days| *days > 0);
         Some(())

@@ -7,11 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
+use serde_json::{Number, Value};
 
 use super::State;
-use super::call::Target;
+use super::call::{Subject, Target};
 use super::rpc::{HEADER_MISMATCH, INVALID_REQUEST, RpcError};
 use super::version::Era;
+use crate::marks::{self, Mark};
 
 pub(super) const SESSION_ID: &str = "mcp-session-id";
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
@@ -59,7 +61,7 @@ pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
 }
 
 /// The one value of a header. Two are one too many: parts of the path may read different ones.
-fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, RpcError> {
+fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -104,20 +106,58 @@ pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(
     compare(METHOD, single(headers, METHOD)?, body.method)?;
     let name = single(headers, NAME)?;
     if let Some(expected) = &body.name {
-        let decoded = name.map(decode).transpose()?;
+        let decoded = name.map(|name| decode(NAME, name)).transpose()?;
         compare(NAME, decoded.as_deref(), expected)?;
     }
     Ok(())
 }
 
-/// Arguments that a tool wants to see repeated in headers must be there, and say the same.
+/// Arguments that a tool wants to see repeated in headers must be there, and say the same: whoever routed the request by
+/// a header, or let it pass, believed that one.
+///
+/// Through `tool_call` nothing is compared: its own schema marks nothing.
 pub(super) fn check_params(
-    _headers: &HeaderMap,
-    _target: &Target,
-    _principal: &Principal,
-    _state: &State,
+    headers: &HeaderMap,
+    target: &Target,
+    principal: &Principal,
+    state: &State,
 ) -> Result<(), RpcError> {
-    Ok(())
+    if target.subject != Subject::Tool {
+        return Ok(());
+    }
+    let visible = state.dispatcher.registry().visible_to(principal);
+    // One that is not there is the dispatcher's to refuse.
+    let Ok(tool) = visible.resolve(&target.name) else { return Ok(()) };
+    let spec = tool.spec();
+    if !spec.upstream().is_some_and(|upstream| upstream.repeats_arguments) {
+        return Ok(());
+    }
+    let marks = marks::marks(&spec.input_schema).unwrap_or_default();
+    marks.iter().try_for_each(|mark| check_param(headers, mark, &target.arguments))
+}
+
+fn check_param(headers: &HeaderMap, mark: &Mark, arguments: &Value) -> Result<(), RpcError> {
+    let header = mark.header.as_str();
+    let said = single(headers, header)?.map(|value| decode(header, value)).transpose()?;
+    match (said, mark.value(arguments)) {
+        (None, None) => Ok(()),
+        (Some(said), None) => {
+            let said = shown(&said);
+            Err(mismatch(format!("the header {header} says {said:?} and the arguments say nothing of it")))
+        }
+        // Written differently is not different: 1 and 1.0 are one number.
+        (Some(said), Some(Value::Number(number))) if is_number(&said, number) => Ok(()),
+        (said, Some(_)) => {
+            compare(header, said.as_deref(), mark.text(arguments).unwrap_or_default().as_str())
+        }
+    }
+}
+
+fn is_number(text: &str, number: &Number) -> bool {
+    match (text.parse::<i64>(), number.as_i64()) {
+        (Ok(said), Some(meant)) => said == meant,
+        _ => text.parse::<f64>().is_ok_and(|said| number.as_f64() == Some(said)),
+    }
 }
 
 fn compare(header: &str, got: Option<&str>, expected: &str) -> Result<(), RpcError> {
@@ -136,7 +176,7 @@ fn shown(text: &str) -> String {
 }
 
 /// `=?base64?…?=` stands for text that a header cannot carry.
-fn decode(value: &str) -> Result<Cow<'_, str>, RpcError> {
+fn decode<'v>(header: &str, value: &'v str) -> Result<Cow<'v, str>, RpcError> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(Cow::Borrowed(value));
     };
@@ -145,5 +185,5 @@ fn decode(value: &str) -> Result<Cow<'_, str>, RpcError> {
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .map(Cow::Owned)
-        .ok_or_else(|| mismatch(format!("the header {NAME} is not valid Base64 of UTF-8")))
+        .ok_or_else(|| mismatch(format!("the header {header} is not valid Base64 of UTF-8")))
 }

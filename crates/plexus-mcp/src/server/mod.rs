@@ -10,11 +10,13 @@ mod headers;
 mod identity;
 mod list;
 mod modern;
+mod news;
 mod offers;
 mod reads;
 mod rpc;
 mod session;
 mod sse;
+mod under_way;
 mod version;
 mod welcome;
 
@@ -29,13 +31,15 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
 use plexus_kit::metrics::count;
-use plexus_kit::{Clock, Metrics, Stage, Supervisor};
-use plexus_store::Store;
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
+use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
+use aside::tasks::{self, Tasks};
 use list::ListCache;
+use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
 use version::{Dialect, Era};
@@ -52,11 +56,18 @@ pub struct McpOptions {
     pub json_depth: usize,
     /// Session-era sessions kept in memory.
     pub sessions: u64,
+    /// A call that takes longer goes on as a task, where the client knows tasks.
+    pub task_after: Duration,
 }
 
 impl Default for McpOptions {
     fn default() -> Self {
-        Self { keep_alive: Duration::from_secs(25), json_depth: 64, sessions: 10_000 }
+        Self {
+            keep_alive: Duration::from_secs(25),
+            json_depth: 64,
+            sessions: 10_000,
+            task_after: Duration::from_secs(10),
+        }
     }
 }
 
@@ -74,7 +85,11 @@ struct State {
     stopping: CancellationToken,
     sessions: Sessions,
     lists: ListCache,
+    offers: OfferCache,
+    /// Completions under way, by subject.
+    completing: Quota,
     streams: Streams,
+    tasks: Tasks,
     options: McpOptions,
     json_depth: AtomicUsize,
 }
@@ -100,8 +115,11 @@ impl McpServer {
     ) -> Self {
         Self(Arc::new(State {
             stopping: supervisor.stopping(Stage::Intake),
+            tasks: Tasks::new(store.clone(), clock.clone()),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
+            offers: OfferCache::default(),
+            completing: Quota::new(reads::COMPLETIONS),
             streams: Streams::default(),
             dispatcher,
             upstreams,
@@ -110,6 +128,15 @@ impl McpServer {
             json_depth: AtomicUsize::new(options.json_depth),
             options,
         }))
+    }
+
+    /// Gives the tasks that the last run of this hub left an end: before anybody can ask after them.
+    pub async fn end_lost_tasks(&self) -> Result<(), StoreError> {
+        let lost = tasks::end_lost(&self.0.tasks).await?;
+        if lost > 0 {
+            tracing::warn!(lost, "tasks were running when the hub stopped; how far they came is not known");
+        }
+        Ok(())
     }
 
     /// Holds for requests from now on.
@@ -124,6 +151,8 @@ impl McpServer {
         let server = self.clone();
         metrics
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
+        let server = self.clone();
+        metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
     }
 
     /// Session-era sessions in memory.
@@ -191,7 +220,10 @@ impl McpServer {
 /// What this server can do, as JSON.
 fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::Session(_) | Dialect::Modern => r#"{"tools":{"listChanged":true}}"#,
+        Dialect::Session(_) | Dialect::Modern => concat!(
+            r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{}}"#
+        ),
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`client`]: a connection to one server, whatever its transport and era;
 //! - [`oauth`]: access to a server that wants to know who the hub is;
 //! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry;
+//! - `offers`: what servers offer beside their tools, and which of them a URI or a name is of;
 //! - `trust`: which of the things that servers say may be read by models.
 
 pub mod client;
@@ -13,5 +14,6 @@ mod offers;
 mod supervision;
 mod trust;
 
-pub use offers::{Offer, Offers};
+pub(crate) use offers::{Seen, server_uri};
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
+pub(crate) use supervision::{Updated, Watch};

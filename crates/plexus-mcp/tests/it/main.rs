@@ -5,6 +5,7 @@
 mod auth;
 mod batches;
 mod conformance;
+mod conformance_bridge;
 mod guard;
 mod hostile;
 mod identity;
@@ -16,6 +17,7 @@ mod models;
 mod modern;
 mod negotiation;
 mod pages;
+mod params;
 mod profiles;
 mod python;
 mod resume;

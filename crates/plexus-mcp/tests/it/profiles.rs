@@ -16,6 +16,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         tool: tool.to_owned(),
         groups: vec![group.to_owned()],
         bare: false,
+        repeats_arguments: false,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {

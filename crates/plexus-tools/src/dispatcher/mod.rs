@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
 use plexus_kit::trace::Incoming;
-use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, SeeThrough, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store, StoreError};
 use serde_json::Value;
@@ -105,6 +105,13 @@ impl fmt::Debug for Call {
             .field("session", &self.session)
             .finish_non_exhaustive()
     }
+}
+
+/// A call that is seen through.
+#[derive(Debug)]
+pub struct Begun {
+    pub call_id: CallId,
+    pub reply: SeeThrough<CallReply>,
 }
 
 /// A call, as it ended.
@@ -208,13 +215,18 @@ impl Dispatcher {
     /// It is seen through: a caller that goes away loses the answer, not the record. To stop the work,
     /// cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
-        self.see_through(principal, call, None).await
+        self.begin(principal, call).reply.await
+    }
+
+    /// The same for who wants to know the call before it has ended. It does not run before its reply is waited for.
+    pub fn begin(&self, principal: Arc<Principal>, call: Call) -> Begun {
+        self.see_through(principal, call, None)
     }
 
     /// The same with a tool that need not be in the registry, in place of what the call names: for one that is tried out
     /// before it is there. Whoever hands it over has checked that the principal may have it run.
     pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
-        self.see_through(principal, call, Some(Arc::new(tool))).await
+        self.see_through(principal, call, Some(Arc::new(tool))).reply.await
     }
 
     /// The same dispatcher for what it holds itself.
@@ -222,7 +234,7 @@ impl Dispatcher {
         WeakDispatcher(Arc::downgrade(&self.0))
     }
 
-    async fn see_through(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> CallReply {
+    fn see_through(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> Begun {
         let call_id = CallId::new();
         let inner = self.0.clone();
         let span = measure::span(call_id, &call);
@@ -234,7 +246,8 @@ impl Dispatcher {
             inner.metrics.ended(&ended, began.elapsed());
             ended
         };
-        self.0.supervisor.see_through(Stage::Work, "call", work.instrument(span)).await
+        let reply = self.0.supervisor.see_through(Stage::Work, "call", work.instrument(span));
+        Begun { call_id, reply }
     }
 }
 
@@ -264,7 +277,7 @@ impl Inner {
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
         let prepared = match given {
             Some(tool) => prepare_given(tool, call.arguments),
-            None => prepare(&visible, call.tool, call.arguments),
+            None => prepare(&visible, call.kind, call.tool, call.arguments),
         };
         let (tool, replayed_from, result) = match prepared {
             Err(refused) => {

@@ -6,6 +6,7 @@ use aws_lc_rs::digest;
 use plexus_kit::hex;
 use serde_json::{Map, Value};
 
+use super::CallKind;
 use crate::native::tool_call;
 use crate::{CallError, Tool, Visible, arguments};
 
@@ -33,7 +34,18 @@ impl Prepared {
 type Found = (Arc<Tool>, Map<String, Value>);
 
 /// Name to tool, arguments to what the tool takes; through `tool_call` to the tool it names.
-pub(super) fn prepare(visible: &Visible, name: String, given: Value) -> Result<Prepared, Box<Refused>> {
+pub(super) fn prepare(
+    visible: &Visible,
+    kind: CallKind,
+    name: String,
+    given: Value,
+) -> Result<Prepared, Box<Refused>> {
+    if kind != CallKind::Tool {
+        return match visible.facility_named(&name) {
+            Ok(facility) => prepare_given(facility.clone(), given),
+            Err(error) => Err(refused(&name, given, error)),
+        };
+    }
     let (tool, given) = resolve(visible, &name, given)?;
     if !tool.is_indirect() {
         return check(tool, given);

@@ -317,6 +317,7 @@ where
         tool: "write".to_owned(),
         groups: vec![],
         bare: false,
+        repeats_arguments: false,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {

@@ -23,6 +23,7 @@ pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) 
         tool: tool.to_owned(),
         groups: groups.to_vec(),
         bare,
+        repeats_arguments: false,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {

@@ -1,17 +1,18 @@
-//! What servers offer besides tools: resources and prompts.
+//! What servers offer beside their tools: resources and prompts.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `offer` | what one server offers, as it listed it last |
+//! | `uris`, `template` | which server a URI is of |
+//! | `names` | what prompts are called here |
+//! | `seen` | all of it, as one caller sees it |
 
-use serde_json::{Map, Value};
+mod names;
+mod offer;
+mod seen;
+mod template;
+mod uris;
 
-/// What one server offers, as it lists it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Offer {
-    pub resources: Vec<Map<String, Value>>,
-    pub templates: Vec<Map<String, Value>>,
-    pub prompts: Vec<Map<String, Value>>,
-    pub completions: bool,
-    pub subscribe: bool,
-}
-
-/// What all servers offer that one caller sees.
-#[derive(Debug, Default)]
-pub struct Offers {}
+pub(crate) use offer::{Lists, Offer};
+pub(crate) use seen::Seen;
+pub(crate) use uris::server_uri;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::definition;
 use super::inject::{self, Injected};
 use super::misses;
+use crate::marks;
 use crate::upstream::client::Definitions;
 use crate::upstream::config::ServerConfig;
 use crate::upstream::trust::{MAX_DEFINITION, MAX_NAME};
@@ -133,6 +134,9 @@ fn draft<'d>(
     }
     let mut definition = definition.clone();
     definition::clean(&mut definition).map_err(|why| format!("{name:?} {why} and is left out"))?;
+    if marks::marks(definition.get("inputSchema").unwrap_or(&Value::Null)).is_err() {
+        return Err(format!("{name:?} has an x-mcp-header that cannot be followed and is left out"));
+    }
     if let Some(Value::String(description)) = definition.get_mut("description")
         && description.len() > MAX_DESCRIPTION
     {
@@ -198,6 +202,8 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         tool: shown.to_owned(),
         groups: config.groups_of(tool).map(str::to_owned).collect(),
         bare: config.bare_names,
+        // What is filled in here is unknown to callers, and so nothing that they could repeat.
+        repeats_arguments: marks::marks(&input_schema).is_ok_and(|marks| !marks.is_empty()),
         definition: Map::new(),
     };
     let spec = ToolSpec {

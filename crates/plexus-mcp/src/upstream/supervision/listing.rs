@@ -169,6 +169,7 @@ impl Unit {
         if self.gate.load().limit() != config.max_concurrency {
             self.gate.store(Arc::new(Gate::new(config.max_concurrency)));
         }
+        self.publish_offer_again();
         let _turn = self.listing.turn.lock().await;
         if let Some(offer) = self.listing.offer() {
             self.publish_in_turn(offer).await;
@@ -208,6 +209,7 @@ impl Unit {
 
     /// Takes the tools off the list; what is not on it stays so.
     pub(super) fn withdraw(&self) {
+        self.withdraw_offer();
         let mut listed = self.listing.lock();
         if std::mem::take(&mut *listed).published {
             self.catalog.store(Arc::default());

@@ -7,6 +7,8 @@
 //! | `memory` | what a server listed last, kept over a restart of the hub |
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
+//! | `offering` | what it offers beside tools, as it lists it and as callers use it |
+//! | `watches` | resources of it that somebody wants to hear of |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `request` | a call of a tool, and any other request of a caller; `errand` carries both out |
 //! | `reach`, `gate`, `sessions`, `pulse` | where they go, how many at a time, and what they tell of the server |
@@ -35,6 +37,7 @@ mod login;
 mod memory;
 mod metrics;
 mod misses;
+mod offering;
 mod opened;
 mod pulse;
 mod reach;
@@ -48,6 +51,7 @@ mod timing;
 mod tools;
 mod trial;
 mod unit;
+mod watches;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -55,27 +59,36 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
 
-use tokio::sync::watch;
+use serde_json::{Map, Value};
+use tokio::sync::{broadcast, watch};
 
 use super::client::ClientSettings;
 use super::config::Folder;
 use super::oauth::{Logins, Vault};
+use super::offers::Seen;
 use super::trust::Pins;
 use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
+use offering::Uncompleted;
+pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
+pub(crate) use watches::Watch;
 
 pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
 
 /// What it may take at most to list what is known from earlier.
 const RECALLING: Duration = Duration::from_secs(2);
+
+/// Changed resources that wait to be told; whoever falls further behind takes all of its own for changed.
+const UPDATES: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
@@ -141,6 +154,8 @@ impl Upstreams {
             logins: Logins::default(),
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
+            offers: watch::Sender::new(0),
+            updates: broadcast::Sender::new(UPDATES),
         });
         let upstreams = Self(Arc::new(Inner {
             folder: Folder::new(dir, environment).with_clock(clock),
@@ -229,6 +244,51 @@ impl Upstreams {
     #[must_use]
     pub fn instructions(&self, visible: &Visible) -> Vec<Said> {
         instructions::of(&self.units(), visible)
+    }
+
+    /// What the servers offer beside their tools, as far as it is seen.
+    pub(crate) fn seen(&self, visible: &Visible) -> Seen {
+        Seen::new(visible, self.units().into_iter().map(|unit| (unit.slug.clone(), unit.offering.offer())))
+    }
+
+    /// Grows with every change of what is offered.
+    pub(crate) fn offer_version(&self) -> u64 {
+        *self.0.shared.offers.borrow()
+    }
+
+    /// The result of a server's completion of an argument; none of a server that is not there, which is woken.
+    pub(crate) async fn complete(
+        &self,
+        server: &str,
+        asked: Map<String, Value>,
+    ) -> Result<Option<Bytes>, Uncompleted> {
+        match self.units().into_iter().find(|unit| unit.slug == server) {
+            Some(unit) => offering::complete(&unit, asked).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Follows what is offered; a new number means that a list of resources or prompts may have changed.
+    pub(crate) fn offer_versions(&self) -> watch::Receiver<u64> {
+        self.0.shared.offers.subscribe()
+    }
+
+    /// Watches a resource of a server for as long as the result is held; none where there is no such server, or too many
+    /// are watched there.
+    pub(crate) fn watch_resource(&self, server: &str, uri: &str) -> Option<Watch> {
+        self.units().into_iter().find(|unit| unit.slug == server).and_then(|unit| unit.watches.hold(uri))
+    }
+
+    /// Returns when the servers that are there have been told of all that is watched by now, or have taken too long.
+    pub(crate) async fn watches_heeded(&self) {
+        let units = self.units();
+        let there = units.iter().filter(|unit| unit.client.load().is_some());
+        futures_util::future::join_all(there.map(|unit| unit.watches.heeded())).await;
+    }
+
+    /// Follows resources that somebody watches: each that has changed.
+    pub(crate) fn updates(&self) -> broadcast::Receiver<Updated> {
+        self.0.shared.updates.subscribe()
     }
 
     /// Lets others read what is measured here.

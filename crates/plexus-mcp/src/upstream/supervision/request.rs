@@ -6,12 +6,10 @@ use bytes::Bytes;
 use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 
-use super::errand::{self, Ended, Errand, Mission};
-use super::reach::{self, Patience};
+use super::errand::{Ended, Errand, Mission};
 use super::unit::Unit;
-use crate::upstream::client::{Replied, Request};
+use crate::upstream::client::Request;
 
-#[allow(dead_code, reason = "resources and prompts come next")]
 /// The text of the result; what the server asks on the way is asked of the caller. Only for what may be read twice.
 pub(super) async fn request(
     unit: &Arc<Unit>,
@@ -26,25 +24,5 @@ pub(super) async fn request(
     match mission.run(&errand).await? {
         Ended::Result(result) => Ok(result),
         Ended::Output(_) => Err(CallError::new(ErrorCode::Internal, "a request ended as something else")),
-    }
-}
-
-/// The same for what is asked in passing, by nobody who could be asked back, over the connection that all share and within
-/// the time that connecting may take.
-#[allow(dead_code, reason = "completion comes next")]
-pub(super) async fn in_passing(unit: &Arc<Unit>, request: Request) -> Result<Bytes, CallError> {
-    let name = request.method.name();
-    let connected = reach::shared(unit, Patience::Starting).await?;
-    match connected.client.request(request).await {
-        Ok(Replied::Result(result)) => {
-            unit.pulse.hear();
-            Ok(result)
-        }
-        Ok(Replied::Ask { .. }) => {
-            let message =
-                format!("{} asks something before it answers {name}, and nobody can be asked", unit.name);
-            Err(CallError::new(ErrorCode::ToolFailed, message))
-        }
-        Err(error) => Err(errand::explain(unit, name, error)),
     }
 }

@@ -13,7 +13,7 @@ use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
 use plexus_tools::{Capabilities, Registry};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::approval::Oddities;
 use super::catalog::Catalog;
@@ -21,11 +21,13 @@ use super::gate::Gate;
 use super::listing::Listing;
 use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
+use super::offering::Offering;
 use super::pulse::Pulse;
 use super::sessions::{Closing, SessionClients};
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
+use super::watches::Watches;
 use crate::upstream::client::{
     Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing,
 };
@@ -58,11 +60,28 @@ pub(super) struct Shared {
     pub(super) metrics: UpstreamMetrics,
     /// Grows with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
+    /// Grows with every change of what is offered beside tools.
+    pub(super) offers: watch::Sender<u64>,
+    pub(super) updates: broadcast::Sender<Updated>,
+}
+
+/// A server says that a resource of its has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Updated {
+    /// Its slug.
+    pub(crate) server: String,
+    /// As the server knows it.
+    pub(crate) uri: String,
 }
 
 impl Shared {
     pub(super) fn changed(&self) {
         self.changes.send_modify(|number| *number += 1);
+    }
+
+    pub(super) fn offered(&self) {
+        self.offers.send_modify(|number| *number += 1);
+        self.changed();
     }
 
     /// The account of a server. One that is only tried out has nothing that could be kept.
@@ -102,6 +121,10 @@ pub(super) struct Unit {
     pub(super) listing: Listing,
     /// It asked something while several callers had calls there.
     questions_refused: AtomicBool,
+    pub(super) offering: Offering,
+    /// The server says that what it offers beside tools has changed; any number of times is once.
+    pub(super) offers_changed: Notify,
+    pub(super) watches: Arc<Watches>,
 }
 
 impl Unit {
@@ -129,6 +152,9 @@ impl Unit {
             judgement: ArcSwap::default(),
             listing: Listing::default(),
             questions_refused: AtomicBool::new(false),
+            offering: Offering::default(),
+            offers_changed: Notify::new(),
+            watches: Arc::default(),
             name,
             slug,
             shared,
@@ -304,6 +330,7 @@ impl Unit {
         if self.questions_refused.load(Ordering::Relaxed) {
             warnings.push(SHARED_QUESTIONS.to_owned());
         }
+        warnings.extend(self.offering.offer().warnings.iter().cloned());
         let judgement = self.judgement.load();
         Upstream {
             name: self.name.clone(),
@@ -352,7 +379,11 @@ impl Listener for Heard {
         unit.pulse.hear();
         match news {
             News::Tools => unit.list_changed.notify_one(),
-            News::Resources | News::Prompts | News::Updated(_) => {}
+            News::Resources | News::Prompts => unit.offers_changed.notify_one(),
+            News::Updated(uri) => {
+                // Nobody may listen.
+                let _ = unit.shared.updates.send(Updated { server: unit.slug.clone(), uri });
+            }
         }
     }
 

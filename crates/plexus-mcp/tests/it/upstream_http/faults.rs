@@ -319,13 +319,10 @@ async fn what_a_server_asks_is_answered_and_what_it_may_not_ask_is_refused() {
 async fn a_stateless_server_gets_names_and_marked_arguments_in_headers() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/list" => {
-            let schema = |kind: &str| {
-                json!({ "type": "object", "properties": {
-                "region": { "type": kind, "x-mcp-header": "Region" } } })
-            };
+            let schema = json!({ "type": "object", "properties": {
+                "region": { "type": "string", "x-mcp-header": "Region" } } });
             let tools = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [
-                { "name": "wetter für", "inputSchema": schema("string") },
-                { "name": "unusable", "inputSchema": schema("number") },
+                { "name": "wetter für", "inputSchema": schema },
             ] });
             json_answer(200, "", &result(asked, &tools))
         }

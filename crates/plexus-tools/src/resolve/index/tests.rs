@@ -15,6 +15,7 @@ fn upstream(server: &str, tool: &str) -> Tool {
         tool: tool.to_owned(),
         groups: vec![],
         bare: false,
+        repeats_arguments: false,
         definition: Map::new(),
     }));
     let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {

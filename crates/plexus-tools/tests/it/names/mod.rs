@@ -38,6 +38,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
             tool: tool.to_owned(),
             groups: vec![],
             bare: naming == Naming::Bare,
+            repeats_arguments: false,
             definition: Map::new(),
         })),
         deadline: Duration::from_secs(30),

@@ -371,9 +371,9 @@ impl Shared {
         self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers which arguments of the tools go into headers; leaves out the tools for which that cannot be done.
+    /// Remembers which arguments of the tools go into headers.
     fn learn(&self, tools: Definitions) -> Definitions {
-        let (parameters, tools) = Parameters::of(tools);
+        let parameters = Parameters::of(&tools);
         *self.parameters.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(parameters);
         tools
     }

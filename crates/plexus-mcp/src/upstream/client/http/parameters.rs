@@ -1,7 +1,4 @@
 //! Arguments that a server of the stateless era wants to see in headers too.
-//!
-//! A tool whose schema says so in a way that cannot be followed is left out, as the specification asks: each of its
-//! calls would be refused.
 
 use std::collections::HashMap;
 
@@ -9,7 +6,7 @@ use http::header::HeaderMap;
 use serde_json::Value;
 
 use super::session::header_text;
-use crate::marks::{Mark, Unusable, marks};
+use crate::marks::{Mark, marks};
 use crate::upstream::client::Definitions;
 
 /// For each tool that has any: where an argument is, and the header it goes into.
@@ -17,28 +14,17 @@ use crate::upstream::client::Definitions;
 pub(super) struct Parameters(HashMap<String, Vec<Mark>>);
 
 impl Parameters {
-    /// What the schemas say, and the tools that can be called.
-    pub(super) fn of(tools: Definitions) -> (Self, Definitions) {
+    /// What the schemas say. A tool whose marks cannot be followed is left out where the tools are listed.
+    pub(super) fn of(tools: &Definitions) -> Self {
         let mut parameters = HashMap::new();
-        let mut kept = Definitions::with_capacity(tools.len());
         for tool in tools {
             let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-            match marks(tool.get("inputSchema").unwrap_or(&Value::Null)) {
-                Ok(found) => {
-                    if !found.is_empty() {
-                        parameters.insert(name.to_owned(), found);
-                    }
-                    kept.push(tool);
-                }
-                Err(Unusable) => {
-                    tracing::warn!(
-                        tool = name,
-                        "left out: its schema has an `x-mcp-header` that cannot be followed"
-                    );
-                }
+            let found = marks(tool.get("inputSchema").unwrap_or(&Value::Null)).unwrap_or_default();
+            if !found.is_empty() {
+                parameters.insert(name.to_owned(), found);
             }
         }
-        (Self(parameters), kept)
+        Self(parameters)
     }
 
     /// The headers of a call. An argument that is absent, or null, has none.
@@ -58,15 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_arguments_are_repeated_in_headers_and_unusable_tools_left_out() {
+    fn marked_arguments_are_repeated_in_headers_unless_that_cannot_be_done() {
         let property = |kind: &str| json!({ "type": "object", "properties": { "a": { "type": kind, "x-mcp-header": "A" } } });
         let tool = |name: &str, schema: Value| match json!({ "name": name, "inputSchema": schema }) {
             Value::Object(tool) => tool,
             _ => unreachable!(),
         };
         let tools = vec![tool("t", property("string")), tool("u", property("number"))];
-        let (parameters, kept) = Parameters::of(tools);
-        assert_eq!(kept.len(), 1);
+        let parameters = Parameters::of(&tools);
         let mut headers = HeaderMap::new();
         parameters.add("t", &json!({ "a": "Köln" }), &mut headers);
         assert_eq!(headers["mcp-param-a"], "=?base64?S8O2bG4=?=");

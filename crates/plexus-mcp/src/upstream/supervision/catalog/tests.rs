@@ -245,3 +245,20 @@ fn what_is_not_trusted_is_in_no_list_and_has_no_part_in_names() {
     let (catalog, specs) = all_of(&config, &vec![tool(INSTRUCTIONS)]);
     assert!(specs.is_empty() && catalog.warnings[0].contains("left out"), "{:?}", catalog.warnings);
 }
+
+#[test]
+fn a_tool_whose_marks_cannot_be_followed_is_left_out_aloud() {
+    let marked = |kind: &str| {
+        json!({ "inputSchema": { "type": "object", "properties": {
+            "region": { "type": kind, "x-mcp-header": "Region" } } } })
+    };
+    let list = vec![with("good", marked("string")), with("bad", marked("number")), tool("plain")];
+    let (catalog, specs) = all_of(&config(), &list);
+    assert_eq!(names(&specs), ["mcp__s__good", "mcp__s__plain"]);
+    assert_eq!(catalog.warnings, [r#""bad" has an x-mcp-header that cannot be followed and is left out"#]);
+    let repeats: Vec<bool> = specs.iter().map(|spec| spec.upstream().unwrap().repeats_arguments).collect();
+    assert_eq!(repeats, [true, false]);
+    let inject = BTreeMap::from([("region".to_owned(), Inject::SessionId)]);
+    let (_, specs) = all_of(&ServerConfig { inject, ..config() }, &list);
+    assert!(!specs[0].upstream().unwrap().repeats_arguments, "callers do not know what is filled in");
+}

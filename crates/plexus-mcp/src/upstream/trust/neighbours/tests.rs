@@ -15,6 +15,7 @@ fn tool(server: &str, name: &str, description: &str) -> Arc<Tool> {
         tool: name.to_owned(),
         groups: vec![],
         bare: false,
+        repeats_arguments: false,
         definition,
     };
     let spec = ToolSpec {

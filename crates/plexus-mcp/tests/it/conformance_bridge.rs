@@ -1,0 +1,128 @@
+//! The official conformance suite against a server behind the hub: every scenario of every revision, whichever era
+//! the server is of. What the suite looks at, a client of the hub gets.
+//!
+//! `tests/conformance/bridge.toml` has the only complaints that may be left, each with the reason.
+
+use std::collections::BTreeSet;
+
+use plexus_testkit::conformance::{self, Report, Suite};
+use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::{Link, TestHub};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Complaints that may be left of a scenario.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Excuse {
+    scenario: String,
+    checks: BTreeSet<String>,
+    /// Revisions of the client; empty: all that have the scenario.
+    #[serde(default)]
+    clients: BTreeSet<String>,
+    /// Eras of the server: `sessions`, `stateless`.
+    upstreams: BTreeSet<String>,
+    why: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Excuses {
+    #[serde(default)]
+    excused: Vec<Excuse>,
+}
+
+impl Excuses {
+    /// Those that hold for a client and a server.
+    fn of(client: &str, upstream: Eras) -> Vec<Excuse> {
+        let era = if upstream == Eras::Sessions { "sessions" } else { "stateless" };
+        let all: Self = toml::from_str(include_str!("../conformance/bridge.toml")).unwrap();
+        let holds = |excuse: &Excuse| {
+            assert!(excuse.why.len() > 20, "{}: say why", excuse.scenario);
+            (excuse.clients.is_empty() || excuse.clients.contains(client)) && excuse.upstreams.contains(era)
+        };
+        all.excused.into_iter().filter(holds).collect()
+    }
+}
+
+/// What was not as expected, in words: complaints without an excuse, and excuses without a complaint.
+fn surprises(report: &Report, excuses: &[Excuse]) -> Vec<String> {
+    let mut surprises = Vec::new();
+    let excused = |scenario: &str, id: &str| {
+        excuses.iter().any(|excuse| excuse.scenario == scenario && excuse.checks.contains(id))
+    };
+    for (scenario, checks) in &report.scenarios {
+        let wrong = checks.iter().filter(|check| !check.is_good() && !excused(scenario, &check.id));
+        surprises.extend(wrong.map(|check| format!("{scenario}: {check:?}")));
+        let seen = checks.iter().any(|check| check.status == "SUCCESS" || excused(scenario, &check.id));
+        if !seen {
+            surprises.push(format!("{scenario} looked at nothing: {checks:?}"));
+        }
+    }
+    let complaints: BTreeSet<(&str, &str)> =
+        report.complaints().map(|(scenario, check)| (scenario, check.id.as_str())).collect();
+    for excuse in excuses.iter().filter(|excuse| report.scenarios.contains_key(&excuse.scenario)) {
+        for id in excuse.checks.iter().filter(|id| !complaints.contains(&(&*excuse.scenario, id.as_str()))) {
+            surprises.push(format!("{} has nothing against {id}: take its excuse away", excuse.scenario));
+        }
+    }
+    surprises
+}
+
+/// A server of an era behind a hub, and the way to it for a suite that knows no tokens.
+async fn bridge(hub: &TestHub, upstream: Eras) -> (plexus_testkit::fixture::HttpFixture, Link) {
+    let fixture = Fixture::new().only(upstream).start().await;
+    hub.add_upstream("fixture", &json!({ "url": fixture.url(), "naming": "bare" })).await;
+    let token = hub.token("conformance", &["call:*"]).await.token;
+    let link = Link::with_token(hub.address(), &token).await;
+    (fixture, link)
+}
+
+/// Runs all scenarios of a revision. Their number is that of the fixture's own test.
+async fn assert_passes(suite: Suite, revision: &str, scenarios: usize, upstream: Eras) {
+    let hub = TestHub::start().await;
+    let (_fixture, link) = bridge(&hub, upstream).await;
+    let Some(report) = conformance::run(suite, &link.url("/mcp"), revision).await else {
+        return;
+    };
+    let surprises = surprises(&report, &Excuses::of(revision, upstream));
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    assert_eq!(report.scenarios.len(), scenarios, "{:?}", report.scenarios.keys());
+}
+
+macro_rules! runs {
+    ($($(#[$attribute:meta])* $name:ident: $suite:ident $revision:literal $scenarios:literal $upstream:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        $(#[$attribute])*
+        async fn $name() {
+            assert_passes(Suite::$suite, $revision, $scenarios, Eras::$upstream).await;
+        }
+    )*};
+}
+
+runs! {
+    #[ignore = "not all of it is there yet"]
+    conformance_2_by_2025_11_25_of_a_stateless_server: Stateless "2025-11-25" 33 Both
+    #[ignore = "not all of it is there yet"]
+    conformance_2_by_2026_07_28_of_a_stateless_server: Stateless "2026-07-28" 40 Both
+    #[ignore = "not all of it is there yet"]
+    conformance_2_by_2025_11_25_of_a_server_with_sessions: Stateless "2025-11-25" 33 Sessions
+    #[ignore = "not all of it is there yet"]
+    conformance_2_by_2026_07_28_of_a_server_with_sessions: Stateless "2026-07-28" 40 Sessions
+    #[ignore = "the same scenarios by an older client"]
+    conformance_1_by_2025_06_18_of_a_stateless_server: Sessions "2025-06-18" 26 Both
+    #[ignore = "the same scenarios by an older client"]
+    conformance_1_by_2025_11_25_of_a_stateless_server: Sessions "2025-11-25" 32 Both
+    #[ignore = "the same scenarios by an older client"]
+    conformance_2_by_2025_03_26_of_a_stateless_server: Stateless "2025-03-26" 1 Both
+    #[ignore = "the same scenarios by an older client"]
+    conformance_2_by_2025_06_18_of_a_stateless_server: Stateless "2025-06-18" 27 Both
+    #[ignore = "the same scenarios by an older client"]
+    conformance_1_by_2025_06_18_of_a_server_with_sessions: Sessions "2025-06-18" 26 Sessions
+    #[ignore = "the same scenarios by an older client"]
+    conformance_1_by_2025_11_25_of_a_server_with_sessions: Sessions "2025-11-25" 32 Sessions
+    #[ignore = "the same scenarios by an older client"]
+    conformance_2_by_2025_03_26_of_a_server_with_sessions: Stateless "2025-03-26" 1 Sessions
+    #[ignore = "the same scenarios by an older client"]
+    conformance_2_by_2025_06_18_of_a_server_with_sessions: Stateless "2025-06-18" 27 Sessions
+}

@@ -1,0 +1,91 @@
+//! Arguments that a tool wants to see repeated in headers, from clients of 2026-07-28.
+
+use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::{McpClient, TestHub};
+use serde_json::{Value, json};
+
+const TOOL: &str = "mcp__fix__test_header_annotations";
+
+/// A call with these headers: its status, the code of an error, and what was said.
+async fn call(
+    client: &McpClient,
+    tool: &str,
+    arguments: Value,
+    headers: &[(&str, &str)],
+) -> (u16, i64, String) {
+    let client = headers.iter().fold(client.clone(), |client, (name, value)| client.header(name, value));
+    let answer = client.modern("tools/call", json!({ "name": tool, "arguments": arguments })).await;
+    let body = answer.json();
+    let said = body["error"]["message"].as_str().or(body["result"]["content"][0]["text"].as_str());
+    (answer.status, body["error"]["code"].as_i64().unwrap_or_default(), said.unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server() {
+    for eras in [Eras::Stateless, Eras::Sessions] {
+        let fixture = Fixture::new().only(eras).start().await;
+        let hub = TestHub::start().await;
+        hub.add_upstream("fix", &json!({ "url": fixture.url() })).await;
+        let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
+        let all = json!({ "region": "Köln", "replicas": 3, "dry_run": true, "note": "x" });
+        let encoded = ("Mcp-Param-Region", "=?base64?S8O2bG4=?=");
+        let (three, yes) = (("mcp-param-replicas", "3"), ("Mcp-Param-Dry-Run", "true"));
+
+        let right: [(Value, &[(&str, &str)]); 5] = [
+            (all.clone(), &[encoded, three, yes]),
+            (all.clone(), &[encoded, ("mcp-param-replicas", "3.0"), yes]),
+            (all.clone(), &[encoded, three, yes, ("Mcp-Param-Nobodys", "x")]),
+            (json!({ "region": "=?base64?SGVsbG8=" }), &[("Mcp-Param-Region", "=?base64?SGVsbG8=")]),
+            (json!({}), &[]),
+        ];
+        for (arguments, headers) in right {
+            let (status, code, said) = call(&client, TOOL, arguments.clone(), headers).await;
+            assert_eq!((status, code), (200, 0), "{eras:?} {arguments} {headers:?}: {said}");
+            assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), arguments, "{headers:?}");
+        }
+
+        let wrong: [(Value, &[(&str, &str)], &str); 7] = [
+            (all.clone(), &[three, yes], "mcp-param-region is missing"),
+            (all.clone(), &[encoded, ("mcp-param-replicas", "4"), yes], "mcp-param-replicas says \"4\""),
+            (all.clone(), &[encoded, ("mcp-param-replicas", "three"), yes], "says \"three\""),
+            (all.clone(), &[encoded, three, ("mcp-param-dry-run", "1")], "says \"1\" and the body \"true\""),
+            (all, &[("Mcp-Param-Region", "=?base64?S8O2bG4?="), three, yes], "not valid Base64"),
+            (json!({}), &[("Mcp-Param-Region", "eu")], "the arguments say nothing of it"),
+            (json!({ "region": null }), &[("Mcp-Param-Region", "null")], "the arguments say nothing of it"),
+        ];
+        for (arguments, headers, why) in wrong {
+            let (status, code, said) = call(&client, TOOL, arguments, headers).await;
+            assert_eq!((status, code), (400, -32020), "{eras:?} {headers:?}: {said}");
+            assert!(said.contains(why), "{eras:?} {headers:?}: {said}");
+        }
+        let ran = hub.api(&format!("/api/v1/audit?tool={TOOL}")).await;
+        assert_eq!(ran["items"].as_array().unwrap().len(), 5, "what was refused did not run");
+    }
+}
+
+#[tokio::test]
+async fn a_header_twice_is_refused_and_tool_call_repeats_nothing() {
+    let fixture = Fixture::new().only(Eras::Stateless).start().await;
+    let hub = TestHub::start().await;
+    hub.add_upstream("fix", &json!({ "url": fixture.url() })).await;
+    let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
+    let twice = client.header("mcp-param-region", "eu").another_header("mcp-param-region", "us");
+    let (status, code, said) = call(&twice, TOOL, json!({ "region": "eu" }), &[]).await;
+    assert_eq!((status, code), (400, -32020), "{said}");
+    let inside = json!({ "name": TOOL, "arguments": { "region": "eu" } });
+    let (status, code, said) = call(&client, "tool_call", inside, &[]).await;
+    assert_eq!((status, code, said.as_str()), (200, 0, r#"{"region":"eu"}"#));
+}
+
+/// Before 2026-07-28 there are no such headers.
+#[tokio::test]
+async fn a_client_with_a_session_repeats_nothing() {
+    let fixture = Fixture::new().only(Eras::Stateless).start().await;
+    let hub = TestHub::start().await;
+    hub.add_upstream("fix", &json!({ "url": fixture.url() })).await;
+    let client = hub.mcp(&hub.token("old", &["call:*"]).await.token);
+    let (client, _) = client.initialize("2025-11-25").await;
+    let call = json!({ "name": TOOL, "arguments": { "region": "eu" } });
+    let result = client.call("tools/call", call).await.result();
+    assert_eq!(result["content"][0]["text"], r#"{"region":"eu"}"#);
+}
