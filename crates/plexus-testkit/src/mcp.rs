@@ -174,7 +174,13 @@ impl McpClient {
         }
         params["_meta"] = meta;
         let mut client = self.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
-        if let ("tools/call", Some(name)) = (method, params["name"].as_str()) {
+        let named = match method {
+            "tools/call" | "prompts/get" => params["name"].as_str(),
+            "resources/read" => params["uri"].as_str(),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => params["taskId"].as_str(),
+            _ => None,
+        };
+        if let Some(name) = named {
             client = client.header("mcp-name", name);
         }
         (client, request(id, method, params))
