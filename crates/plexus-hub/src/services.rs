@@ -16,7 +16,7 @@ use plexus_mcp::upstream::oauth::Vault;
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
-use plexus_tools::custom::{CustomOptions, CustomTools};
+use plexus_tools::custom::{CustomOptions, CustomTools, STATE_FILE};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ impl Services {
         upstreams.recalled().await;
         let custom_options = CustomOptions {
             dir: config.tools.dir.clone(),
-            state: config.data_dir.join("tools-enabled.json"),
+            state: config.data_dir.join(STATE_FILE),
             environment,
             configured: config.tools.enabled.clone(),
         };

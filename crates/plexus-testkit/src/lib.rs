@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 mod agent;
+mod asked;
 mod collector;
 pub mod conformance;
 mod events;
@@ -27,6 +28,7 @@ mod sse;
 mod upstreams;
 
 pub use agent::{Agent, AgentHome};
+pub use asked::{AskedClient, News, Reply, RequestError, Speaks};
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use forge::forge;

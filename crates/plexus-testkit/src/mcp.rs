@@ -106,6 +106,12 @@ impl McpClient {
         .expect("an answer in time")
     }
 
+    /// Posts a body; the answer may be one object or a stream.
+    pub(crate) async fn send(&self, body: String) -> reqwest::Response {
+        let response = self.request(reqwest::Method::POST).body(body).send();
+        tokio::time::timeout(TIMEOUT, response).await.expect("an answer in time").expect("an answer")
+    }
+
     /// Posts a body and reads the answer to its end.
     pub async fn post(&self, body: impl Into<String>) -> Answer {
         self.finish(self.request(reqwest::Method::POST).body(body.into())).await
@@ -140,9 +146,14 @@ impl McpClient {
 
     /// Opens a session of this revision; the returned client is in it.
     pub async fn initialize(&self, version: &str) -> (Self, Value) {
+        self.initialize_with(version, &json!({})).await
+    }
+
+    /// The same for a client that can be asked.
+    pub async fn initialize_with(&self, version: &str, capabilities: &Value) -> (Self, Value) {
         let params = json!({
             "protocolVersion": version,
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": { "name": "testkit", "version": "1" },
         });
         let answer = self.post_json(&request(0, "initialize", params)).await;
@@ -175,12 +186,12 @@ impl McpClient {
         params["_meta"] = meta;
         let mut client = self.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
         let named = match method {
-            "tools/call" | "prompts/get" => params["name"].as_str(),
-            "resources/read" => params["uri"].as_str(),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => params["taskId"].as_str(),
-            _ => None,
+            "tools/call" | "prompts/get" => &params["name"],
+            "resources/read" => &params["uri"],
+            "tasks/get" | "tasks/update" | "tasks/cancel" => &params["taskId"],
+            _ => &Value::Null,
         };
-        if let Some(name) = named {
+        if let Some(name) = named.as_str() {
             client = client.header("mcp-name", name);
         }
         (client, request(id, method, params))

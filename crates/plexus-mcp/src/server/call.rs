@@ -172,6 +172,7 @@ pub(super) fn result_members(
         Ok(ToolOutput::Foreign(foreign)) => return Ok(foreign_members(&foreign, features)),
         Ok(ToolOutput::Passed(result)) => return reads::members(&result, subject, dialect),
         Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
+        Err(error) if *subject != Subject::Tool => return Err(reads::failed(error, subject, dialect)),
         // Protocol, not result: there is no tool that could have failed.
         Err(error) if error.code == ErrorCode::UnknownTool => {
             let hint = error.hint.map_or(Value::Null, Value::from);
@@ -218,6 +219,7 @@ pub(super) fn reply_meta(reply: &CallReply) -> String {
     };
     let foreign = match &reply.result {
         Ok(ToolOutput::Foreign(ForeignOutput { meta: Some(meta), .. })) => foreign_meta(meta),
+        Ok(ToolOutput::Passed(result)) => reads::meta(result).as_ref().map(foreign_meta).unwrap_or_default(),
         Ok(_) | Err(_) => String::new(),
     };
     format!("\"plexus/call-id\":\"{}\"{replayed}{error}{foreign}", reply.call_id)

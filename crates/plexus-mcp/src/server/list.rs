@@ -1,4 +1,4 @@
-//! `tools/list`: rendered once per token and catalogue, sliced into pages.
+//! Lists: rendered once per token and catalogue, sliced into pages. That of tools is here, the others are in `offers`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -15,14 +15,17 @@ use serde_json::value::RawValue;
 use super::rpc::{self, RpcError};
 use super::version::Features;
 
-/// Tools on a page. Large, because clients exist that never ask for a second one.
+/// Entries on a page. Large, because clients exist that never ask for a second one.
 const PAGE: usize = 500;
 
-/// A principal's tools as JSON texts, in order of their names.
+/// A principal's list as JSON texts, in order of their names.
 #[derive(Debug)]
 pub(super) struct Rendered {
-    version: u64,
-    tools: Vec<(String, String)>,
+    /// Of everything that it was made from.
+    version: (u64, u64),
+    /// The member of the result that it is.
+    member: &'static str,
+    entries: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -44,58 +47,72 @@ impl ListCache {
         let visible = registry.visible_to(principal);
         let key = (principal.token_id(), features);
         if let Some(rendered) = self.0.get(&key)
-            && rendered.version == visible.version()
+            && rendered.version == (visible.version(), 0)
         {
             return rendered;
         }
         let tools =
             visible.listed_tools().map(|tool| (tool.name().to_owned(), tool_json(tool, features))).collect();
-        let rendered = Arc::new(Rendered { version: visible.version(), tools });
+        let rendered = Arc::new(Rendered::new((visible.version(), 0), "tools", tools));
         self.0.insert(key, rendered.clone());
         rendered
     }
 }
 
 impl Rendered {
+    /// Entries by name, in order of their names.
+    pub(super) fn new(version: (u64, u64), member: &'static str, entries: Vec<(String, String)>) -> Self {
+        Self { version, member, entries }
+    }
+
+    pub(super) fn version(&self) -> (u64, u64) {
+        self.version
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        self.entries.iter().map(|(name, json)| name.len() + json.len() + 48).sum()
+    }
+
     /// Whether a client that saw `self` would see the same in `other`.
     pub(super) fn same_as(&self, other: &Self) -> bool {
-        self.tools == other.tools
+        self.entries == other.entries
     }
 
     /// Stands for what is in the list, and so for nothing that this principal may not see.
-    pub(super) fn fingerprint(&self) -> String {
+    pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.tools.hash(&mut hasher);
-        format!("{:016x}", hasher.finish())
+        self.entries.hash(&mut hasher);
+        hasher.finish()
     }
 
-    /// `"tools":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.
+    /// `"<member>":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.
     pub(super) fn page(&self, cursor: Option<&RawValue>) -> Result<String, RpcError> {
         let start = match cursor {
             None => 0,
             Some(cursor) => {
                 let after = decode(cursor)
                     .ok_or_else(|| RpcError::invalid_params("the cursor is not one of ours"))?;
-                self.tools.partition_point(|(name, _)| *name <= after)
+                self.entries.partition_point(|(name, _)| *name <= after)
             }
         };
-        let end = (start + PAGE).min(self.tools.len());
-        let mut json = String::from("\"tools\":[");
-        for (index, (_, tool)) in self.tools[start..end].iter().enumerate() {
+        let end = (start + PAGE).min(self.entries.len());
+        let mut json = format!("\"{}\":[", self.member);
+        for (index, (_, entry)) in self.entries[start..end].iter().enumerate() {
             if index > 0 {
                 json.push(',');
             }
-            json.push_str(tool);
+            json.push_str(entry);
         }
         json.push(']');
-        if end < self.tools.len() {
-            json.push_str(&format!(",\"nextCursor\":\"{}\"", encode(&self.tools[end - 1].0)));
+        if end < self.entries.len() {
+            json.push_str(&format!(",\"nextCursor\":\"{}\"", encode(&self.entries[end - 1].0)));
         }
         Ok(json)
     }
 }
 
-/// A cursor is the name of the last tool shown: it holds when tools come and go in between.
+/// A cursor is the name of the last entry shown: it holds when others come and go in between.
 fn encode(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("after:{name}"))
 }

@@ -10,6 +10,7 @@ mod headers;
 mod identity;
 mod list;
 mod modern;
+mod news;
 mod offers;
 mod reads;
 mod rpc;
@@ -30,7 +31,7 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::{Authenticator, Principal};
 use plexus_kit::metrics::count;
-use plexus_kit::{Clock, Metrics, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::upstream::Upstreams;
 use aside::tasks::{self, Tasks};
 use list::ListCache;
+use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
 use version::{Dialect, Era};
@@ -83,6 +85,9 @@ struct State {
     stopping: CancellationToken,
     sessions: Sessions,
     lists: ListCache,
+    offers: OfferCache,
+    /// Completions under way, by subject.
+    completing: Quota,
     streams: Streams,
     tasks: Tasks,
     options: McpOptions,
@@ -113,6 +118,8 @@ impl McpServer {
             tasks: Tasks::new(store.clone(), clock.clone()),
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
+            offers: OfferCache::default(),
+            completing: Quota::new(reads::COMPLETIONS),
             streams: Streams::default(),
             dispatcher,
             upstreams,
@@ -213,7 +220,10 @@ impl McpServer {
 /// What this server can do, as JSON.
 fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::Session(_) | Dialect::Modern => r#"{"tools":{"listChanged":true}}"#,
+        Dialect::Session(_) | Dialect::Modern => concat!(
+            r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{}}"#
+        ),
     }
 }
 

@@ -1,34 +1,281 @@
 //! `resources/read`, `prompts/get` and `completion/complete`, the part that all revisions share.
 
-use plexus_auth::Principal;
-use plexus_tools::RawJson;
+mod failed;
 
-use super::State;
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use plexus_auth::Principal;
+use plexus_tools::{Facility, RawJson};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
 use super::call::{Subject, Target};
-use super::rpc::{self, Params, RpcError};
+use super::rpc::{self, Params, RESOURCE_NOT_FOUND, RpcError};
 use super::version::Dialect;
+use super::{State, offers};
+use crate::upstream::{Seen, server_uri};
+
+pub(super) use failed::failed;
+
+/// How long a client may keep what a server lets it keep.
+const LONGEST_TTL_MS: u64 = 30_000;
+/// Completions of one subject at the same time: a person types no faster.
+pub(super) const COMPLETIONS: usize = 4;
+/// Values of one completion, as the protocol has it.
+const MAX_VALUES: usize = 100;
+/// Longest URI or name that is repeated back to a caller.
+const SHOWN: usize = 200;
 
 /// What `resources/read` or `prompts/get` wants to have called.
 pub(super) fn target(
-    _state: &State,
-    _principal: &Principal,
+    state: &State,
+    principal: &Principal,
     method: &str,
-    _params: &Params<'_>,
+    params: &Params<'_>,
 ) -> Result<Target, RpcError> {
-    Err(rpc::method_not_found(method))
+    let seen = offers::seen(state, principal);
+    match method {
+        "resources/read" => resource(&seen, params),
+        _ => prompt(&seen, params),
+    }
 }
+
+fn resource(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
+    let uri = uri(params)?;
+    let owned = seen.owner(&uri).map_err(|unowned| not_found(&uri, &unowned.could_be))?;
+    Ok(Target {
+        name: Facility::Resources.name(&owned.server),
+        arguments: json!({ "uri": owned.uri }),
+        subject: Subject::Resource { uri },
+    })
+}
+
+fn prompt(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
+    let name = rpc::text(params.name)
+        .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a prompt"))?;
+    let own = seen.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
+    let mut arguments = Map::from_iter([("name".to_owned(), Value::from(own.prompt))]);
+    if let Some(given) = params.arguments.filter(|given| given.get() != "null") {
+        let given: Map<String, Value> = serde_json::from_str(given.get())
+            .map_err(|_| RpcError::invalid_params("params.arguments must be an object"))?;
+        arguments.insert("arguments".to_owned(), Value::Object(given));
+    }
+    Ok(Target {
+        subject: Subject::Prompt,
+        name: Facility::Prompts.name(&own.server),
+        arguments: Value::Object(arguments),
+    })
+}
+
+/// The URI that a request is about.
+pub(super) fn uri(params: &Params<'_>) -> Result<String, RpcError> {
+    rpc::text(params.uri).ok_or_else(|| RpcError::invalid_params("params.uri must be the URI of a resource"))
+}
+
+/// There is no such resource, or it is not said of which server. In the words of the session era; the stateless one has
+/// no code of its own for it.
+pub(super) fn not_found(uri: &str, could_be: &[String]) -> RpcError {
+    let shown: String = uri.chars().take(SHOWN).collect();
+    let message = match could_be {
+        [] => format!("Resource not found: {shown}"),
+        could_be => format!(
+            "Resource not found: nothing says of which server {shown} is. Name one: {}",
+            could_be.join(" or ")
+        ),
+    };
+    RpcError::new(StatusCode::OK, RESOURCE_NOT_FOUND, message).with_data(json!({ "uri": uri }))
+}
+
+fn unknown_prompt(name: &str) -> RpcError {
+    let shown: String = name.chars().take(SHOWN).collect();
+    RpcError::invalid_params(format!("Unknown prompt: {shown}"))
+}
+
+/// Members of a result that are the protocol's, or ours to say.
+const OURS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
 
 /// The members of the result that another server gave, without the braces around them.
-pub(super) fn members(_result: &RawJson, _subject: &Subject, _dialect: Dialect) -> Result<String, RpcError> {
-    Err(rpc::method_not_found("resources/read"))
+pub(super) fn members(result: &RawJson, subject: &Subject, dialect: Dialect) -> Result<String, RpcError> {
+    let unusable =
+        |_| RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, "the server's answer cannot be read");
+    let given: BTreeMap<String, &RawValue> = result.parsed().map_err(unusable)?;
+    let mut json = String::with_capacity(result.len() + 64);
+    for (name, value) in given.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
+        if !json.is_empty() {
+            json.push(',');
+        }
+        json.push_str(&Value::from(name.as_str()).to_string());
+        json.push(':');
+        match subject {
+            Subject::Resource { uri } if name == "contents" => json.push_str(&contents(value, uri)),
+            _ => json.push_str(value.get()),
+        }
+    }
+    if let (Subject::Resource { .. }, Dialect::Modern) = (subject, dialect) {
+        let ttl = given.get("ttlMs").and_then(|ttl| serde_json::from_str::<u64>(ttl.get()).ok());
+        let ttl = ttl.unwrap_or(0).min(LONGEST_TTL_MS);
+        // Whoever else may see it is not for its server to say.
+        json.push_str(&format!(",\"ttlMs\":{ttl},\"cacheScope\":\"private\""));
+    }
+    Ok(json)
 }
 
-/// The members of the result of `completion/complete`.
+/// What was read, under the URI that the client knows it by.
+fn contents(contents: &RawValue, asked: &str) -> String {
+    let as_it_is = || contents.get().to_owned();
+    let Some(own) = server_uri(asked) else { return as_it_is() };
+    let Ok(mut parts) = serde_json::from_str::<Vec<Value>>(contents.get()) else { return as_it_is() };
+    for part in parts.iter_mut().filter(|part| part["uri"] == own) {
+        part["uri"] = Value::from(asked);
+    }
+    Value::from(parts).to_string()
+}
+
+/// `_meta` of such a result, an object.
+pub(super) fn meta(result: &RawJson) -> Option<RawJson> {
+    let given: BTreeMap<String, &RawValue> = result.parsed().ok()?;
+    given.get("_meta").filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::of(meta))
+}
+
+/// The members of the result of `completion/complete`. It is no call: nothing is recorded of what a person types.
 pub(super) async fn complete(
-    _state: &State,
-    _principal: &Principal,
-    _params: &Params<'_>,
-    _dialect: Dialect,
+    state: &State,
+    principal: &Principal,
+    params: &Params<'_>,
+    dialect: Dialect,
 ) -> Result<String, RpcError> {
-    Err(rpc::method_not_found("completion/complete"))
+    let (server, asked) = completion(&offers::seen(state, principal), params, dialect)?;
+    let Some(_place) = state.completing.enter(principal.subject()) else {
+        let message = format!("{COMPLETIONS} completions are under way already");
+        return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, message));
+    };
+    let found = match server {
+        Some(server) => state.upstreams.complete(&server, asked).await.map_err(|error| {
+            let code = if error.is_about_params { rpc::INVALID_PARAMS } else { rpc::INTERNAL_ERROR };
+            RpcError::new(StatusCode::OK, code, error.message)
+        })?,
+        None => None,
+    };
+    Ok(format!("\"completion\":{}", completed(found.as_ref().map(|text| &text[..]))))
+}
+
+/// The server to ask, if it completes anything, and what to ask it.
+fn completion(
+    seen: &Seen,
+    params: &Params<'_>,
+    dialect: Dialect,
+) -> Result<(Option<String>, Map<String, Value>), RpcError> {
+    let object = |raw: Option<&RawValue>| -> Option<Map<String, Value>> {
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+    };
+    let mut reference = object(params.reference)
+        .ok_or_else(|| RpcError::invalid_params("params.ref must say what is completed"))?;
+    let argument = object(params.argument)
+        .filter(|argument| argument.get("name").is_some_and(Value::is_string))
+        .filter(|argument| argument.get("value").is_some_and(Value::is_string))
+        .ok_or_else(|| {
+            RpcError::invalid_params("params.argument must have a name and a value, both strings")
+        })?;
+    let text = |member: &str| reference.get(member).and_then(Value::as_str).unwrap_or_default();
+    let (server, member, own) = match text("type") {
+        "ref/prompt" => {
+            let name = text("name");
+            let own = seen.prompt(name).ok_or_else(|| unknown_prompt(name))?;
+            (own.server, "name", own.prompt)
+        }
+        "ref/resource" => {
+            let uri = text("uri");
+            let found =
+                |could_be: &[String]| RpcError { code: rpc::INVALID_PARAMS, ..not_found(uri, could_be) };
+            let owned = seen.owner(uri).map_err(|unowned| found(&unowned.could_be))?;
+            (owned.server, "uri", owned.uri)
+        }
+        _ => return Err(RpcError::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
+    };
+    reference.insert(member.to_owned(), Value::from(own));
+    let mut asked = Map::from_iter([
+        ("ref".to_owned(), Value::Object(reference)),
+        ("argument".to_owned(), Value::Object(argument)),
+    ]);
+    if let Some(context) = object(params.context).filter(|_| dialect.features().structured) {
+        asked.insert("context".to_owned(), Value::Object(context));
+    }
+    Ok((seen.completes(&server).then_some(server), asked))
+}
+
+/// What a server found, within what clients accept.
+fn completed(result: Option<&[u8]>) -> Value {
+    let result: Option<Value> = result.and_then(|text| serde_json::from_slice(text).ok());
+    let found = result.as_ref().and_then(|result| result.get("completion")?.as_object());
+    let member = |name: &str| found.and_then(|found| found.get(name));
+    let values = member("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let all: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+    let mut completion = json!({ "values": &all[..all.len().min(MAX_VALUES)] });
+    if let Some(total) = member("total").and_then(Value::as_u64) {
+        completion["total"] = json!(total);
+    }
+    let more = all.len() > MAX_VALUES || member("hasMore") == Some(&Value::Bool(true));
+    if more || member("hasMore").is_some() {
+        completion["hasMore"] = json!(more);
+    }
+    completion
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_tools::RawJson;
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use super::{Subject, completed, members};
+    use crate::server::version::Dialect;
+
+    fn raw(json: &Value) -> RawJson {
+        RawJson::of(&RawValue::from_string(json.to_string()).expect("JSON"))
+    }
+
+    fn read(result: &Value, asked: &str, dialect: Dialect) -> Value {
+        let subject = Subject::Resource { uri: asked.to_owned() };
+        let members = members(&raw(result), &subject, dialect).expect("members");
+        serde_json::from_str(&format!("{{{members}}}")).expect("JSON")
+    }
+
+    #[test]
+    fn what_a_server_says_of_caches_is_never_passed_on() {
+        let result = json!({
+            "resultType": "complete", "ttlMs": 99_999_999, "cacheScope": "public", "_meta": {}, "odd": 1,
+            "contents": [{ "uri": "a://1", "text": "x" }],
+        });
+        let modern = read(&result, "a://1", Dialect::Modern);
+        let contents = json!([{ "uri": "a://1", "text": "x" }]);
+        assert_eq!(
+            modern,
+            json!({ "contents": contents, "odd": 1, "ttlMs": 30_000, "cacheScope": "private" })
+        );
+        let session = Dialect::Session(crate::server::Version::LATEST);
+        assert_eq!(read(&result, "a://1", session), json!({ "contents": contents, "odd": 1 }));
+        let old = json!({ "contents": [] });
+        assert_eq!(read(&old, "a://1", Dialect::Modern)["ttlMs"], 0, "a session says nothing of how long");
+    }
+
+    #[test]
+    fn contents_have_the_uri_that_was_asked_for() {
+        let result =
+            json!({ "contents": [{ "uri": "a://1", "text": "x" }, { "uri": "a://2", "text": "y" }] });
+        let read = read(&result, "plexus+mcp://wiki/a://1", Dialect::Modern);
+        assert_eq!(read["contents"][0]["uri"], "plexus+mcp://wiki/a://1");
+        assert_eq!(read["contents"][1]["uri"], "a://2");
+    }
+
+    #[test]
+    fn a_completion_has_at_most_a_hundred_values() {
+        let values: Vec<String> = (0..130).map(|n| n.to_string()).collect();
+        let result = json!({ "completion": { "values": values, "total": 130 } }).to_string();
+        let completion = completed(Some(result.as_bytes()));
+        assert_eq!(completion["values"].as_array().map(Vec::len), Some(100));
+        assert_eq!((&completion["hasMore"], &completion["total"]), (&json!(true), &json!(130)));
+        assert_eq!(completed(None), json!({ "values": [] }));
+        assert_eq!(completed(Some(b"{\"completion\":7}")), json!({ "values": [] }));
+    }
 }

@@ -14,6 +14,6 @@ mod offers;
 mod supervision;
 mod trust;
 
-pub(crate) use offers::Seen;
-pub(crate) use supervision::Updated;
+pub(crate) use offers::{Seen, server_uri};
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
+pub(crate) use supervision::{Updated, Watch};

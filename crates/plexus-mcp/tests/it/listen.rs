@@ -37,9 +37,9 @@ struct Filter {
 #[rustfmt::skip]
 const FILTERS: &[Filter] = &[
     Filter { what: "tools",             wanted: r#"{"toolsListChanged":true}"#,                               honoured: r#"{"toolsListChanged":true}"# },
-    Filter { what: "tools and more",    wanted: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true}"# },
+    Filter { what: "tools and more",    wanted: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"# },
     Filter { what: "tools not",         wanted: r#"{"toolsListChanged":false}"#,                              honoured: "{}" },
-    Filter { what: "nothing we have",   wanted: r#"{"promptsListChanged":true}"#,                             honoured: "{}" },
+    Filter { what: "nothing we have",   wanted: r#"{"resourceSubscriptions":["file:///x"],"moonChanged":true}"#, honoured: "{}" },
     Filter { what: "nothing",           wanted: "{}",                                                         honoured: "{}" },
 ];
 

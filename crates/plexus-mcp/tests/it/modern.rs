@@ -16,7 +16,14 @@ async fn discover_says_what_there_is_and_how_long_it_may_be_kept() {
     let result = answer.result();
     let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
     assert_eq!(result["supportedVersions"], json!(supported));
-    assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }));
+    for (capability, says) in [
+        ("tools", json!({ "listChanged": true })),
+        ("prompts", json!({ "listChanged": true })),
+        ("resources", json!({ "listChanged": true, "subscribe": true })),
+        ("completions", json!({})),
+    ] {
+        assert_eq!(result["capabilities"][capability], says, "{capability}");
+    }
     assert!(result["instructions"].as_str().unwrap().contains("Plexus"));
     assert_eq!(result["_meta"][SERVER]["name"], "plexus");
     assert!(result.get("serverInfo").is_none(), "it is in _meta in this revision");

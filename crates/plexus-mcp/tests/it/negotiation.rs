@@ -34,7 +34,14 @@ async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other(
         };
         let (client, result) = client.initialize(offer.offered).await;
         assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.what);
-        assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }), "{}", offer.what);
+        for (capability, says) in [
+            ("tools", json!({ "listChanged": true })),
+            ("prompts", json!({ "listChanged": true })),
+            ("resources", json!({ "listChanged": true, "subscribe": true })),
+            ("completions", json!({})),
+        ] {
+            assert_eq!(result["capabilities"][capability], says, "{}: {capability}", offer.what);
+        }
         assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.what);
         assert!(result["instructions"].as_str().unwrap().contains("Plexus"), "{}", offer.what);
         for modern in ["resultType", "ttlMs", "cacheScope"] {

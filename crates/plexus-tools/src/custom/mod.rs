@@ -9,34 +9,34 @@
 
 mod definition;
 mod folder;
+mod known;
 mod manifest;
 mod ownership;
 mod result;
 mod run;
+mod runner;
 mod state;
 mod test_tool;
 mod trial;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::BoxFuture;
 use plexus_kit::Environment;
-use plexus_proto::ErrorCode;
-use plexus_proto::api::{DefinedTool, DefinedToolState, EnabledBy};
-use serde_json::Value;
-use tokio::sync::Semaphore;
+use plexus_proto::api::DefinedTool;
 
-use crate::{CallError, Dispatcher, Outcome, Registry, Tool, ToolContext};
-use definition::Definition;
-use folder::{Entry, Snapshot};
-use run::Ran;
+use crate::{Dispatcher, Registry, Tool};
+use folder::Snapshot;
+use known::{Known, Loaded, gone};
+use runner::Report;
 
 pub use definition::usable_name as check_name;
 pub use manifest::schema_file;
 pub use trial::try_out;
+
+/// In the data folder, the file that keeps what was switched on.
+pub const STATE_FILE: &str = "tools-enabled.json";
 
 /// Why a tool cannot be switched on or off.
 #[derive(Debug, thiserror::Error)]
@@ -77,24 +77,6 @@ struct Inner {
     test_tool: OnceLock<Tool>,
     /// Held while files are read and the registry is told; readers of lists wait for that.
     known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    tools: BTreeMap<String, Loaded>,
-    configured: BTreeSet<String>,
-    switched_on: BTreeSet<String>,
-    /// Those that have the name of a tool of the hub.
-    clashing: BTreeSet<String>,
-    /// The manifests that `tools` were read from, and those of the last look.
-    read: Snapshot,
-    looked: Snapshot,
-}
-
-/// A manifest, and the tool that is made from it.
-struct Loaded {
-    entry: Entry,
-    tool: Option<Tool>,
 }
 
 impl CustomTools {
@@ -271,116 +253,6 @@ impl CustomTools {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    /// A tool that runs a program.
-    fn tool(&self, definition: Definition, report: Option<Report>) -> Tool {
-        let spec = definition.spec();
-        let runner = Arc::new(Runner {
-            validator: definition.output_validator(),
-            places: Semaphore::new(definition.concurrency),
-            environment: self.environment.clone(),
-            definition,
-            report,
-        });
-        Tool::custom(
-            spec,
-            Arc::new(move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
-                let runner = runner.clone();
-                Box::pin(async move { runner.run(&context, &arguments).await })
-            }),
-        )
-    }
-}
-
-/// Where it is told what became of a program that is tried out.
-type Report = Arc<Mutex<Option<Ran>>>;
-
-/// What a tool in the registry holds on to.
-struct Runner {
-    definition: Definition,
-    validator: Option<jsonschema::Validator>,
-    places: Semaphore,
-    environment: Arc<Environment>,
-    report: Option<Report>,
-}
-
-impl Runner {
-    async fn run(&self, context: &ToolContext, arguments: &Value) -> Result<Outcome, CallError> {
-        let definition = &self.definition;
-        let place = tokio::time::timeout(definition.timeout, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
-            let message = format!(
-                "{} calls of {} run already, the most allowed",
-                definition.concurrency, definition.name
-            );
-            return Err(CallError::new(ErrorCode::Overloaded, message)
-                .hint("Nothing was run. Wait for one to end and call again."));
-        };
-        let (ran, written) = run::run(definition, &self.environment, arguments, &context.cancel).await;
-        if let Some(report) = &self.report {
-            *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(ran);
-        }
-        let output = result::of(&definition.name, definition.output, self.validator.as_ref(), written?)?;
-        Ok(Outcome::Ready(output))
-    }
-}
-
-impl Loaded {
-    /// Whether it was made from a manifest that says the same.
-    fn is_of(&self, entry: &Entry) -> bool {
-        matches!((&self.entry.tool, &entry.tool), (Ok(one), Ok(other)) if one.same_as(other))
-    }
-}
-
-impl Known {
-    fn enabled_by(&self, name: &str) -> Option<EnabledBy> {
-        if self.configured.contains(name) {
-            return Some(EnabledBy::Configuration);
-        }
-        self.switched_on.contains(name).then_some(EnabledBy::Command)
-    }
-
-    fn described(&self, name: &str) -> Result<DefinedTool, CustomError> {
-        let loaded = self.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
-        Ok(self.describe(loaded))
-    }
-
-    fn describe(&self, Loaded { entry, .. }: &Loaded) -> DefinedTool {
-        let mut problems: Vec<String> = match &entry.tool {
-            Ok(_) => Vec::new(),
-            Err(problems) => problems.iter().map(ToString::to_string).collect(),
-        };
-        if self.clashing.contains(&entry.name) {
-            problems.push(format!("{}: has the name of a tool of the hub; rename it", entry.file.display()));
-        }
-        let enabled_by = self.enabled_by(&entry.name);
-        DefinedTool {
-            name: entry.name.clone(),
-            description: entry.tool.as_ref().map(|tool| tool.description.clone()).unwrap_or_default(),
-            file: entry.file.display().to_string(),
-            state: match (problems.is_empty(), enabled_by) {
-                (false, _) => DefinedToolState::Invalid,
-                (true, Some(_)) => DefinedToolState::Enabled,
-                (true, None) => DefinedToolState::Disabled,
-            },
-            enabled_by,
-            problems,
-        }
-    }
-}
-
-/// A tool that was switched on and has no manifest any more.
-fn gone(name: &str) -> DefinedTool {
-    DefinedTool {
-        name: name.to_owned(),
-        description: String::new(),
-        file: String::new(),
-        state: DefinedToolState::Disabled,
-        enabled_by: None,
-        problems: vec!["its manifest is gone".to_owned()],
     }
 }
 

@@ -39,7 +39,7 @@ Example:\n  plexus db backup before.tar.gz && plexus db migrate"
     /// Copy the hub into one file, also while it runs: database, keys, session files, MCP servers, profiles
     #[command(
         after_help = "The file has the keys of the hub in it: whoever has it can make tokens. It is readable by you only.\n\
-plexus.toml is not in it, nor is a folder of MCP servers outside of the data folder.\n\
+plexus.toml is not in it, nor are user-defined tools, nor a folder of MCP servers outside of the data folder.\n\
 The exit code is 3 when the copy was made but the audit does not verify.\n\n\
 Example:\n  plexus db backup /backups/plexus-$(date +%F).tar.gz"
     )]

@@ -18,6 +18,7 @@ mod port;
 mod profiles;
 mod signing_key;
 mod upstreams;
+mod user_tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -147,6 +148,7 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
     }
     if folder == Folder::Ours {
         findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
+        findings.extend(user_tools::check(subject, invocation, seen.is_some()).await);
     }
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(invocation.out.now(), seen.as_ref()));

@@ -190,6 +190,7 @@ async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
     write("mcp_servers.d/docs.json", r#"{ "url": "https://mcp.example.net/mcp", "enabled": false }"#);
     write("mcp_servers.d/.removed/old.json", "{}");
     write("mcp_servers.d/notes.txt", "mine");
+    write("tools.d/greet.json", "{}");
     write(
         "profiles/reader/config.json",
         r#"{ "name": "Reader", "description": "Reads.", "enabled_tools": ["todo"] }"#,
@@ -202,7 +203,8 @@ async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
 
     let file = plexus.home().join("backup.tar.gz");
     let made = plexus.run(&["db", "backup", text(&file), "--json"]).await.json(0);
-    assert_eq!(made["left_out"], json!([data.join("mcp_servers.d/link.json")]), "{made}");
+    let left_out = [data.join("mcp_servers.d/link.json"), data.join("tools.d")];
+    assert_eq!(made["left_out"], json!(left_out), "{made}");
     let elsewhere = crate::plexus();
     elsewhere.run(&["db", "restore", text(&file)]).await.ok();
     for name in
@@ -211,7 +213,9 @@ async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
         let restored = std::fs::read(elsewhere.data_dir().join(name)).expect(name);
         assert_eq!(restored, std::fs::read(data.join(name)).expect(name));
     }
-    for name in ["mcp_servers.d/.removed", "mcp_servers.d/notes.txt", "mcp_servers.d/link.json"] {
+    for name in
+        ["mcp_servers.d/.removed", "mcp_servers.d/notes.txt", "mcp_servers.d/link.json", "tools.d/greet.json"]
+    {
         assert!(!elsewhere.data_dir().join(name).exists(), "{name}");
     }
     let hub = elsewhere.up().await;

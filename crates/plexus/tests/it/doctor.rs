@@ -62,6 +62,7 @@ async fn a_healthy_home_is_found_healthy() {
         "admin token",
         "upstreams",
         "profiles",
+        "user tools",
         "hub",
         "version",
         "port",
@@ -268,6 +269,35 @@ async fn a_folder_of_somebody_else_is_one_problem() {
         assert_eq!(problems, [("data folder".to_owned(), "problem".to_owned())], "{report:#}");
         assert!(!report.to_string().contains("chmod"), "{report:#}");
     }
+}
+
+#[tokio::test]
+async fn a_user_defined_tool_that_is_wrong_is_found_with_a_hub_and_without() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    assert_eq!(plexus.run(&["tools", "new", "greet"]).await.code, Some(0));
+    assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(0));
+    let report = doctor(&plexus, 0, &[]).await;
+    assert!(report.to_string().contains("defined: 1, switched on: 1"), "{report:#}");
+    let enabled = plexus.run(&["tools", "list", "--defined", "--json"]).await.json(0);
+    let manifest = enabled["items"][0]["file"].as_str().expect("a file").to_owned();
+    assert!(hub.terminate().await.success());
+
+    std::fs::write(&manifest, "{").expect("a file");
+    let found = async || {
+        let (message, fix) = problem(&plexus, "user tools", &[]).await;
+        assert!(message.contains(&manifest) && fix.contains(&manifest), "{message}: {fix}");
+    };
+    found().await;
+    std::fs::remove_file(&manifest).expect("a file");
+    let _hub = plexus.up().await;
+    let named = [("PLEXUS_TOOLS_ENABLED", "nowhere")];
+    let report = doctor(&plexus, 0, &named).await;
+    assert_eq!(complaints(&report), [("user tools".to_owned(), "warning".to_owned())], "{report:#}");
+    assert!(report.to_string().contains("nowhere is switched on by `tools.enabled`"), "{report:#}");
+    std::fs::write(&manifest, "{").expect("a file");
+    assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(1), "it is read again");
+    found().await;
 }
 
 #[tokio::test]

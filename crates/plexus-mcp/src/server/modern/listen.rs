@@ -1,5 +1,6 @@
 //! `subscriptions/listen`: news, for as long as the client holds the stream open.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -8,18 +9,20 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast;
 use tokio::time::Interval;
 
 use super::meta::META_SUBSCRIPTION;
-use crate::server::list::Rendered;
+use crate::server::news::{self, Changed, Lists, Watching};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::version::Features;
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, sse};
+use crate::upstream::Updated;
 
-/// `subscriptions/listen`: an acknowledgement, then a notification whenever the list that this
-/// caller sees has changed, then a result when the hub stops.
+/// An acknowledgement of what is honoured, then a notification whenever a list that this caller sees or a resource that
+/// it named has changed, then a result when the hub stops.
 pub(super) fn open(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -37,15 +40,26 @@ pub(super) fn open(
         return Err(RpcError::invalid_params(message).with_status(StatusCode::BAD_REQUEST));
     };
     let place = state.streams.enter(&principal)?;
-    let tools = wanted.get("toolsListChanged") == Some(&Value::Bool(true));
-    let registry = state.dispatcher.registry();
+    let lists: Vec<Changed> = Changed::ALL
+        .into_iter()
+        .filter(|list| wanted.get(filter(*list)) == Some(&Value::Bool(true)))
+        .collect();
+    let updates = state.upstreams.updates();
+    let mut watching = Watching::default();
+    let uris = wanted.get("resourceSubscriptions").and_then(Value::as_array);
+    for uri in uris.into_iter().flatten().filter_map(Value::as_str) {
+        // One that nobody has, or nobody tells of, is left out of what is honoured.
+        let _ = watching.add(state, &principal, uri);
+    }
     let subscription = Subscription {
         id: request.id.to_owned(),
-        tools,
-        // Before the first look at the list, so that no change falls in between.
-        versions: registry.versions(),
-        seen: state.lists.rendered(registry, &principal, Features::ALL),
-        welcome: Welcome::new(state.authenticator.clone(), principal, place),
+        follow: Lists::new(state, &principal, Features::ALL),
+        lists,
+        watching,
+        updates,
+        untold: VecDeque::new(),
+        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
+        principal,
         state: state.clone(),
         ticks: sse::ticks(state.options.keep_alive),
         phase: Phase::Acknowledge,
@@ -53,6 +67,15 @@ pub(super) fn open(
     Ok(sse::response(stream::unfold(subscription, |mut subscription| async {
         Some((subscription.next().await?, subscription))
     })))
+}
+
+/// What a client calls the changes of a list.
+fn filter(list: Changed) -> &'static str {
+    match list {
+        Changed::Tools => "toolsListChanged",
+        Changed::Prompts => "promptsListChanged",
+        Changed::Resources => "resourcesListChanged",
+    }
 }
 
 enum Phase {
@@ -63,9 +86,14 @@ enum Phase {
 
 struct Subscription {
     id: Box<RawValue>,
-    tools: bool,
-    versions: tokio::sync::watch::Receiver<u64>,
-    seen: Arc<Rendered>,
+    /// Those that the client wants to hear of.
+    lists: Vec<Changed>,
+    follow: Lists,
+    watching: Watching,
+    updates: broadcast::Receiver<Updated>,
+    /// Resources that have changed and were not told yet.
+    untold: VecDeque<String>,
+    principal: Arc<Principal>,
     welcome: Welcome,
     state: Arc<State>,
     ticks: Interval,
@@ -77,11 +105,7 @@ impl Subscription {
         match self.phase {
             Phase::Acknowledge => {
                 self.phase = Phase::Follow;
-                let honoured = if self.tools {
-                    ",\"notifications\":{\"toolsListChanged\":true}"
-                } else {
-                    ",\"notifications\":{}"
-                };
+                let honoured = json!({ "notifications": self.honoured() });
                 Some(self.notification("notifications/subscriptions/acknowledged", honoured))
             }
             Phase::Follow => self.follow().await,
@@ -89,8 +113,21 @@ impl Subscription {
         }
     }
 
+    fn honoured(&self) -> Value {
+        let mut honoured: Map<String, Value> =
+            self.lists.iter().map(|list| (filter(*list).to_owned(), Value::Bool(true))).collect();
+        let uris: Vec<&str> = self.watching.uris().collect();
+        if !uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
+        }
+        Value::Object(honoured)
+    }
+
     async fn follow(&mut self) -> Option<Bytes> {
         loop {
+            if let Some(uri) = self.untold.pop_front() {
+                return Some(self.notification("notifications/resources/updated", json!({ "uri": uri })));
+            }
             tokio::select! {
                 () = self.state.stopping.cancelled() => {
                     self.phase = Phase::Over;
@@ -98,14 +135,13 @@ impl Subscription {
                     let result = format!("{{\"resultType\":\"complete\",\"_meta\":{meta}}}");
                     return Some(sse::event(None, &rpc::result_json(&self.id, &result)));
                 }
-                Ok(()) = self.versions.changed(), if self.tools => {
-                    let registry = self.state.dispatcher.registry();
-                    let now = self.state.lists.rendered(registry, self.welcome.principal(), Features::ALL);
-                    let same = now.same_as(&self.seen);
-                    self.seen = now;
-                    if !same {
-                        return Some(self.notification("notifications/tools/list_changed", ""));
+                list = self.follow.changed(&self.state, &self.principal), if !self.lists.is_empty() => {
+                    if self.lists.contains(&list) {
+                        return Some(self.notification(list.method(), json!({})));
                     }
+                }
+                update = news::updated(&mut self.updates), if self.watching.uris().next().is_some() => {
+                    self.untold.extend(self.watching.told(&self.state, &self.principal, &update));
                 }
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
@@ -113,11 +149,10 @@ impl Subscription {
         }
     }
 
-    fn notification(&self, method: &str, more: &str) -> Bytes {
-        let id = self.id.get();
-        let json = format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"_meta\":{{\"{META_SUBSCRIPTION}\":{id}}}{more}}}}}"
-        );
-        sse::event(None, &json)
+    fn notification(&self, method: &str, mut params: Value) -> Bytes {
+        // The id as the client wrote it.
+        let id: Value = serde_json::from_str(self.id.get()).unwrap_or_default();
+        params["_meta"] = json!({ META_SUBSCRIPTION: id });
+        sse::event(None, &json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string())
     }
 }

@@ -15,7 +15,10 @@ use serde_json::value::RawValue;
 use super::aside::tasks;
 use super::headers::{self, Routing};
 use super::offers::{self, Listed};
-use super::rpc::{self, METHOD_NOT_FOUND, Message, Request, RpcError, UNSUPPORTED_VERSION};
+use super::rpc::{
+    self, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RESOURCE_NOT_FOUND, Request, RpcError,
+    UNSUPPORTED_VERSION,
+};
 use super::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use super::{State, call, capabilities, reads};
 use meta::{META_SERVER, META_VERSION, RequestMeta};
@@ -84,6 +87,8 @@ async fn answer(
     };
     answered.map_err(|error| match error.code {
         METHOD_NOT_FOUND => error.with_status(StatusCode::NOT_FOUND),
+        // This revision has no code of its own for it.
+        RESOURCE_NOT_FOUND => RpcError { code: INVALID_PARAMS, ..error },
         _ => error,
     })
 }

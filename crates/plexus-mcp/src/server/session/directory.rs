@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::stream::{Kept, StreamLog};
+use crate::server::news::Watching;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::version::Version;
 
@@ -36,6 +37,8 @@ pub(in crate::server) struct McpSession {
     next_stream: AtomicU64,
     /// Which connection holds the session's own stream: a new one takes it over.
     listener: watch::Sender<u64>,
+    /// Resources that its client hears of.
+    watching: Mutex<Watching>,
     ended: CancellationToken,
 }
 
@@ -50,6 +53,7 @@ impl McpSession {
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
             listener: watch::Sender::new(0),
+            watching: Mutex::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -87,6 +91,11 @@ impl McpSession {
         for (_, cancel) in running.values().filter(|(running, _)| running == id.get()) {
             cancel.cancel();
         }
+    }
+
+    /// A look at the resources that the client hears of.
+    pub(super) fn watched<T>(&self, look: impl FnOnce(&mut Watching) -> T) -> T {
+        look(&mut self.watching.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn new_stream(&self) -> Arc<StreamLog> {

@@ -1,11 +1,11 @@
 //! `GET`: the session's own stream, and resuming the stream of a call.
 //!
-//! The session's own stream carries only `tools/list_changed`, which says "look again". Its event
-//! ids therefore name the list that the client could see, `g-<fingerprint>`: whoever comes back with
-//! an id that is not the present list is told to look again, also after a restart. What the client
-//! may not see is not in it, so its coming and going does not show. Streams of calls have ids
-//! `c-<stream>-<message>`.
+//! The session's own stream carries only what says "look again", at a list or at a resource. Its event ids therefore
+//! name the lists that the client could see, `g-<tools>-<prompts>-<resources>`: whoever comes back with an id of another
+//! list is told to look again, also after a restart. What the client may not see is not in it, so its coming and going
+//! does not show. Streams of calls have ids `c-<stream>-<message>`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -13,18 +13,18 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
-use tokio::sync::watch;
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Interval;
 
 use super::stream::{Next, StreamLog};
 use super::{McpSession, State, open};
 use crate::server::headers::{LAST_EVENT_ID, accepts};
-use crate::server::list::Rendered;
+use crate::server::news::{self, Changed, Lists, Watching};
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::sse;
 use crate::server::welcome::Welcome;
-
-const LIST_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+use crate::upstream::Updated;
 
 pub(in crate::server) async fn get(
     state: &Arc<State>,
@@ -37,7 +37,7 @@ pub(in crate::server) async fn get(
     }
     let session = open(state, headers, &principal).await?;
     let place = state.streams.enter(&principal)?;
-    let welcome = Welcome::new(state.authenticator.clone(), principal, place);
+    let welcome = Welcome::new(state.authenticator.clone(), principal.clone(), place);
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     if let Some((number, after)) = last.and_then(call_event) {
         return Ok(match session.stream(number) {
@@ -46,7 +46,7 @@ pub(in crate::server) async fn get(
             None => sse::response(stream::empty()),
         });
     }
-    Ok(listen(state, session, welcome, last))
+    Ok(listen(state, session, welcome, principal, last))
 }
 
 /// `c-<stream>-<message>`.
@@ -113,21 +113,36 @@ impl Follower {
 }
 
 /// The session's own stream, from where the client left it.
-fn listen(state: &Arc<State>, session: Arc<McpSession>, welcome: Welcome, last: Option<&str>) -> Response {
-    let registry = state.dispatcher.registry();
-    let versions = registry.versions();
-    let seen = state.lists.rendered(registry, welcome.principal(), session.version().features());
+fn listen(
+    state: &Arc<State>,
+    session: Arc<McpSession>,
+    welcome: Welcome,
+    principal: Arc<Principal>,
+    last: Option<&str>,
+) -> Response {
+    let updates = state.upstreams.updates();
+    let lists = Lists::new(state, &principal, session.version().features());
+    let now = lists.fingerprints();
+    let told = last.map_or(now.map(Some), told_by);
+    let behind = Changed::ALL.into_iter().filter(|list| told[*list as usize] != Some(now[*list as usize]));
     let (mine, holder) = session.take_listener();
-    let behind = last.is_some_and(|last| last != event_id(&seen));
     let listener = Listener {
+        behind: behind.collect(),
+        // Nobody knows what was said of them while nobody listened.
+        untold: if last.is_some() {
+            session.watched(|watching| watching.uris().map(str::to_owned).collect())
+        } else {
+            VecDeque::new()
+        },
+        told: told.map(Option::unwrap_or_default),
         // Whoever has something to catch up on gets the new id with that, not before it.
-        priming: session.version().has_priming_event() && !behind,
-        catch_up: behind,
+        priming: session.version().has_priming_event() && told == now.map(Some),
+        principal,
         welcome,
         state: state.clone(),
         session,
-        versions,
-        seen,
+        lists,
+        updates,
         mine,
         holder,
         ticks: sse::ticks(state.options.keep_alive),
@@ -135,33 +150,46 @@ fn listen(state: &Arc<State>, session: Arc<McpSession>, welcome: Welcome, last: 
     sse::response(stream::unfold(listener, |mut listener| async { Some((listener.next().await?, listener)) }))
 }
 
-fn event_id(seen: &Rendered) -> String {
-    format!("g-{}", seen.fingerprint())
+/// `g-<tools>-<prompts>-<resources>`: what a client knows of each list, as far as its last event says so.
+fn told_by(id: &str) -> [Option<u64>; 3] {
+    let mut parts = id.strip_prefix("g-").unwrap_or_default().split('-');
+    [(); 3].map(|()| parts.next().and_then(|part| u64::from_str_radix(part, 16).ok()))
 }
 
 struct Listener {
     state: Arc<State>,
     session: Arc<McpSession>,
+    principal: Arc<Principal>,
     welcome: Welcome,
-    versions: watch::Receiver<u64>,
-    seen: Arc<Rendered>,
+    lists: Lists,
+    updates: broadcast::Receiver<Updated>,
+    /// What the client knows of each list.
+    told: [u64; 3],
+    /// Lists that it has yet to be told of from before, and resources.
+    behind: VecDeque<Changed>,
+    untold: VecDeque<String>,
     /// Our number, and that of whoever holds the stream now.
     mine: u64,
     holder: watch::Receiver<u64>,
     priming: bool,
-    catch_up: bool,
     ticks: Interval,
 }
 
 impl Listener {
     async fn next(&mut self) -> Option<Bytes> {
         if std::mem::take(&mut self.priming) {
-            return Some(sse::priming(&event_id(&self.seen)));
-        }
-        if std::mem::take(&mut self.catch_up) {
-            return Some(sse::event(Some(&event_id(&self.seen)), LIST_CHANGED));
+            return Some(sse::priming(&self.event_id()));
         }
         loop {
+            if let Some(list) = self.behind.pop_front() {
+                return Some(self.changed(list));
+            }
+            if let Some(uri) = self.untold.pop_front() {
+                let updated = json!({
+                    "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
+                });
+                return Some(sse::event(Some(&self.event_id()), &updated.to_string()));
+            }
             tokio::select! {
                 () = self.state.stopping.cancelled() => return None,
                 () = self.session.ended().cancelled() => return None,
@@ -171,18 +199,37 @@ impl Listener {
                     }
                 }
                 () = self.welcome.ended() => return None,
-                Ok(()) = self.versions.changed() => {
-                    let registry = self.state.dispatcher.registry();
-                    let features = self.session.version().features();
-                    let now = self.state.lists.rendered(registry, self.welcome.principal(), features);
-                    let same = now.same_as(&self.seen);
-                    self.seen = now;
-                    if !same {
-                        return Some(sse::event(Some(&event_id(&self.seen)), LIST_CHANGED));
-                    }
+                list = self.lists.changed(&self.state, &self.principal) => return Some(self.changed(list)),
+                update = news::updated(&mut self.updates) => {
+                    let told = |watching: &mut Watching| watching.told(&self.state, &self.principal, &update);
+                    self.untold.extend(self.session.watched(told));
                 }
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
+    }
+
+    /// Tells of a list. Of the others the client knows what it did.
+    fn changed(&mut self, list: Changed) -> Bytes {
+        self.told[list as usize] = self.lists.fingerprints()[list as usize];
+        let json = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{}\"}}", list.method());
+        sse::event(Some(&self.event_id()), &json)
+    }
+
+    fn event_id(&self) -> String {
+        let [tools, prompts, resources] = self.told;
+        format!("g-{tools:016x}-{prompts:016x}-{resources:016x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told_by;
+
+    #[test]
+    fn an_id_says_what_its_client_knows_of_each_list() {
+        assert_eq!(told_by("g-00000000000000ff-1-a"), [Some(255), Some(1), Some(10)]);
+        assert_eq!(told_by("g-ff"), [Some(255), None, None], "as it was when there were only tools");
+        assert_eq!(told_by("anything"), [None; 3]);
     }
 }

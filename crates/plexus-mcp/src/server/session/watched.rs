@@ -1,22 +1,31 @@
-//! `resources/subscribe` and `resources/unsubscribe`: which resources a session hears of.
+//! `resources/subscribe` and `resources/unsubscribe`: which resources a session hears of. They are kept with the session
+//! while it is in memory: after a restart of the hub a client subscribes again.
 
 use std::sync::Arc;
 
 use plexus_auth::Principal;
 
 use super::McpSession;
-use crate::server::State;
-use crate::server::rpc::{self, Params, RpcError};
+use crate::server::rpc::{Params, RpcError};
+use crate::server::{State, reads};
 
 pub(super) async fn subscribe(
-    _state: &State,
-    _session: &Arc<McpSession>,
-    _principal: &Principal,
-    _params: &Params<'_>,
+    state: &State,
+    session: &Arc<McpSession>,
+    principal: &Principal,
+    params: &Params<'_>,
 ) -> Result<String, RpcError> {
-    Err(rpc::method_not_found("resources/subscribe"))
+    let uri = reads::uri(params)?;
+    match session.watched(|watching| watching.add(state, principal, &uri))? {
+        true => Ok(String::new()),
+        false => Err(RpcError::invalid_params(
+            "its server tells nothing of changes, or this session hears of as many resources as it may",
+        )),
+    }
 }
 
-pub(super) fn unsubscribe(_session: &McpSession, _params: &Params<'_>) -> Result<String, RpcError> {
-    Err(rpc::method_not_found("resources/unsubscribe"))
+pub(super) fn unsubscribe(session: &McpSession, params: &Params<'_>) -> Result<String, RpcError> {
+    let uri = reads::uri(params)?;
+    session.watched(|watching| watching.remove(&uri));
+    Ok(String::new())
 }

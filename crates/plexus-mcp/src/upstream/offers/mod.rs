@@ -14,5 +14,5 @@ mod template;
 mod uris;
 
 pub(crate) use offer::{Lists, Offer};
-pub(crate) use seen::{Seen, SeenPrompt};
-pub(crate) use uris::{Owned, Unowned};
+pub(crate) use seen::Seen;
+pub(crate) use uris::server_uri;

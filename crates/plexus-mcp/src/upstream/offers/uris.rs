@@ -29,6 +29,11 @@ fn split(uri: &str) -> Option<(&str, &str)> {
     is_qualified(uri).then(|| uri[SCHEME.len()..].split_once('/')).flatten()
 }
 
+/// What a server itself calls a resource that goes by a URI which names the server.
+pub(crate) fn server_uri(uri: &str) -> Option<&str> {
+    split(uri).map(|(_, rest)| rest)
+}
+
 /// A server that a caller sees the resources of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder<'o> {

@@ -8,6 +8,7 @@
 //! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
 //! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
 //! | `offering` | what it offers beside tools, as it lists it and as callers use it |
+//! | `watches` | resources of it that somebody wants to hear of |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
 //! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
 //! | `login` | access to a server that wants one, given by a person and taken away |
@@ -43,6 +44,7 @@ mod timing;
 mod tools;
 mod trial;
 mod unit;
+mod watches;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -50,11 +52,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
 
+use serde_json::{Map, Value};
 use tokio::sync::{broadcast, watch};
 
 use super::client::ClientSettings;
@@ -65,8 +69,10 @@ use super::trust::Pins;
 use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
+use offering::Uncompleted;
 pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
+pub(crate) use watches::Watch;
 
 pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
@@ -238,9 +244,32 @@ impl Upstreams {
         Seen::new(visible, self.units().into_iter().map(|unit| (unit.slug.clone(), unit.offering.offer())))
     }
 
+    /// Grows with every change of what is offered.
+    pub(crate) fn offer_version(&self) -> u64 {
+        *self.0.shared.offers.borrow()
+    }
+
+    /// The result of a server's completion of an argument; none of a server that is not there, which is woken.
+    pub(crate) async fn complete(
+        &self,
+        server: &str,
+        asked: Map<String, Value>,
+    ) -> Result<Option<Bytes>, Uncompleted> {
+        match self.units().into_iter().find(|unit| unit.slug == server) {
+            Some(unit) => offering::complete(&unit, asked).await,
+            None => Ok(None),
+        }
+    }
+
     /// Follows what is offered; a new number means that a list of resources or prompts may have changed.
     pub(crate) fn offer_versions(&self) -> watch::Receiver<u64> {
         self.0.shared.offers.subscribe()
+    }
+
+    /// Watches a resource of a server for as long as the result is held; none where there is no such server, or too many
+    /// are watched there.
+    pub(crate) fn watch_resource(&self, server: &str, uri: &str) -> Option<Watch> {
+        self.units().into_iter().find(|unit| unit.slug == server).and_then(|unit| unit.watches.hold(uri))
     }
 
     /// Follows resources that somebody watches: each that has changed.

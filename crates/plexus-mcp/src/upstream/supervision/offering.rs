@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use plexus_proto::{ErrorCode, tool_name};
 use plexus_tools::{
     Access, Action, CallError, Facility, Outcome, Placement, RawJson, Run, Tool, ToolContext, ToolOutput,
@@ -19,11 +20,12 @@ use serde_json::{Map, Value, json};
 use super::request;
 use super::target::Target;
 use super::unit::Unit;
-use crate::upstream::client::{self, Client, ClientError, Listed, Method, Request};
+use crate::upstream::client::{self, Client, ClientError, Listed, Method, Replied, Request, for_callers};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::offers::{Lists, Offer};
 
 const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
 
 /// What the registry has of a server beside its tools.
 #[derive(Default)]
@@ -207,6 +209,32 @@ async fn run(
         return Err(unusable(format!("it has no {member:?} that is an array")));
     }
     Ok(Outcome::Ready(ToolOutput::Passed(RawJson::within(&text, result))))
+}
+
+/// Why an argument was not completed.
+#[derive(Debug)]
+pub(crate) struct Uncompleted {
+    pub(crate) message: String,
+    /// The server does not understand the question.
+    pub(crate) is_about_params: bool,
+}
+
+/// The result of a completion, by the connection that all share.
+pub(super) async fn complete(unit: &Unit, asked: Map<String, Value>) -> Result<Option<Bytes>, Uncompleted> {
+    let Some(client) = unit.client.load_full().filter(|client| !client.has_ended()) else {
+        unit.called.notify_one();
+        return Ok(None);
+    };
+    let uncompleted = |message: &str, is_about_params| {
+        let message = format!("{} did not complete it: {}", unit.name, for_callers(message));
+        Err(Uncompleted { message, is_about_params })
+    };
+    match client.request(Request::new(Method::Complete, asked)).await {
+        Ok(Replied::Result(text)) => Ok(Some(text)),
+        Ok(Replied::Ask { .. }) => uncompleted("it asks back, which nothing that is typed can answer", false),
+        Err(ClientError::Rpc { code, message, .. }) => uncompleted(&message, code == INVALID_PARAMS),
+        Err(error) => uncompleted(&error.to_string(), false),
+    }
 }
 
 /// Whether a scope reaches this prompt: it may be one of single prompts.

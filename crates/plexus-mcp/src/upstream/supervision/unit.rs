@@ -26,6 +26,7 @@ use super::sessions::{Closing, SessionClients};
 use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
+use super::watches::Watches;
 use crate::upstream::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::oauth::{Account, Logins, Surroundings, Vault};
@@ -115,6 +116,7 @@ pub(super) struct Unit {
     pub(super) offering: Offering,
     /// The server says that what it offers beside tools has changed; any number of times is once.
     pub(super) offers_changed: Notify,
+    pub(super) watches: Arc<Watches>,
 }
 
 impl Unit {
@@ -143,6 +145,7 @@ impl Unit {
             listing: Listing::default(),
             offering: Offering::default(),
             offers_changed: Notify::new(),
+            watches: Arc::default(),
             name,
             slug,
             shared,

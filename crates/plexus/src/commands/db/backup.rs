@@ -50,7 +50,7 @@ pub(super) async fn run(
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
     let mut config = args.place.config(invocation)?;
-    let servers = mem::take(&mut config.upstreams.dir);
+    let (servers, tools) = (mem::take(&mut config.upstreams.dir), mem::take(&mut config.tools.dir));
     let options = store_options(config);
     let target = Target::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
@@ -74,7 +74,7 @@ pub(super) async fn run(
         Keys::Included => {
             let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
             let mut files = files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
-            let settings = Settings::read(&options.data_dir, &servers)?;
+            let settings = Settings::read(&options.data_dir, &servers, &tools)?;
             files.extend(settings.files);
             (files, settings.left_out)
         }

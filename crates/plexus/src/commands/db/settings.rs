@@ -13,8 +13,9 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads them. `servers` is where the hub looks for servers, which may be outside of the data folder.
-    pub(super) fn read(data_dir: &Path, servers: &Path) -> io::Result<Self> {
+    /// Reads them. `servers` is where the hub looks for servers, which may be outside of the data folder; `tools` is the
+    /// folder with user-defined tools, which are programs and no settings.
+    pub(super) fn read(data_dir: &Path, servers: &Path, tools: &Path) -> io::Result<Self> {
         let mut settings = Self::default();
         for path in candidates(data_dir)? {
             let content = match content(&data_dir.join(&path)) {
@@ -32,6 +33,9 @@ impl Settings {
         }
         if servers != data_dir.join(SERVERS) && servers.exists() {
             settings.left_out.push(servers.to_owned());
+        }
+        if fs_err::read_dir(tools).is_ok_and(|mut files| files.next().is_some()) {
+            settings.left_out.push(tools.to_owned());
         }
         Ok(settings)
     }

@@ -1,0 +1,190 @@
+//! What a client that listens is told, whatever its era: which of its lists have changed, and which of its resources.
+//!
+//! A list has changed when what this client sees of it has: what it may not see comes and goes without a word.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use plexus_auth::Principal;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use super::list::Rendered;
+use super::offers::{self, Listed};
+use super::rpc::RpcError;
+use super::version::Features;
+use super::{State, reads};
+use crate::upstream::{Updated, Watch};
+
+/// Resources that one client hears of at most.
+const MAX_WATCHED: usize = 256;
+
+/// A list that clients are told about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    Tools,
+    Prompts,
+    /// Resources or templates of them.
+    Resources,
+}
+
+impl Changed {
+    pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+        }
+    }
+}
+
+/// The lists as a client has seen them last.
+#[derive(Debug)]
+struct Seen {
+    tools: Arc<Rendered>,
+    prompts: Arc<Rendered>,
+    resources: Arc<Rendered>,
+    templates: Arc<Rendered>,
+}
+
+impl Seen {
+    fn now(state: &State, principal: &Principal, features: Features) -> Self {
+        let offered = |what| offers::rendered(state, principal, what, features);
+        Self {
+            tools: state.lists.rendered(state.dispatcher.registry(), principal, features),
+            prompts: offered(Listed::Prompts),
+            resources: offered(Listed::Resources),
+            templates: offered(Listed::Templates),
+        }
+    }
+
+    fn same(&self, other: &Self, of: Changed) -> bool {
+        match of {
+            Changed::Tools => self.tools.same_as(&other.tools),
+            Changed::Prompts => self.prompts.same_as(&other.prompts),
+            Changed::Resources => {
+                self.resources.same_as(&other.resources) && self.templates.same_as(&other.templates)
+            }
+        }
+    }
+}
+
+/// Follows the lists of one client.
+#[derive(Debug)]
+pub(super) struct Lists {
+    features: Features,
+    registry: watch::Receiver<u64>,
+    offers: watch::Receiver<u64>,
+    seen: Seen,
+    /// What has changed and was not told yet.
+    untold: VecDeque<Changed>,
+}
+
+impl Lists {
+    pub(super) fn new(state: &State, principal: &Principal, features: Features) -> Self {
+        Self {
+            features,
+            // Before the first look at the lists, so that no change falls in between.
+            registry: state.dispatcher.registry().versions(),
+            offers: state.upstreams.offer_versions(),
+            seen: Seen::now(state, principal, features),
+            untold: VecDeque::new(),
+        }
+    }
+
+    /// The next list that has changed. Dropped halfway, it loses nothing.
+    pub(super) async fn changed(&mut self, state: &State, principal: &Principal) -> Changed {
+        loop {
+            if let Some(changed) = self.untold.pop_front() {
+                return changed;
+            }
+            tokio::select! {
+                Ok(()) = self.registry.changed() => {}
+                Ok(()) = self.offers.changed() => {}
+                // Both are gone with the hub.
+                else => return std::future::pending().await,
+            }
+            let now = Seen::now(state, principal, self.features);
+            self.untold.extend(Changed::ALL.into_iter().filter(|of| !now.same(&self.seen, *of)));
+            self.seen = now;
+        }
+    }
+
+    /// Stands for what is in each list, and so for nothing that the client may not see.
+    pub(super) fn fingerprints(&self) -> [u64; 3] {
+        let resources = self.seen.resources.fingerprint() ^ self.seen.templates.fingerprint().rotate_left(1);
+        [self.seen.tools.fingerprint(), self.seen.prompts.fingerprint(), resources]
+    }
+}
+
+/// The resources that one client hears of, by the URIs that it gave.
+#[derive(Debug, Default)]
+pub(super) struct Watching(BTreeMap<String, Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    server: String,
+    /// As the server knows it.
+    uri: String,
+    _watch: Watch,
+}
+
+impl Watching {
+    /// Follows one more. False where its server tells nothing of it, or too many are followed already.
+    pub(super) fn add(&mut self, state: &State, principal: &Principal, uri: &str) -> Result<bool, RpcError> {
+        if self.0.contains_key(uri) {
+            return Ok(true);
+        }
+        let seen = offers::seen(state, principal);
+        let owned = seen.owner(uri).map_err(|unowned| reads::not_found(uri, &unowned.could_be))?;
+        if !seen.tells_of_changes(&owned.server) || self.0.len() >= MAX_WATCHED {
+            return Ok(false);
+        }
+        let Some(watch) = state.upstreams.watch_resource(&owned.server, &owned.uri) else { return Ok(false) };
+        self.0.insert(uri.to_owned(), Watched { server: owned.server, uri: owned.uri, _watch: watch });
+        Ok(true)
+    }
+
+    pub(super) fn remove(&mut self, uri: &str) {
+        self.0.remove(uri);
+    }
+
+    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Those of its URIs that this is about, as far as the client still sees their servers.
+    pub(super) fn told(&self, state: &State, principal: &Principal, update: &Update) -> Vec<String> {
+        let is_meant = |watched: &Watched| match update {
+            Update::One(Updated { server, uri }) => watched.server == *server && watched.uri == *uri,
+            Update::Any => true,
+        };
+        let mut meant = self.0.iter().filter(|(_, watched)| is_meant(watched)).peekable();
+        if meant.peek().is_none() {
+            return Vec::new();
+        }
+        let seen = offers::seen(state, principal);
+        let meant = meant.filter(|(_, watched)| seen.tells_of_changes(&watched.server));
+        meant.map(|(given, _)| given.clone()).collect()
+    }
+}
+
+/// What is said of a resource.
+#[derive(Debug)]
+pub(super) enum Update {
+    One(Updated),
+    /// So much was said that some of it is lost: anything may have changed.
+    Any,
+}
+
+/// The next that is said of any resource.
+pub(super) async fn updated(updates: &mut broadcast::Receiver<Updated>) -> Update {
+    match updates.recv().await {
+        Ok(updated) => Update::One(updated),
+        Err(RecvError::Lagged(_)) => Update::Any,
+        // Gone with the hub.
+        Err(RecvError::Closed) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,331 @@
+//! A client that can be asked, of either era: it answers questions by what a test says, and keeps all that it was sent.
+//!
+//! A test that is about a server behind the hub reads the same for both eras: in a session the questions come as requests
+//! on the stream of a call and the answers go back by another request; since 2026-07-28 a result asks and the request is
+//! made again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::{McpClient, SseStream, TestHub};
+
+/// Rounds of one request; more is a server that never has enough.
+const ROUNDS: usize = 20;
+/// For a whole request, with all its questions.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// A revision that has sessions.
+    Session(&'static str),
+    /// 2026-07-28.
+    Stateless,
+}
+
+/// What is said to a question.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    Result(Value),
+    /// An error of JSON-RPC; a client of 2026-07-28 has no way to say one.
+    Error(i64, &'static str),
+}
+
+/// An error that a request was answered with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestError {
+    pub status: u16,
+    pub code: i64,
+    pub message: String,
+    pub data: Value,
+}
+
+type Answering = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
+
+pub struct AskedClient {
+    client: McpClient,
+    speaks: Speaks,
+    capabilities: Value,
+    /// Members of `_meta` that go with every request.
+    meta: Map<String, Value>,
+    answering: Answering,
+    /// Questions that are waited for before the first is answered.
+    at_once: usize,
+    heard: Mutex<Vec<Value>>,
+    next_id: AtomicU64,
+}
+
+impl AskedClient {
+    /// Connects to a hub, in a session of its own where there are such.
+    pub async fn connect(hub: &TestHub, token: &str, speaks: Speaks, capabilities: Value) -> Self {
+        Self::with(&hub.mcp(token), speaks, capabilities).await
+    }
+
+    /// The same over a client that says where and who.
+    pub async fn with(client: &McpClient, speaks: Speaks, capabilities: Value) -> Self {
+        let client = match speaks {
+            Speaks::Session(version) => client.initialize_with(version, &capabilities).await.0,
+            Speaks::Stateless => client.clone(),
+        };
+        Self {
+            client,
+            speaks,
+            capabilities,
+            meta: Map::new(),
+            answering: Arc::new(|method, params| panic!("nobody expects to be asked {method}: {params}")),
+            at_once: 1,
+            heard: Mutex::default(),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// The same client with somebody who answers: the method of a question and its parameters to what is said.
+    #[must_use]
+    pub fn answering(self, answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self { answering: Arc::new(answer), ..self }
+    }
+
+    /// The same client, which answers in a session only when so many questions are open.
+    #[must_use]
+    pub fn answering_at_once(self, questions: usize) -> Self {
+        Self { at_once: questions, ..self }
+    }
+
+    /// The same client, which wants to hear how its calls go.
+    #[must_use]
+    pub fn following(mut self) -> Self {
+        self.meta.insert("progressToken".to_owned(), json!("progress"));
+        self
+    }
+
+    /// The same client, which reads the log from this level on.
+    pub async fn reading_log(mut self, level: &str) -> Self {
+        match self.speaks {
+            Speaks::Session(_) => {
+                self.request("logging/setLevel", json!({ "level": level })).await.expect("a level");
+            }
+            Speaks::Stateless => {
+                self.meta.insert("io.modelcontextprotocol/logLevel".to_owned(), json!(level));
+            }
+        }
+        self
+    }
+
+    /// Everything that was sent without being asked for, in order: questions and notifications.
+    pub fn heard(&self) -> Vec<Value> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Methods of what was sent, in order.
+    pub fn methods(&self) -> Vec<String> {
+        self.heard().iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
+    }
+
+    fn hear(&self, message: Value) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    }
+
+    /// Calls a tool; its result, which may be an error of the tool.
+    pub async fn tool(&self, name: &str, arguments: Value) -> Result<Value, RequestError> {
+        self.request("tools/call", json!({ "name": name, "arguments": arguments })).await
+    }
+
+    /// The text of the result of a tool that must not fail.
+    pub async fn tool_text(&self, name: &str, arguments: Value) -> String {
+        let result = self.tool(name, arguments).await.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_ne!(result["isError"], true, "{name} failed: {result}");
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}")).to_owned()
+    }
+
+    /// A request, and whatever it is asked on the way.
+    pub async fn request(&self, method: &str, params: Value) -> Result<Value, RequestError> {
+        let answer = async {
+            match self.speaks {
+                Speaks::Session(_) => self.in_session(method, params).await,
+                Speaks::Stateless => self.in_rounds(method, params).await,
+            }
+        };
+        tokio::time::timeout(PATIENCE, answer)
+            .await
+            .unwrap_or_else(|_| panic!("{method} is not answered in time"))
+    }
+
+    async fn in_session(&self, method: &str, mut params: Value) -> Result<Value, RequestError> {
+        if !self.meta.is_empty() {
+            params["_meta"] = json!(self.meta);
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let mut reading = Reading::of(self.client.send(body.to_string()).await).await;
+        let mut open = Vec::new();
+        while let Some(message) = reading.next().await {
+            if message["method"].is_null() {
+                return outcome(reading.status, &message);
+            }
+            self.hear(message.clone());
+            if !message["id"].is_null() {
+                open.push(message);
+            }
+            if open.len() >= self.at_once {
+                for question in open.drain(..) {
+                    self.answer_in_session(&question).await;
+                }
+            }
+        }
+        panic!("the stream of {method} ended without an answer; heard: {:?}", self.heard());
+    }
+
+    async fn answer_in_session(&self, question: &Value) {
+        let method = question["method"].as_str().unwrap_or_default();
+        let mut answer = json!({ "jsonrpc": "2.0", "id": question["id"] });
+        match (self.answering)(method, &question["params"]) {
+            Reply::Result(result) => answer["result"] = result,
+            Reply::Error(code, message) => answer["error"] = json!({ "code": code, "message": message }),
+        }
+        let taken = self.client.post_json(&answer).await;
+        assert_eq!(taken.status, 202, "an answer is not taken: {taken:?}");
+    }
+
+    async fn in_rounds(&self, method: &str, mut params: Value) -> Result<Value, RequestError> {
+        for _ in 0..ROUNDS {
+            let mut meta = self.meta.clone();
+            let capabilities = "io.modelcontextprotocol/clientCapabilities".to_owned();
+            meta.insert(capabilities, self.capabilities.clone());
+            params["_meta"] = Value::Object(meta);
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let (client, body) = self.client.modern_request(id, method, params.clone());
+            let mut reading = Reading::of(client.send(body.to_string()).await).await;
+            let result = loop {
+                let message = reading.next().await.unwrap_or_else(|| panic!("{method} has no answer"));
+                if message["method"].is_null() {
+                    break outcome(reading.status, &message)?;
+                }
+                self.hear(message);
+            };
+            if result["resultType"] != "input_required" {
+                return Ok(result);
+            }
+            params["inputResponses"] = self.answers(&result["inputRequests"]);
+            match result.get("requestState") {
+                Some(state) => params["requestState"] = state.clone(),
+                None => drop(params.as_object_mut().map(|params| params.remove("requestState"))),
+            }
+        }
+        panic!("{method} asks for ever; heard: {:?}", self.heard());
+    }
+
+    /// Answers to the questions of a result, by their keys.
+    fn answers(&self, questions: &Value) -> Value {
+        let questions = questions.as_object().unwrap_or_else(|| panic!("no questions: {questions}"));
+        let mut answers = Map::new();
+        for (key, question) in questions {
+            let method = question["method"].as_str().unwrap_or_default();
+            self.hear(json!({ "key": key, "method": method, "params": question["params"] }));
+            match (self.answering)(method, &question["params"]) {
+                Reply::Result(result) => drop(answers.insert(key.clone(), result)),
+                Reply::Error(..) => panic!("a client of 2026-07-28 cannot answer {method} with an error"),
+            }
+        }
+        Value::Object(answers)
+    }
+
+    /// Listens for news of these lists (`tools`, `prompts`, `resources`) and of resources by their URIs.
+    pub async fn listen(&self, lists: &[&str], uris: &[&str]) -> News {
+        match self.speaks {
+            Speaks::Session(_) => {
+                for uri in uris {
+                    self.request("resources/subscribe", json!({ "uri": uri })).await.expect("a subscription");
+                }
+                News { stream: self.client.get_stream().await, acknowledged: Value::Null }
+            }
+            Speaks::Stateless => {
+                let mut wanted: Map<String, Value> =
+                    lists.iter().map(|list| (format!("{list}ListChanged"), json!(true))).collect();
+                if !uris.is_empty() {
+                    wanted.insert("resourceSubscriptions".to_owned(), json!(uris));
+                }
+                let params = json!({ "notifications": wanted });
+                let (client, body) = self.client.modern_request("news", "subscriptions/listen", params);
+                let mut stream = client.post_stream(&body).await;
+                let acknowledged = stream.message().await.expect("an acknowledgement");
+                News { stream, acknowledged: acknowledged["params"]["notifications"].clone() }
+            }
+        }
+    }
+}
+
+/// What a client hears that listens.
+#[derive(Debug)]
+pub struct News {
+    stream: SseStream,
+    /// What the hub said that it tells; of a session, nothing.
+    pub acknowledged: Value,
+}
+
+impl News {
+    /// The next of these, by its method; others are passed over.
+    pub async fn next_of(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.stream.message().await.expect("the stream goes on");
+            if message["method"] == method {
+                return message["params"].clone();
+            }
+        }
+    }
+
+    /// All that the hub has to say for now.
+    pub async fn until_quiet(&mut self) -> Vec<Value> {
+        self.stream.until_quiet().await
+    }
+}
+
+/// The messages of a response, be it one object or a stream.
+struct Reading {
+    status: u16,
+    whole: Option<Value>,
+    stream: Option<SseStream>,
+}
+
+impl Reading {
+    async fn of(response: reqwest::Response) -> Self {
+        let status = response.status().as_u16();
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
+            return Self { status, whole: None, stream: Some(SseStream::new(response)) };
+        }
+        let text = response.text().await.expect("a body");
+        let whole =
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("not JSON ({e}): {status} {text:?}"));
+        Self { status, whole: Some(whole), stream: None }
+    }
+
+    async fn next(&mut self) -> Option<Value> {
+        match &mut self.stream {
+            Some(stream) => stream.message().await,
+            None => self.whole.take(),
+        }
+    }
+}
+
+fn outcome(status: u16, message: &Value) -> Result<Value, RequestError> {
+    if let Some(result) = message.get("result") {
+        return Ok(result.clone());
+    }
+    let error = &message["error"];
+    Err(RequestError {
+        status,
+        code: error["code"].as_i64().unwrap_or_else(|| panic!("neither result nor error: {message}")),
+        message: error["message"].as_str().unwrap_or_default().to_owned(),
+        data: error["data"].clone(),
+    })
+}
+
+impl fmt::Debug for AskedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AskedClient").field("speaks", &self.speaks).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! What is known of the tools in the folder: their manifests, which are switched on, and what is told of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plexus_proto::api::{DefinedTool, DefinedToolState, EnabledBy};
+
+use super::CustomError;
+use super::folder::{Entry, Snapshot};
+use crate::Tool;
+
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) tools: BTreeMap<String, Loaded>,
+    pub(super) configured: BTreeSet<String>,
+    pub(super) switched_on: BTreeSet<String>,
+    /// Those that have the name of a tool of the hub.
+    pub(super) clashing: BTreeSet<String>,
+    /// The manifests that `tools` were read from, and those of the last look.
+    pub(super) read: Snapshot,
+    pub(super) looked: Snapshot,
+}
+
+/// A manifest, and the tool that is made from it.
+pub(super) struct Loaded {
+    pub(super) entry: Entry,
+    pub(super) tool: Option<Tool>,
+}
+
+impl Loaded {
+    /// Whether it was made from a manifest that says the same.
+    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+        matches!((&self.entry.tool, &entry.tool), (Ok(one), Ok(other)) if one.same_as(other))
+    }
+}
+
+impl Known {
+    pub(super) fn enabled_by(&self, name: &str) -> Option<EnabledBy> {
+        if self.configured.contains(name) {
+            return Some(EnabledBy::Configuration);
+        }
+        self.switched_on.contains(name).then_some(EnabledBy::Command)
+    }
+
+    pub(super) fn described(&self, name: &str) -> Result<DefinedTool, CustomError> {
+        let loaded = self.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
+        Ok(self.describe(loaded))
+    }
+
+    pub(super) fn describe(&self, Loaded { entry, .. }: &Loaded) -> DefinedTool {
+        let mut problems: Vec<String> = match &entry.tool {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.iter().map(ToString::to_string).collect(),
+        };
+        if self.clashing.contains(&entry.name) {
+            problems.push(format!("{}: has the name of a tool of the hub; rename it", entry.file.display()));
+        }
+        let enabled_by = self.enabled_by(&entry.name);
+        DefinedTool {
+            name: entry.name.clone(),
+            description: entry.tool.as_ref().map(|tool| tool.description.clone()).unwrap_or_default(),
+            file: entry.file.display().to_string(),
+            state: match (problems.is_empty(), enabled_by) {
+                (false, _) => DefinedToolState::Invalid,
+                (true, Some(_)) => DefinedToolState::Enabled,
+                (true, None) => DefinedToolState::Disabled,
+            },
+            enabled_by,
+            problems,
+        }
+    }
+}
+
+/// A tool that was switched on and has no manifest any more.
+pub(super) fn gone(name: &str) -> DefinedTool {
+    DefinedTool {
+        name: name.to_owned(),
+        description: String::new(),
+        file: String::new(),
+        state: DefinedToolState::Disabled,
+        enabled_by: None,
+        problems: vec!["its manifest is gone".to_owned()],
+    }
+}
