@@ -29,6 +29,7 @@ mod revisions;
 mod scripts;
 mod sessions;
 mod streams;
+mod tasks;
 mod tools;
 mod trace;
 mod typescript;
