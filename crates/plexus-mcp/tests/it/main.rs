@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod asking;
 mod auth;
 mod batches;
 mod conformance;
 mod conformance_bridge;
+mod curious;
 mod guard;
 mod hostile;
 mod identity;
@@ -13,11 +15,13 @@ mod inspector;
 mod ladder;
 mod limits;
 mod listen;
+mod logging;
 mod models;
 mod modern;
 mod negotiation;
 mod pages;
 mod params;
+mod parked;
 mod profiles;
 mod python;
 mod resume;
@@ -25,6 +29,7 @@ mod revisions;
 mod scripts;
 mod sessions;
 mod streams;
+mod tasks;
 mod tools;
 mod trace;
 mod typescript;
