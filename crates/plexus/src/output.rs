@@ -66,16 +66,16 @@ impl Output {
         write(&format!("{}\n", one_line(line)))
     }
 
-    /// One line of a comparison, coloured by the sign that it begins with: `+` came, `-` went, `!` is strange.
+    /// One line of a comparison, indented, and coloured by the sign that it begins with: `+` came, `-` went, `!` is strange.
     pub(crate) fn compared(&self, line: &str) -> anyhow::Result<()> {
         let line = one_line(line);
-        let style = match line.trim_start().chars().next().filter(|_| self.colours) {
+        let style = match line.chars().next().filter(|_| self.colours) {
             Some('+') => AnsiColor::Green.on_default(),
             Some('-') => AnsiColor::Red.on_default(),
             Some('!') => AnsiColor::Yellow.on_default(),
             _ => Style::new(),
         };
-        write(&format!("{style}{line}{style:#}\n"))
+        write(&format!("  {style}{line}{style:#}\n"))
     }
 
     /// Text of several lines from elsewhere: cleaned for a terminal, untouched in a pipe.

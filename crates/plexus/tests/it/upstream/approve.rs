@@ -62,7 +62,7 @@ async fn at_a_terminal_each_is_shown_asked_about_and_approved_at_once() {
     let places = places.map(|part| seen.find(part).unwrap_or_else(|| panic!("{part}: {seen}")));
     assert!(places.is_sorted(), "{seen}");
     assert!(seen.contains("Approved: four.") && seen.contains("Still waiting: five, one, two."), "{seen}");
-    assert!(seen.contains("\u{1B}[32m  + description: Is new.\u{1B}[0m"), "{seen:?}");
+    assert!(seen.contains("  \u{1B}[32m+ description: Is new.\u{1B}[0m"), "{seen:?}");
 
     // Ctrl-D, and colours that nobody wants.
     let command = "NO_COLOR=1 plexus upstream approve s";

@@ -100,8 +100,8 @@ pub(super) fn show(out: &Output, tool: &PendingTool) -> anyhow::Result<()> {
     };
     out.line(&format!("{} {why}", tool.name))?;
     for flag in &tool.flags {
-        out.compared(&format!("  ! {} in {}: {}", flag.kind.as_str(), flag.at, flag.found))?;
+        out.compared(&format!("! {} in {}: {}", flag.kind.as_str(), flag.at, flag.found))?;
     }
-    tool.diff.iter().try_for_each(|line| out.compared(&format!("  {line}")))?;
+    tool.diff.iter().try_for_each(|line| out.compared(line))?;
     out.block("\n")
 }
