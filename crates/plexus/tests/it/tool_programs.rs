@@ -29,8 +29,9 @@ async fn a_tool_is_made_tried_switched_on_called_and_switched_off() {
     let wrong = plexus.run(&["tools", "test", "say_back", "--arg", "txt=hi", "--json"]).await;
     assert_eq!(wrong.json(1)["problems"][0]["path"], "/txt", "{wrong:?}");
     let wrong = plexus.run(&["tools", "test", "say_back"]).await;
-    assert!(wrong.stdout.contains("works\tnot tried\n"), "{wrong:?}");
-    assert!(wrong.failed(1).contains("error: say_back was not tried: the arguments are wrong"), "{wrong:?}");
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(wrong.stdout.contains("works\tnot tried\nprogram\tnot started\n"), "{wrong:?}");
+    assert_eq!(wrong.stderr, "error: say_back was not tried: the arguments are wrong\n");
     let off = plexus.run(&["tools", "call", "say_back", "--arg", "text=hi"]).await;
     let told = off.failed(1);
     assert!(told.contains("Unknown tool") && told.contains("`plexus tools enable say_back`"), "{told}");

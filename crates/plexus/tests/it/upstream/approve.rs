@@ -83,10 +83,8 @@ async fn names_choose_what_is_shown_and_a_wrong_one_is_told_from_one_that_need_n
     let approve = async |words: &[&str]| plexus.run(&[&["upstream", "approve", "s"], words].concat()).await;
     // The hint approves what was asked about, and nothing else.
     let looked = approve(&["mcp__s__save_note"]).await;
-    assert!(
-        looked.failed(1).contains("`plexus upstream approve s mcp__s__save_note --yes` approves it"),
-        "{looked:?}"
-    );
+    let hint = "`plexus upstream approve s mcp__s__save_note --yes` approves it\n";
+    assert!(looked.code == Some(1) && looked.stderr.ends_with(hint), "{looked:?}");
     assert!(!looked.stdout.contains("share_note"), "{looked:?}");
     let json = approve(&["save_note", "--json"]).await.json(0);
     let names: Vec<&str> =
