@@ -4,6 +4,7 @@
 
 mod auth;
 mod batches;
+mod bridging;
 mod conformance;
 mod conformance_bridge;
 mod guard;
