@@ -8,18 +8,18 @@ use http::HeaderMap;
 use plexus_auth::Principal;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::Incoming;
-use plexus_proto::ErrorCode;
 use plexus_tools::{
-    Call, CallKind, CallReply, ForeignOutput, Progress, ProgressSink, RawJson, SessionKey, ToolOutput, Via,
+    Call, CallError, CallKind, CallReply, ForeignOutput, LogLine, Progress, RawJson, SessionKey, ToolOutput,
+    Via,
 };
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::rpc::{Params, RpcError};
 use super::version::{Dialect, Features};
-use super::{State, reads};
+use super::{State, errors, reads};
 
 /// Key under which a client stamps a write that it may retry.
 const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
@@ -124,14 +124,13 @@ pub(super) fn target(
     Ok(Target { subject: Subject::Tool, name, arguments })
 }
 
-/// The call of it, by a client that cannot be asked.
+/// The call of it, for whoever drives it to say what its client wants to hear.
 pub(super) fn begin(
     target: Target,
     meta: &Map<String, Value>,
     headers: &HeaderMap,
     session: SessionKey,
     cancel: CancellationToken,
-    progress: Option<ProgressSink>,
 ) -> Result<Call, RpcError> {
     let idempotency_key = match meta.get(IDEMPOTENCY_KEY) {
         None => None,
@@ -152,7 +151,7 @@ pub(super) fn begin(
         idempotency_key,
         via: Via::Mcp,
         cancel,
-        progress,
+        progress: None,
         asker: None,
         log: None,
         inputs: None,
@@ -172,13 +171,7 @@ pub(super) fn result_members(
         Ok(ToolOutput::Foreign(foreign)) => return Ok(foreign_members(&foreign, features)),
         Ok(ToolOutput::Passed(result)) => return reads::members(&result, subject, dialect),
         Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
-        Err(error) if *subject != Subject::Tool => return Err(reads::failed(error, subject, dialect)),
-        // Protocol, not result: there is no tool that could have failed.
-        Err(error) if error.code == ErrorCode::UnknownTool => {
-            let hint = error.hint.map_or(Value::Null, Value::from);
-            return Err(RpcError::invalid_params(error.message).with_data(json!({ "hint": hint })));
-        }
-        Err(error) => (error.text(), None, true),
+        Err(error) => (errors::told(error, subject, dialect)?, None, true),
     };
     let mut json = format!("\"content\":[{{\"type\":\"text\",\"text\":{}}}]", Value::from(text));
     if let Some(structured) = structured {
@@ -271,6 +264,20 @@ impl ProgressWriter {
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{},\"progress\":{}{total}{message}}}}}",
             self.token, progress.done,
         ))
+    }
+}
+
+/// A line of another server's log, as a notification.
+pub(super) fn log_json(line: &LogLine) -> String {
+    let params = line.params.as_str();
+    format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}")
+}
+
+/// There is no such tool, to this caller.
+pub(super) fn unknown(error: CallError) -> RpcError {
+    match errors::told(error, &Subject::Tool, Dialect::Modern) {
+        Ok(message) => RpcError::invalid_params(message),
+        Err(error) => error,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod aside;
 mod call;
+mod errors;
 mod headers;
 mod identity;
 mod list;
@@ -37,6 +38,7 @@ use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstreams;
+use aside::Aside;
 use aside::tasks::{self, Tasks};
 use list::ListCache;
 use offers::OfferCache;
@@ -56,6 +58,8 @@ pub struct McpOptions {
     pub json_depth: usize,
     /// Session-era sessions kept in memory.
     pub sessions: u64,
+    /// How long an answer to a question is waited for.
+    pub asked: Duration,
     /// A call that takes longer goes on as a task, where the client knows tasks.
     pub task_after: Duration,
 }
@@ -66,6 +70,7 @@ impl Default for McpOptions {
             keep_alive: Duration::from_secs(25),
             json_depth: 64,
             sessions: 10_000,
+            asked: Duration::from_secs(600),
             task_after: Duration::from_secs(10),
         }
     }
@@ -89,6 +94,7 @@ struct State {
     /// Completions under way, by subject.
     completing: Quota,
     streams: Streams,
+    aside: Aside,
     tasks: Tasks,
     options: McpOptions,
     json_depth: AtomicUsize,
@@ -121,6 +127,7 @@ impl McpServer {
             offers: OfferCache::default(),
             completing: Quota::new(reads::COMPLETIONS),
             streams: Streams::default(),
+            aside: Aside::new(supervisor.clone(), options.asked),
             dispatcher,
             upstreams,
             authenticator,
@@ -151,6 +158,9 @@ impl McpServer {
         let server = self.clone();
         metrics
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
+        let server = self.clone();
+        let about = "Calls that wait for an answer of a client that is not connected";
+        metrics.read("plexus_mcp_parked_calls", about, move || count(server.0.aside.parked()));
         let server = self.clone();
         metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
     }

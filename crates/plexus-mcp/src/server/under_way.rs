@@ -3,8 +3,8 @@
 //! Whoever has it drives it, and it gets no further than it is driven. Dropped anywhere, the call is seen through without
 //! a listener: what it asks from then on has nobody to answer it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -58,6 +58,7 @@ pub(super) struct UnderWay {
     told: Option<mpsc::Receiver<Told>>,
     /// What comes before anything else.
     first: Option<Told>,
+    asker: Option<Arc<Asker>>,
     /// How it ended, while there is something left to tell.
     ended: Option<CallReply>,
 }
@@ -72,6 +73,7 @@ impl UnderWay {
     ) -> Self {
         // Whether it takes tasks is no question to it.
         let can_be_asked = Capabilities { tasks: false, ..wants.can } != Capabilities::default();
+        let mut asker = None;
         let told = (wants.progress || wants.log.is_some() || can_be_asked).then(|| {
             let (sender, told) = mpsc::channel(QUEUE);
             if wants.progress {
@@ -88,14 +90,16 @@ impl UnderWay {
                 call.log = Some(LogSink { least, sink });
             }
             if can_be_asked {
-                call.asker =
-                    Some(Arc::new(Asker { can: wants.can, told: sender, rounds: AtomicUsize::new(0) }));
+                let mine = Asker { can: Mutex::new(wants.can), told: sender, rounds: AtomicUsize::new(0) };
+                let mine = Arc::new(mine);
+                call.asker = Some(mine.clone());
+                asker = Some(mine);
             }
             told
         });
         let cancel = call.cancel.clone();
         let Begun { call_id, reply } = dispatcher.begin(principal, call);
-        Self { call_id, cancel, reply, told, first: None, ended: None }
+        Self { call_id, cancel, reply, told, first: None, asker, ended: None }
     }
 
     pub(super) fn call_id(&self) -> CallId {
@@ -126,6 +130,13 @@ impl UnderWay {
         }
     }
 
+    /// From now on the client can be asked this: it says so with every request.
+    pub(super) fn now_can(&self, can: Capabilities) {
+        if let Some(asker) = &self.asker {
+            *asker.can.lock().unwrap_or_else(PoisonError::into_inner) = can;
+        }
+    }
+
     /// The next that comes is this again.
     pub(super) fn put_back(&mut self, told: Told) {
         self.first = Some(told);
@@ -134,14 +145,14 @@ impl UnderWay {
 
 /// Brings the questions of one call to whoever drives it.
 struct Asker {
-    can: Capabilities,
+    can: Mutex<Capabilities>,
     told: mpsc::Sender<Told>,
     rounds: AtomicUsize,
 }
 
 impl Ask for Asker {
     fn capabilities(&self) -> Capabilities {
-        self.can
+        *self.can.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, Unasked>> {

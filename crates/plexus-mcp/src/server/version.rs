@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use plexus_tools::Capabilities;
+
 /// A revision of the session era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -50,6 +52,19 @@ impl Version {
     /// First event of a stream with an id and no data, so that a client can resume from the start.
     pub(super) fn has_priming_event(self) -> bool {
         self >= Self::V2025_11_25
+    }
+
+    /// Of what a client says that it can be asked, what there is in its revision.
+    pub(super) fn askable(self, can: Capabilities) -> Capabilities {
+        let newest = self >= Self::V2025_11_25;
+        Capabilities {
+            form: can.form && self >= Self::V2025_06_18,
+            url: can.url && newest,
+            sampling_tools: can.sampling_tools && newest,
+            sampling_context: can.sampling_context && newest,
+            tasks: false,
+            ..can
+        }
     }
 
     pub(super) fn features(self) -> Features {

@@ -17,3 +17,4 @@ mod trust;
 pub(crate) use offers::{Seen, server_uri};
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
 pub(crate) use supervision::{Updated, Watch};
+pub use trust::APPROVE;

@@ -1,5 +1,6 @@
 //! The one way in for every call.
 
+mod call;
 mod deadline;
 mod elsewhere;
 mod kept;
@@ -8,7 +9,6 @@ mod measure;
 mod prepare;
 mod record;
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -19,8 +19,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
-use plexus_kit::trace::Incoming;
-use plexus_kit::{Clock, Metrics, Quota, SeeThrough, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store, StoreError};
 use serde_json::Value;
@@ -29,103 +28,21 @@ use tracing::{Instrument, Span};
 
 use crate::handler::Transaction;
 use crate::sessions::SessionDirectory;
-use crate::{
-    CallError, LogSink, Outcome, ProgressSink, RawJson, Registry, SessionKey, SharedAsk, Tool, ToolContext,
-    ToolOutput, output,
-};
+use crate::{CallError, Outcome, RawJson, Registry, Tool, ToolContext, ToolOutput, output};
 
 pub(crate) use deadline::Deadline;
+
 use kept::Kept;
 use keys::Keys;
 use measure::CallMetrics;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
 
+pub use call::{Begun, Call, CallKind, CallReply, Via};
 pub use prepare::request_digest;
 
 /// Longest idempotency key.
 const MAX_KEY: usize = 255;
-
-/// Through which door a call came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Via {
-    Mcp,
-    Rest,
-}
-
-impl Via {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mcp => "mcp",
-            Self::Rest => "rest",
-        }
-    }
-}
-
-/// What a call is of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum CallKind {
-    #[default]
-    Tool,
-    /// Of a server's resources.
-    Resources,
-    /// Of a server's prompts.
-    Prompts,
-}
-
-/// A call, as asked for.
-pub struct Call {
-    pub kind: CallKind,
-    /// Name of a tool, or of what a server has resources or prompts under.
-    pub tool: String,
-    /// An object, or null for none.
-    pub arguments: Value,
-    pub session: SessionKey,
-    pub idempotency_key: Option<String>,
-    pub via: Via,
-    /// Cancelled by the caller when it no longer wants the result.
-    pub cancel: CancellationToken,
-    pub progress: Option<ProgressSink>,
-    /// Whom to ask, if the caller can be asked.
-    pub asker: Option<SharedAsk>,
-    pub log: Option<LogSink>,
-    /// Answers that came with the call, before anything was asked: an object.
-    pub inputs: Option<RawJson>,
-    /// The trace that the caller says this is part of.
-    pub trace: Incoming,
-    /// Dropped when the call has ended, also when nobody waits for it any more.
-    pub until_end: Option<Box<dyn Send + Sync>>,
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("tool", &self.tool)
-            .field("session", &self.session)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A call that is seen through.
-#[derive(Debug)]
-pub struct Begun {
-    pub call_id: CallId,
-    pub reply: SeeThrough<CallReply>,
-}
-
-/// A call, as it ended.
-#[derive(Debug, Clone)]
-pub struct CallReply {
-    pub call_id: CallId,
-    /// None only when the database could not be reached.
-    pub session_id: Option<SessionId>,
-    /// Canonical name, or what was asked for if there is no such tool.
-    pub tool: String,
-    /// The result is that of an earlier call with the same key.
-    pub replayed: bool,
-    pub result: Result<ToolOutput, CallError>,
-}
 
 #[derive(Debug, Clone)]
 pub struct DispatcherOptions {
@@ -221,6 +138,11 @@ impl Dispatcher {
     /// The same for who wants to know the call before it has ended. It does not run before its reply is waited for.
     pub fn begin(&self, principal: Arc<Principal>, call: Call) -> Begun {
         self.see_through(principal, call, None)
+    }
+
+    /// Whether there is what this would call, to this principal; also behind a tool that calls others.
+    pub fn may_call(&self, principal: &Principal, name: &str, arguments: &Value) -> Result<(), CallError> {
+        prepare::visible(&self.0.registry.visible_to(principal), name, arguments)
     }
 
     /// The same with a tool that need not be in the registry, in place of what the call names: for one that is tried out

@@ -62,6 +62,15 @@ pub(super) fn prepare(
     check(tool, given)
 }
 
+/// Whether there is what a call names; its arguments are not looked at otherwise.
+pub(super) fn visible(visible: &Visible, name: &str, arguments: &Value) -> Result<(), CallError> {
+    let tool = visible.resolve(name)?;
+    match arguments["name"].as_str() {
+        Some(target) if tool.is_indirect() => visible.resolve(target).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// The same for a tool that is there already.
 pub(super) fn prepare_given(tool: Arc<Tool>, given: Value) -> Result<Prepared, Box<Refused>> {
     let (tool, given) = with_arguments(tool, given)?;

@@ -99,6 +99,7 @@ async fn the_numbers_are_exactly_what_was_done() {
         ("plexus_auth_failures_total{reason=\"invalid\"}", 1.0),
         ("plexus_mcp_sessions", 1.0),
         ("plexus_mcp_streams", 0.0),
+        ("plexus_mcp_parked_calls", 0.0),
         ("plexus_mcp_tasks", 0.0),
         ("plexus_store_commit_failures_total", 0.0),
         ("plexus_http_accept_failures_total", 0.0),

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::Request;
 use http::StatusCode;
 use plexus_auth::Scope;
-use plexus_mcp::upstream::ApproveError;
+use plexus_mcp::upstream::{APPROVE, ApproveError};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ApproveUpstreamParams, Page, PendingTool, UpstreamApproval};
 use serde_json::json;
@@ -15,8 +15,6 @@ use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 
-/// Name of the operation in the audit.
-const APPROVE: &str = "upstream_approve";
 /// As many as a server can have, and its instructions.
 const MAX_TOOLS: usize = 1_001;
 

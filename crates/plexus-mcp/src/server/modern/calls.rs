@@ -1,29 +1,30 @@
-//! `tools/call`: answered with one object, or with a stream where the client wants to hear how it goes.
+//! Calls: answered with one object, or with a stream where the client wants to hear how it goes. The last that is said of
+//! either is the result, a question, or the handle of a task.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
-use plexus_tools::{CallReply, Progress, ProgressSink};
+use plexus_tools::{CallReply, RawJson};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
-use tokio::time::Interval;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tokio::time::{Instant, Interval};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::asking::{self, Identity};
 use super::complete_json;
 use super::meta::RequestMeta;
-use crate::server::call::{self, ProgressWriter, Subject};
+use crate::server::aside::{Taken, tasks};
+use crate::server::call::{self, ProgressWriter, Subject, Target};
 use crate::server::rpc::{self, Request, RpcError};
+use crate::server::under_way::{Next, Told, UnderWay, Wants};
 use crate::server::version::Dialect;
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, identity, sse};
-
-/// Progress that waits to be sent; more is dropped, for it is only ever the newest that matters.
-const PROGRESS_QUEUE: usize = 64;
 
 pub(super) async fn answer(
     state: &Arc<State>,
@@ -34,89 +35,253 @@ pub(super) async fn answer(
 ) -> Result<Response, RpcError> {
     let target = call::target(state, &principal, &request.method, &request.params)?;
     headers::check_params(headers, &target, &principal, state)?;
-    let subject = target.subject.clone();
-    let session = identity::session_key(&principal, meta.client(), &meta.members, headers, None)?;
-    let cancel = CancellationToken::new();
-    // Dropped with the response: a client that closes the stream cancels the call.
-    let closed = cancel.clone().drop_guard();
-    let Some(token) = call::progress_token(&meta.members)? else {
-        let call = call::begin(target, &meta.members, headers, session, cancel, None)?;
-        let reply = state.dispatcher.call(principal, call).await;
-        drop(closed);
-        return Ok(rpc::json_response(StatusCode::OK, call_json(request.id, reply, &subject)?));
+    let token = call::progress_token(&meta.members)?;
+    let responses = asking::responses(request)?;
+    let name = if meta.can.tasks { target.name.clone() } else { String::new() };
+    let about = About { id: Cow::Borrowed(request.id), subject: target.subject.clone(), name };
+    let running = match asking::state(request)? {
+        None => {
+            let wants = Wants { progress: token.is_some(), log: meta.log, can: meta.can };
+            let session = identity::session_key(&principal, meta.client(), &meta.members, headers, None)?;
+            let cancel = CancellationToken::new();
+            // Dropped with the response: a client that closes the stream cancels the call.
+            let closed = cancel.clone().drop_guard();
+            let mut call = call::begin(target, &meta.members, headers, session, cancel)?;
+            call.inputs = responses.map(RawJson::of);
+            let call = UnderWay::begin(&state.dispatcher, principal.clone(), call, wants);
+            Running::new(state, principal, about, call, closed, Identity::wanted(request, meta.can))
+        }
+        Some(ticket) => {
+            let identity = Identity::of(request);
+            let digest = identity.digest();
+            if let Err(error) = still_visible(state, &principal, &target) {
+                state.aside.give_up(&principal, digest, &ticket);
+                return Err(error);
+            }
+            match state.aside.take(&principal, digest, &ticket, responses).await? {
+                Taken::Call(call, closed) => {
+                    call.now_can(meta.can);
+                    Running::new(state, principal, about, *call, closed, Some(identity))
+                }
+                Taken::Again { state, requests } => {
+                    let json = asking::input_required(request.id, &requests, &state, None);
+                    return Ok(rpc::json_response(StatusCode::OK, json));
+                }
+                Taken::Ended(reply) => return about.ended(*reply).map(json),
+            }
+        }
     };
-    let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-    let sink: ProgressSink = Arc::new(move |progress| {
-        let _ = sender.try_send(progress);
-    });
-    let call = call::begin(target, &meta.members, headers, session, cancel, Some(sink))?;
-    let place = state.streams.enter(&principal)?;
-    let dispatcher = state.dispatcher.clone();
+    let running = running.detached_after(meta.can.tasks.then_some(state.options.task_after));
+    if token.is_none() && meta.log.is_none() {
+        return running.to_the_end().await.map(json);
+    }
+    stream_call(state, running, token.map(ProgressWriter::new))
+}
+
+fn json(json: String) -> Response {
+    rpc::json_response(StatusCode::OK, json)
+}
+
+/// Whoever comes back for a call must still be somebody who may make it.
+fn still_visible(state: &State, principal: &Principal, target: &Target) -> Result<(), RpcError> {
+    if target.subject != Subject::Tool {
+        // Found out when it was looked for.
+        return Ok(());
+    }
+    match state.dispatcher.may_call(principal, &target.name, &target.arguments) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(call::unknown(error)),
+    }
+}
+
+/// What is needed to write down how a call went.
+struct About<'r> {
+    id: Cow<'r, RawValue>,
+    subject: Subject,
+    /// What was called, as the client calls it; for tasks.
+    name: String,
+}
+
+impl About<'_> {
+    fn ended(&self, reply: CallReply) -> Result<String, RpcError> {
+        let meta = call::reply_meta(&reply);
+        Ok(complete_json(&self.id, &call::result_members(reply, &self.subject, Dialect::Modern)?, &meta))
+    }
+}
+
+/// A call that a request waits for.
+struct Running<'r> {
+    state: Arc<State>,
+    principal: Arc<Principal>,
+    about: About<'r>,
+    /// None when it has been put aside.
+    call: Option<UnderWay>,
+    /// Cancels it when the request is dropped.
+    closed: DropGuard,
+    /// There where the client can be asked.
+    identity: Option<Identity>,
+    /// When it goes on as a task.
+    late: Option<Instant>,
+}
+
+enum Happened {
+    Next(Next),
+    /// It takes long enough to be a task.
+    Late,
+}
+
+/// What is said of a running call.
+enum Said {
+    /// On the way, if anybody listens.
+    Told(Told),
+    Last(Result<String, RpcError>),
+}
+
+impl<'r> Running<'r> {
+    fn new(
+        state: &Arc<State>,
+        principal: Arc<Principal>,
+        about: About<'r>,
+        call: UnderWay,
+        closed: DropGuard,
+        identity: Option<Identity>,
+    ) -> Self {
+        Self { state: state.clone(), principal, about, call: Some(call), closed, identity, late: None }
+    }
+
+    fn detached_after(self, patience: Option<Duration>) -> Self {
+        // A task is a tool's only.
+        let patience = patience.filter(|_| self.about.subject == Subject::Tool);
+        Self { late: patience.map(|patience| Instant::now() + patience), ..self }
+    }
+
+    /// The same for who outlives the request.
+    fn owned(self) -> Running<'static> {
+        let Self { state, principal, about: About { id, subject, name }, call, closed, identity, late } =
+            self;
+        let about = About { id: Cow::Owned(id.into_owned()), subject, name };
+        Running { state, principal, about, call, closed, identity, late }
+    }
+
+    /// What happens next. Nothing is lost when this is dropped before it is ready.
+    async fn happens(&mut self) -> Happened {
+        let Some(call) = &mut self.call else { return std::future::pending().await };
+        match self.late {
+            None => Happened::Next(call.next().await),
+            Some(late) => match tokio::time::timeout_at(late, call.next()).await {
+                Ok(next) => Happened::Next(next),
+                Err(_) => Happened::Late,
+            },
+        }
+    }
+
+    /// What that has to say. Not to be dropped before it is ready.
+    async fn said(&mut self, happened: Happened) -> Option<Said> {
+        match happened {
+            Happened::Next(Next::Told(Told::Asked(round))) => {
+                // One that nobody can come back for is told that nobody answers.
+                let digest = self.identity.as_ref()?.digest();
+                match self.state.aside.park(&self.principal, digest, self.call.take()?, round) {
+                    Ok(parked) => {
+                        let (requests, state) = (&parked.requests, &parked.state);
+                        let id = &self.about.id;
+                        Some(Said::Last(Ok(asking::input_required(
+                            id,
+                            requests,
+                            state,
+                            Some(parked.call_id),
+                        ))))
+                    }
+                    Err(call) => {
+                        self.call = Some(*call);
+                        None
+                    }
+                }
+            }
+            Happened::Next(Next::Told(told)) => Some(Said::Told(told)),
+            Happened::Next(Next::Ended(reply)) => Some(Said::Last(self.about.ended(reply))),
+            Happened::Late => {
+                self.late = None;
+                let call = self.call.take()?;
+                let call_id = call.call_id();
+                let About { subject, name, id } = &self.about;
+                match tasks::detach(&self.state, &self.principal, call, name, subject).await {
+                    Ok(members) => Some(Said::Last(Ok(asking::task(id, &members, call_id)))),
+                    Err(call) => {
+                        self.call = Some(*call);
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody listens to what is said on the way.
+    async fn to_the_end(mut self) -> Result<String, RpcError> {
+        loop {
+            let happened = self.happens().await;
+            if let Some(Said::Last(last)) = self.said(happened).await {
+                self.let_go();
+                return last;
+            }
+        }
+    }
+
+    /// What comes of it now is not for this request: its end is not the end of the call.
+    fn let_go(self) {
+        self.closed.disarm();
+    }
+}
+
+/// Progress and log lines on the way.
+fn stream_call(
+    state: &Arc<State>,
+    running: Running<'_>,
+    progress: Option<ProgressWriter>,
+) -> Result<Response, RpcError> {
+    let place = state.streams.enter(&running.principal)?;
     let stream = CallStream {
-        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
-        id: request.id.to_owned(),
-        subject,
-        // The body is read after the request was answered, and still belongs to it.
-        reply: Box::pin(async move { dispatcher.call(principal, call).await }.in_current_span()),
+        welcome: Welcome::new(state.authenticator.clone(), running.principal.clone(), place),
+        running: Some(running.owned()),
         progress,
-        writer: ProgressWriter::new(token),
         ticks: sse::ticks(state.options.keep_alive),
-        ended: None,
-        done: false,
-        _closed: closed,
     };
     Ok(sse::response(stream::unfold(stream, |mut stream| async { Some((stream.next().await?, stream)) })))
 }
 
-fn call_json(id: &RawValue, reply: CallReply, subject: &Subject) -> Result<String, RpcError> {
-    let meta = call::reply_meta(&reply);
-    Ok(complete_json(id, &call::result_members(reply, subject, Dialect::Modern)?, &meta))
-}
-
-/// A call whose progress is told on the way.
 struct CallStream {
     welcome: Welcome,
-    id: Box<RawValue>,
-    subject: Subject,
-    reply: futures_util::future::BoxFuture<'static, CallReply>,
-    progress: mpsc::Receiver<Progress>,
-    writer: ProgressWriter,
+    /// None when all is said.
+    running: Option<Running<'static>>,
+    progress: Option<ProgressWriter>,
     ticks: Interval,
-    /// How it ended, when progress may still have to be told.
-    ended: Option<CallReply>,
-    done: bool,
-    _closed: tokio_util::sync::DropGuard,
 }
 
 impl CallStream {
     async fn next(&mut self) -> Option<Bytes> {
-        if self.done {
-            return None;
-        }
-        loop {
-            // What it told on its way comes before its end.
-            while let Ok(progress) = self.progress.try_recv() {
-                if let Some(json) = self.writer.json(&progress) {
-                    return Some(sse::event(None, &json));
-                }
-            }
-            if let Some(reply) = self.ended.take() {
-                self.done = true;
-                let json = call_json(&self.id, reply, &self.subject)
-                    .unwrap_or_else(|error| error.with_id(&self.id).to_json());
-                return Some(sse::event(None, &json));
-            }
-            tokio::select! {
+        let running = self.running.as_mut()?;
+        let last = loop {
+            let happened = tokio::select! {
                 biased;
-                Some(progress) = self.progress.recv() => {
-                    if let Some(json) = self.writer.json(&progress) {
-                        return Some(sse::event(None, &json));
-                    }
-                }
-                reply = &mut self.reply => self.ended = Some(reply),
+                happened = running.happens() => happened,
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
+            };
+            let json = match running.said(happened).await {
+                Some(Said::Told(Told::Progress(progress))) => {
+                    self.progress.as_mut().and_then(|writer| writer.json(&progress))
+                }
+                Some(Said::Told(Told::Log(line))) => Some(call::log_json(&line)),
+                Some(Said::Told(Told::Asked(_))) | None => None,
+                Some(Said::Last(last)) => break last,
+            };
+            if let Some(json) = json {
+                return Some(sse::event(None, &json));
             }
-        }
+        };
+        let running = self.running.take()?;
+        let json = last.unwrap_or_else(|error| error.with_id(&running.about.id).to_json());
+        running.let_go();
+        Some(sse::event(None, &json))
     }
 }

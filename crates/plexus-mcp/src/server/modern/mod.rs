@@ -1,5 +1,6 @@
 //! The stateless revision, 2026-07-28: every request says all there is to know about it.
 
+mod asking;
 mod calls;
 mod listen;
 mod meta;
@@ -131,10 +132,16 @@ pub(super) fn unsupported(version: &str) -> RpcError {
 
 /// A result that is complete, from its own members.
 pub(super) fn complete_json(id: &RawValue, members: &str, meta: &str) -> String {
-    let [members_comma, comma] = [members, meta].map(|part| if part.is_empty() { "" } else { "," });
+    result_json(id, "complete", members, meta)
+}
+
+/// A result of some type.
+fn result_json(id: &RawValue, kind: &str, members: &str, meta: &str) -> String {
+    let comma = if meta.is_empty() { "" } else { "," };
+    let more = if members.is_empty() { "" } else { "," };
     let server = super::session::server_info();
     let result = format!(
-        "{{\"resultType\":\"complete\"{members_comma}{members},\"_meta\":{{\"{META_SERVER}\":{server}{comma}{meta}}}}}"
+        "{{\"resultType\":\"{kind}\"{more}{members},\"_meta\":{{\"{META_SERVER}\":{server}{comma}{meta}}}}}"
     );
     rpc::result_json(id, &result)
 }

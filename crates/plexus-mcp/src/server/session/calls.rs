@@ -1,27 +1,31 @@
-//! Calls of a session: answered with one object, or with a stream that is kept with the session.
+//! Calls of a session: answered with one object, or, as soon as there is something to say on the way, with a stream that
+//! is kept with the session.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::response::Response;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
 use plexus_kit::Stage;
-use plexus_tools::{CallReply, ProgressSink};
+use plexus_tools::CallReply;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::questions::{Asked, Client};
+use super::stream::StreamLog;
 use super::{McpSession, get};
 use crate::server::call::{self, ProgressWriter, Subject};
 use crate::server::rpc::{self, Request, RpcError};
+use crate::server::under_way::{Next, Told, UnderWay, Wants};
 use crate::server::version::{Dialect, Version};
 use crate::server::welcome::Welcome;
 use crate::server::{State, identity};
 
-const PROGRESS_QUEUE: usize = 64;
-
-/// A call that wants progress is answered as a stream, everything else as one JSON object.
+/// A call that wants progress is answered as a stream; any other as one JSON object, unless it asks or its log is read.
 pub(super) async fn answer(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -30,15 +34,22 @@ pub(super) async fn answer(
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
     let meta = call::meta(&request.params)?;
-    match call::progress_token(&meta)? {
-        None => answer_plainly(state, headers, session, request, principal)
-            .await
-            .map(|json| rpc::json_response(StatusCode::OK, json)),
-        Some(token) => stream_call(state, headers, session, request, &meta, token, principal),
+    let token = call::progress_token(&meta)?;
+    let wants = Wants { progress: token.is_some(), log: session.log_level(), can: session.can() };
+    let (mut call, subject) = begin(state, headers, session, request, &meta, principal.clone(), wants)?;
+    if token.is_none() {
+        match call.next().await {
+            Next::Ended(reply) => {
+                let json = call_json(request.id, reply, &subject, session.version())?;
+                return Ok(rpc::json_response(StatusCode::OK, json));
+            }
+            Next::Told(told) => call.put_back(told),
+        }
     }
+    stream_call(state, session, request.id, call, subject, token, principal)
 }
 
-/// Always one object, as in a batch.
+/// Always one object, as in a batch: there is no stream to ask on.
 pub(super) async fn answer_plainly(
     state: &State,
     headers: &HeaderMap,
@@ -47,15 +58,31 @@ pub(super) async fn answer_plainly(
     principal: Arc<Principal>,
 ) -> Result<String, RpcError> {
     let meta = call::meta(&request.params)?;
-    let key = identity::session_key(&principal, Some(session.client()), &meta, headers, Some(session.id()))?;
-    let running = session.running(request.id);
+    let (mut call, subject) = begin(state, headers, session, request, &meta, principal, Wants::default())?;
+    loop {
+        if let Next::Ended(reply) = call.next().await {
+            return call_json(request.id, reply, &subject, session.version());
+        }
+    }
+}
+
+fn begin(
+    state: &State,
+    headers: &HeaderMap,
+    session: &Arc<McpSession>,
+    request: &Request<'_>,
+    meta: &Map<String, Value>,
+    principal: Arc<Principal>,
+    wants: Wants,
+) -> Result<(UnderWay, Subject), RpcError> {
+    let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()))?;
     let target = call::target(state, &principal, &request.method, &request.params)?;
     let subject = target.subject.clone();
-    let mut call = call::begin(target, &meta, headers, key, running.cancel(), None)?;
+    let running = session.running(request.id);
+    let mut call = call::begin(target, meta, headers, key, running.cancel())?;
     // A client that lost the connection can still cancel the call on another one.
     call.until_end = Some(Box::new(running));
-    let reply = state.dispatcher.call(principal, call).await;
-    call_json(request.id, reply, &subject, session.version())
+    Ok((UnderWay::begin(&state.dispatcher, principal, call, wants), subject))
 }
 
 fn call_json(
@@ -73,56 +100,84 @@ fn call_json(
 /// connection loses nothing: it resumes the stream, and the call went on.
 fn stream_call(
     state: &Arc<State>,
-    headers: &HeaderMap,
     session: &Arc<McpSession>,
-    request: &Request<'_>,
-    meta: &Map<String, Value>,
-    token: String,
+    id: &RawValue,
+    call: UnderWay,
+    subject: Subject,
+    token: Option<String>,
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
-    let (sender, mut progress) = mpsc::channel(PROGRESS_QUEUE);
-    let sink: ProgressSink = Arc::new(move |progress| {
-        let _ = sender.try_send(progress);
-    });
-    let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()))?;
-    let running = session.running(request.id);
-    let cancel = running.cancel();
-    let target = call::target(state, &principal, &request.method, &request.params)?;
-    let subject = target.subject.clone();
-    let call = call::begin(target, meta, headers, key, cancel.clone(), Some(sink))?;
-    let place = state.streams.enter(&principal)?;
+    let place = state.streams.enter(&principal).inspect_err(|_| call.cancel.cancel())?;
     let log = session.new_stream();
-    let (id, version) = (request.id.to_owned(), session.version());
-    let (dispatcher, feed, holder) = (state.dispatcher.clone(), log.clone(), principal.clone());
-    let kept_with = session.clone();
-    let task = async move {
-        let mut writer = ProgressWriter::new(token);
-        let mut reply = std::pin::pin!(dispatcher.call(principal, call));
+    let feed = Feed {
+        id: id.to_owned(),
+        subject,
+        progress: token.map(ProgressWriter::new),
+        cancelled: call.cancel.clone(),
+        client: Arc::new(Client {
+            session: session.clone(),
+            log: log.clone(),
+            patience: state.options.asked,
+            stopping: state.stopping.clone(),
+            pages: Mutex::default(),
+        }),
+    };
+    state.supervisor.spawn(Stage::Work, "mcp call stream", feed.run(call).in_current_span());
+    Ok(get::follow(state, session, Welcome::new(state.authenticator.clone(), principal, place), log, 0))
+}
+
+/// Writes down what a call says for its stream.
+struct Feed {
+    id: Box<RawValue>,
+    subject: Subject,
+    progress: Option<ProgressWriter>,
+    /// Also by the client, who then expects no answer.
+    cancelled: CancellationToken,
+    client: Arc<Client>,
+}
+
+impl Feed {
+    async fn run(mut self, mut call: UnderWay) {
+        let mut asked = FuturesUnordered::new();
+        let mut stopped = false;
         let reply = loop {
-            tokio::select! {
+            let next = tokio::select! {
                 biased;
-                Some(progress) = progress.recv() => {
-                    if let Some(json) = writer.json(&progress) {
-                        feed.push(json);
+                Some(over) = asked.next(), if !asked.is_empty() => {
+                    if matches!(over, Asked::Stopping) && !self.cancelled.is_cancelled() {
+                        stopped = true;
+                        self.cancelled.cancel();
+                    }
+                    continue;
+                }
+                next = call.next() => next,
+            };
+            match next {
+                Next::Told(Told::Asked(round)) => asked.push(self.client.clone().ask(round)),
+                Next::Told(Told::Progress(progress)) => {
+                    if let Some(json) = self.progress.as_mut().and_then(|writer| writer.json(&progress)) {
+                        self.log().push(json);
                     }
                 }
-                reply = &mut reply => break reply,
+                Next::Told(Told::Log(line)) => self.log().push(call::log_json(&line)),
+                Next::Ended(reply) => break reply,
             }
         };
-        drop(running);
-        // What it told on its way comes before its end.
-        while let Ok(progress) = progress.try_recv() {
-            if let Some(json) = writer.json(&progress) {
-                feed.push(json);
-            }
-        }
+        // What is asked no more is said before the end.
+        drop(asked);
+        self.client.finish_pages();
         // Who cancelled a request expects no answer to it.
-        let json = (!cancel.is_cancelled()).then(|| {
-            call_json(&id, reply, &subject, version).unwrap_or_else(|error| error.with_id(&id).to_json())
+        let told = stopped || !self.cancelled.is_cancelled();
+        let version = self.client.session.version();
+        let json = told.then(|| {
+            call_json(&self.id, reply, &self.subject, version)
+                .unwrap_or_else(|error| error.with_id(&self.id).to_json())
         });
-        feed.finish(json);
-        kept_with.trim();
-    };
-    state.supervisor.spawn(Stage::Work, "mcp call stream", task.in_current_span());
-    Ok(get::follow(state, session, Welcome::new(state.authenticator.clone(), holder, place), log, 0))
+        self.log().finish(json);
+        self.client.session.trim();
+    }
+
+    fn log(&self) -> &StreamLog {
+        &self.client.log
+    }
 }

@@ -11,10 +11,12 @@ use moka::sync::Cache;
 use plexus_auth::Principal;
 use plexus_kit::Clock;
 use plexus_store::{McpSessionRecord, Store, StoreError};
+use plexus_tools::{Capabilities, LogLevel};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::questions::Questions;
 use super::stream::{Kept, StreamLog};
 use crate::server::news::Watching;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
@@ -35,6 +37,9 @@ pub(in crate::server) struct McpSession {
     streams: Mutex<Vec<Arc<StreamLog>>>,
     kept: Kept,
     next_stream: AtomicU64,
+    can: Capabilities,
+    log_level: Mutex<Option<LogLevel>>,
+    questions: Questions,
     /// Which connection holds the session's own stream: a new one takes it over.
     listener: watch::Sender<u64>,
     /// Resources that its client hears of.
@@ -44,14 +49,19 @@ pub(in crate::server) struct McpSession {
 
 impl McpSession {
     fn new(record: McpSessionRecord, version: Version, kept: Kept) -> Self {
+        let can = serde_json::from_str(&record.capabilities).unwrap_or_default();
+        let can = version.askable(Capabilities::read(&can));
         Self {
             kept,
-            record,
             version,
             running: Mutex::default(),
             next_call: AtomicU64::new(1),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
+            can,
+            log_level: Mutex::new(record.log_level.as_deref().and_then(LogLevel::parse)),
+            questions: Questions::default(),
+            record,
             listener: watch::Sender::new(0),
             watching: Mutex::default(),
             ended: CancellationToken::new(),
@@ -68,6 +78,21 @@ impl McpSession {
 
     pub(in crate::server) fn client(&self) -> &str {
         &self.record.client
+    }
+
+    /// What its client can be asked.
+    pub(super) fn can(&self) -> Capabilities {
+        self.can
+    }
+
+    /// The least grave of the log lines that its client wants to read; none before it has said so.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What its client is asked now.
+    pub(super) fn questions(&self) -> &Questions {
+        &self.questions
     }
 
     /// Cancelled when the client ended the session.
@@ -190,13 +215,14 @@ impl Sessions {
         principal: &Principal,
         version: Version,
         client: &str,
+        can: Capabilities,
     ) -> Result<Arc<McpSession>, RpcError> {
         let record = McpSessionRecord {
             id: uuid::Uuid::new_v4().simple().to_string(),
             owner: principal.subject().to_owned(),
             version: version.as_str().to_owned(),
             client: client.chars().take(MAX_CLIENT).collect(),
-            capabilities: "{}".to_owned(),
+            capabilities: version.askable(can).to_json().to_string(),
             log_level: None,
         };
         let (stored, now) = (record.clone(), self.clock.now());
@@ -238,6 +264,18 @@ impl Sessions {
             self.live
                 .get_with(id.to_owned(), || Arc::new(McpSession::new(record, version, self.kept.clone()))),
         ))
+    }
+
+    /// From now on the client reads lines of the log from this level on; also after a restart.
+    pub(super) async fn set_log_level(&self, session: &McpSession, level: LogLevel) -> Result<(), RpcError> {
+        let id = session.id().to_owned();
+        let level_text = level.as_str();
+        self.store
+            .write(move |conn| Box::pin(async move { conn.set_mcp_session_log_level(&id, level_text).await }))
+            .await
+            .map_err(|e| unavailable(&e))?;
+        *session.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        Ok(())
     }
 
     pub(super) async fn end(&self, session: &McpSession) -> Result<(), RpcError> {

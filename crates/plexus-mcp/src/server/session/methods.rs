@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use plexus_auth::Principal;
+use plexus_tools::LogLevel;
 
 use super::{McpSession, watched};
 use crate::server::offers::{self, Listed};
@@ -45,6 +46,14 @@ async fn members(
         "prompts/list" => listed(Listed::Prompts),
         "completion/complete" => {
             reads::complete(state, principal, params, Dialect::Session(session.version())).await
+        }
+        "logging/setLevel" => {
+            let level = rpc::text(params.level).as_deref().and_then(LogLevel::parse).ok_or_else(|| {
+                let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+                RpcError::invalid_params(format!("params.level must be one of {levels}"))
+            })?;
+            state.sessions.set_log_level(session, level).await?;
+            Ok(String::new())
         }
         "resources/subscribe" => watched::subscribe(state, session, principal, params).await,
         "resources/unsubscribe" => watched::unsubscribe(session, params),

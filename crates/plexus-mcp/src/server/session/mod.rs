@@ -18,6 +18,7 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plexus_auth::Principal;
+use plexus_tools::Capabilities;
 use serde_json::{Map, Value, json};
 
 use super::rpc::{self, Message, Notification, Request, RpcError};
@@ -65,7 +66,7 @@ pub(super) async fn post(
         }
         Message::Response { id, outcome } => {
             let session = open(state, headers, &principal).await?;
-            questions::answered(&session, id, outcome);
+            session.questions().answered(id, outcome);
             Ok(rpc::accepted())
         }
     }
@@ -110,7 +111,7 @@ pub(super) async fn post_batch(
                     None
                 }
                 Ok(Message::Response { id, outcome }) => {
-                    questions::answered(session, id, outcome);
+                    session.questions().answered(id, outcome);
                     None
                 }
                 Err(mut error) => {
@@ -168,7 +169,9 @@ async fn initialize(
     let client: Map<String, Value> =
         request.params.client_info.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let client = client.get("name").and_then(Value::as_str).unwrap_or("unknown");
-    let session = state.sessions.create(&principal, version, client).await?;
+    let can = request.params.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let can = Capabilities::read(&can.unwrap_or_default());
+    let session = state.sessions.create(&principal, version, client, can).await?;
     let result = format!(
         "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\
          \"serverInfo\":{},\"instructions\":{}}}",

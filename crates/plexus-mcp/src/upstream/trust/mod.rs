@@ -13,12 +13,14 @@ mod judge;
 mod neighbours;
 mod pin;
 mod pins;
+mod record;
 mod scan;
 
 pub(crate) use judge::{Held, Judgement, Offer};
 pub(crate) use neighbours::review;
 pub(crate) use pin::{MAX_DEFINITION, MAX_NAME};
 pub(crate) use pins::{Approved, Pins};
+pub use record::APPROVE;
 pub(crate) use scan::visible;
 
 use plexus_proto::api::ToolFlag;

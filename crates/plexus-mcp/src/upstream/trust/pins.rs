@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use plexus_kit::Clock;
 use plexus_proto::api::{QuarantineReason, ToolApproval};
-use plexus_store::{PinRecord, Store, StoreError};
+use plexus_store::{PinRecord, Records, Store, StoreError};
 use plexus_tools::Registry;
 
 use super::judge::{self, Bench, Judgement, Offer};
 use super::neighbours::Neighbours;
+use super::record;
 use crate::upstream::config::{Approve, ServerConfig};
 
 /// Pins of a server that says something else every day and is trusted all the same; beyond, those go that it does not
@@ -42,12 +43,12 @@ impl Pins {
     /// Judges a list, and stores what its server's rule has approved.
     pub(crate) async fn judge(
         &self,
-        config: &Arc<ServerConfig>,
+        of: &Arc<ServerConfig>,
         offer: &Arc<Offer>,
     ) -> Result<Judgement, StoreError> {
-        let pins = self.store.read_committed().await?.upstream_pins(&config.name).await?;
+        let pins = self.store.read_committed().await?.upstream_pins(&of.name).await?;
         let now = self.clock.now();
-        let (registry, config, offer) = (self.registry.clone(), config.clone(), offer.clone());
+        let (registry, config, offer) = (self.registry.clone(), of.clone(), offer.clone());
         let name = config.name.clone();
         // A long list is long to look at.
         let judged = tokio::task::spawn_blocking(move || {
@@ -59,6 +60,7 @@ impl Pins {
         });
         let (judgement, decisions, outdated) = judged.await.map_err(|_| StoreError::Closed)?;
         if !decisions.is_empty() {
+            let records = record::of(of, &decisions, &self.clock);
             let keep = async move |conn: &mut plexus_store::Conn| {
                 for tool in &outdated {
                     conn.delete_upstream_pin(&name, tool).await?;
@@ -66,9 +68,11 @@ impl Pins {
                 for decision in &decisions {
                     conn.set_upstream_pin(&name, decision).await?;
                 }
-                Ok(())
+                Ok::<_, StoreError>(())
             };
-            self.store.write(move |conn| Box::pin(async move { keep(conn).await })).await?;
+            let recorded =
+                move |kept: &Result<(), _>| if kept.is_ok() { records } else { Records::default() };
+            self.store.transact(move |conn| Box::pin(async move { keep(conn).await }), recorded).await??;
         }
         Ok(judgement)
     }

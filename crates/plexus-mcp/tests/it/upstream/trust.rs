@@ -326,6 +326,13 @@ async fn the_file_says_what_is_trusted_also_while_the_server_runs() {
     let auto = hub.upstream_when("s", "trusted whatever it says", |s| s.tools.len() == 2).await;
     assert_eq!((held(&auto), auto.pid), (vec![], pid));
     assert_eq!((auto.flagged[0].name.as_str(), auto.flagged[0].decided_by.as_str()), ("odd", "auto"));
+
+    // Nobody asked for these approvals, and they are on record all the same.
+    let record = hub.api("/api/v1/audit?tool=upstream_approve").await;
+    let rules: Vec<_> = record["items"].as_array().unwrap().iter().map(|item| &item["actor"]).collect();
+    assert_eq!(rules, ["rule:auto", "rule:tofu"], "{record:#}");
+    let first = record["items"][1].to_string();
+    assert!(first.contains("say") && !first.contains("odd"), "{first}");
 }
 
 /// A server that was trusted before its victim came is not trusted any less, and it is said.

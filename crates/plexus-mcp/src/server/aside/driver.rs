@@ -1,0 +1,106 @@
+//! What keeps a parked call going until somebody comes back for it.
+//!
+//! One task has the call. It hands it over to the request that brought the answers, gives it up when nobody did in time,
+//! and when the hub stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_tools::{CallReply, Unasked};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lot::Lot;
+use crate::server::under_way::{Next, Told, UnderWay};
+
+/// A call that is driven, or how it ended.
+pub(super) enum Driven {
+    Call(Box<UnderWay>),
+    Ended(Box<CallReply>),
+}
+
+/// Whom a call is handed over to.
+pub(super) type Taker = oneshot::Sender<Driven>;
+
+pub(super) struct Driver {
+    pub(super) lot: Arc<Lot>,
+    pub(super) id: u64,
+    pub(super) call: UnderWay,
+    pub(super) hand: oneshot::Receiver<Taker>,
+    pub(super) patience: Duration,
+    pub(super) until: Instant,
+    /// Cancelled when the hub stops.
+    pub(super) stopping: CancellationToken,
+}
+
+impl Driver {
+    pub(super) async fn run(self) {
+        let Self { lot, id, call, mut hand, patience, mut until, stopping } = self;
+        let cancel = call.cancel.clone();
+        let mut driven = Driven::Call(Box::new(call));
+        let given_up = loop {
+            tokio::select! {
+                biased;
+                taker = &mut hand => return hand_over(driven, taker, &cancel).await,
+                () = stopping.cancelled() => break Unasked::Gone,
+                () = tokio::time::sleep_until(until) => break Unasked::Expired,
+                next = next(&mut driven) => match next {
+                    Next::Told(Told::Asked(round)) => {
+                        until = Instant::now() + patience;
+                        if let Some(round) = lot.asked(id, round, until) {
+                            // Somebody has come for it, who is asked this.
+                            put_back(&mut driven, Told::Asked(round));
+                            return hand_over(driven, hand.await, &cancel).await;
+                        }
+                    }
+                    Next::Told(Told::Progress(_) | Told::Log(_)) => {}
+                    Next::Ended(reply) => {
+                        driven = Driven::Ended(Box::new(reply));
+                        lot.ended(id);
+                    }
+                },
+            }
+        };
+        match lot.remove(id) {
+            Some(mut entry) => entry.open.close(&given_up),
+            // Somebody was faster.
+            None => return hand_over(driven, hand.await, &cancel).await,
+        }
+        cancel.cancel();
+        to_the_end(driven).await;
+    }
+}
+
+/// Gives the call to whoever has come for it; one that was only taken off the lot is wanted by nobody.
+async fn hand_over(driven: Driven, taker: Result<Taker, RecvError>, cancel: &CancellationToken) {
+    let unwanted = match taker {
+        Ok(taker) => taker.send(driven).err(),
+        Err(_) => Some(driven),
+    };
+    if let Some(driven) = unwanted {
+        cancel.cancel();
+        to_the_end(driven).await;
+    }
+}
+
+async fn next(driven: &mut Driven) -> Next {
+    match driven {
+        Driven::Call(call) => call.next().await,
+        Driven::Ended(_) => std::future::pending().await,
+    }
+}
+
+fn put_back(driven: &mut Driven, told: Told) {
+    if let Driven::Call(call) = driven {
+        call.put_back(told);
+    }
+}
+
+/// Nobody listens: what it asks is not answered.
+async fn to_the_end(driven: Driven) {
+    if let Driven::Call(mut call) = driven {
+        while let Next::Told(_) = call.next().await {}
+    }
+}
