@@ -1,4 +1,5 @@
-//! With a server that is there: follows its list of tools, asks whether it is still there, lets a lazy one go.
+//! With a server that is there: follows what it lists, tells it which resources are watched, asks whether it is still
+//! there, lets a lazy one go.
 //!
 //! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
 //! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
@@ -15,8 +16,10 @@ use futures_util::future::BoxFuture;
 use plexus_proto::api::UpstreamEra;
 use tokio::time::Instant;
 
+use super::offering;
 use super::unit::Unit;
 use crate::upstream::client::{Client, ClientError, Definitions};
+use crate::upstream::offers;
 use crate::upstream::trust::Offer;
 
 /// Questions without an answer in a row; then the server is taken for dead.
@@ -36,6 +39,10 @@ pub(super) enum Ended {
 enum Asked {
     Listed(Result<Definitions, ClientError>),
     Pinged(Result<(), ClientError>),
+    /// What it offers beside tools.
+    Offered(offers::Offer),
+    /// It was told which resources are watched, as they were at this turn.
+    Watching(u64, Result<(), ClientError>),
 }
 
 pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
@@ -49,6 +56,9 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         pinged_at: Instant::now(),
         missed: 0,
         unlisted: 0,
+        offers_at: offers_something(client).then(Instant::now),
+        offered_at: None,
+        watch: !unit.watches.uris().is_empty(),
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -58,6 +68,14 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
             () = unit.list_changed.notified() => {
                 attendance.relist = true;
                 attendance.pause = unit.shared.timing.relist;
+                None
+            }
+            () = unit.offers_changed.notified() => {
+                attendance.offers_at = Some(attendance.next_offer());
+                None
+            }
+            () = unit.watches.changed.notified() => {
+                attendance.watch = true;
                 None
             }
             answer = answered(&mut attendance.asked) => attendance.take(answer).await,
@@ -93,6 +111,17 @@ struct Attendance<'u> {
     /// Pings that were not answered, and lists.
     missed: u32,
     unlisted: u32,
+    /// When it is to be asked what it offers beside tools.
+    offers_at: Option<Instant>,
+    /// When it last was.
+    offered_at: Option<Instant>,
+    /// It is to be told which resources are watched.
+    watch: bool,
+}
+
+fn offers_something(client: &Client) -> bool {
+    let offers = &client.peer().offers;
+    offers.resources || offers.prompts || offers.completions
 }
 
 impl<'u> Attendance<'u> {
@@ -102,6 +131,12 @@ impl<'u> Attendance<'u> {
         let mut due = Instant::now() + timing.idle;
         if self.asked.is_none() && self.relist {
             due = due.min(self.listed_at + self.pause);
+        }
+        if let (None, Some(at)) = (&self.asked, self.offers_at) {
+            due = due.min(at);
+        }
+        if self.asked.is_none() && self.watch {
+            due = due.min(Instant::now());
         }
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
@@ -119,6 +154,12 @@ impl<'u> Attendance<'u> {
         // After an unanswered one the next follows at once.
         let pause = if self.missed > 0 { timing.ping_answer.min(timing.ping) } else { timing.ping };
         pings.then(|| self.pinged_at.max(self.unit.pulse.last_heard()) + pause)
+    }
+
+    /// No sooner than after the pause that follows a list.
+    fn next_offer(&self) -> Instant {
+        let now = Instant::now();
+        self.offered_at.map_or(now, |at| now.max(at + self.unit.shared.timing.relist))
     }
 
     fn is_lazy(&self) -> bool {
@@ -139,6 +180,19 @@ impl<'u> Attendance<'u> {
         if self.asked.is_none() && self.relist && self.listed_at + self.pause <= now {
             self.relist = false;
             self.asked = Some(Box::pin(async { Asked::Listed(client.list_tools().await) }));
+        }
+        if self.asked.is_none() && self.offers_at.is_some_and(|at| at <= now) {
+            self.offers_at = None;
+            let before = unit.offering.offer();
+            self.asked = Some(Box::pin(async move {
+                Asked::Offered(offering::ask(client, client.peer().offers, &before).await)
+            }));
+        }
+        if self.asked.is_none() && self.watch {
+            self.watch = false;
+            // Before it is read what is watched: what comes later is told later.
+            let (turn, uris) = (unit.watches.turn(), unit.watches.uris());
+            self.asked = Some(Box::pin(async move { Asked::Watching(turn, client.watch(uris).await) }));
         }
         if self.ping_due().is_some_and(|ping| ping <= now) {
             self.pinged_at = now;
@@ -192,6 +246,20 @@ impl<'u> Attendance<'u> {
                 None
             }
             Asked::Listed(Err(error)) => self.unlisted(error),
+            Asked::Offered(offer) => {
+                self.offered_at = Some(Instant::now());
+                unit.publish_offer(offer);
+                // A session that was begun anew knows of none of them.
+                self.watch |= !unit.watches.uris().is_empty();
+                None
+            }
+            Asked::Watching(turn, told) => {
+                if let Err(error) = told {
+                    tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                }
+                unit.watches.heed(turn);
+                None
+            }
             // An error of the protocol is an answer.
             Asked::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;

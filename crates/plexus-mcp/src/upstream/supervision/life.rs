@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::asking::EVERYTHING;
 use super::attend::{self, Ended};
 use super::backoff::{Backoff, Next};
 use super::opened::{self, Opened};
@@ -300,7 +301,7 @@ async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<Opened, Cli
     if let Some(http) = config.transport.http() {
         unit.account.follow(http).await?;
     }
-    Opened::open(unit.connect(config, unit.stderr.clone())).await
+    Opened::open(unit.connect(config, unit.stderr.clone(), EVERYTHING)).await
 }
 
 async fn until(at: Option<Instant>) {
