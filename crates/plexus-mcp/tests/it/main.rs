@@ -26,6 +26,7 @@ mod revisions;
 mod scripts;
 mod sessions;
 mod streams;
+mod tasks;
 mod tools;
 mod trace;
 mod typescript;

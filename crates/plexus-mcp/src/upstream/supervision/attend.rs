@@ -1,7 +1,8 @@
 //! With a server that is there: follows what it lists, tells it which resources are watched, asks whether it is still
 //! there, lets a lazy one go.
 //!
-//! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
+//! At most one question is on its way at a time, and beside it one about what is no tool: nothing is concluded from how
+//! long that takes. A call that did not reach the server asks for its list too, which is
 //! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
 //! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
@@ -39,7 +40,10 @@ pub(super) enum Ended {
 enum Asked {
     Listed(Result<Definitions, ClientError>),
     Pinged(Result<(), ClientError>),
-    /// What it offers beside tools.
+}
+
+/// The same of what is no tool.
+enum Aside {
     Offered(offers::Offer),
     /// It was told which resources are watched, as they were at this turn.
     Watching(u64, Result<(), ClientError>),
@@ -50,6 +54,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         unit,
         client,
         asked: None,
+        aside: None,
         relist: false,
         pause: unit.shared.timing.relist,
         listed_at: Instant::now(),
@@ -79,6 +84,10 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
                 None
             }
             answer = answered(&mut attendance.asked) => attendance.take(answer).await,
+            answer = answered(&mut attendance.aside) => {
+                attendance.take_aside(answer);
+                None
+            }
             () = tokio::time::sleep_until(due) => attendance.act(),
         };
         if let Some(ended) = ended {
@@ -87,7 +96,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
     }
 }
 
-async fn answered(asked: &mut Option<BoxFuture<'_, Asked>>) -> Asked {
+async fn answered<T>(asked: &mut Option<BoxFuture<'_, T>>) -> T {
     match asked {
         Some(question) => {
             let answer = question.await;
@@ -102,6 +111,7 @@ struct Attendance<'u> {
     unit: &'u Arc<Unit>,
     client: &'u Client,
     asked: Option<BoxFuture<'u, Asked>>,
+    aside: Option<BoxFuture<'u, Aside>>,
     relist: bool,
     /// Before it is asked for its list again; longer each time that it does not give it.
     pause: Duration,
@@ -132,10 +142,10 @@ impl<'u> Attendance<'u> {
         if self.asked.is_none() && self.relist {
             due = due.min(self.listed_at + self.pause);
         }
-        if let (None, Some(at)) = (&self.asked, self.offers_at) {
+        if let (None, Some(at)) = (&self.aside, self.offers_at) {
             due = due.min(at);
         }
-        if self.asked.is_none() && self.watch {
+        if self.aside.is_none() && self.watch {
             due = due.min(Instant::now());
         }
         if let Some(ping) = self.ping_due() {
@@ -181,18 +191,18 @@ impl<'u> Attendance<'u> {
             self.relist = false;
             self.asked = Some(Box::pin(async { Asked::Listed(client.list_tools().await) }));
         }
-        if self.asked.is_none() && self.offers_at.is_some_and(|at| at <= now) {
+        if self.aside.is_none() && self.offers_at.is_some_and(|at| at <= now) {
             self.offers_at = None;
             let before = unit.offering.offer();
-            self.asked = Some(Box::pin(async move {
-                Asked::Offered(offering::ask(client, client.peer().offers, &before).await)
+            self.aside = Some(Box::pin(async move {
+                Aside::Offered(offering::ask(client, client.peer().offers, &before).await)
             }));
         }
-        if self.asked.is_none() && self.watch {
+        if self.aside.is_none() && self.watch {
             self.watch = false;
             // Before it is read what is watched: what comes later is told later.
             let (turn, uris) = (unit.watches.turn(), unit.watches.uris());
-            self.asked = Some(Box::pin(async move { Asked::Watching(turn, client.watch(uris).await) }));
+            self.aside = Some(Box::pin(async move { Aside::Watching(turn, client.watch(uris).await) }));
         }
         if self.ping_due().is_some_and(|ping| ping <= now) {
             self.pinged_at = now;
@@ -234,6 +244,24 @@ impl<'u> Attendance<'u> {
         }
     }
 
+    fn take_aside(&mut self, answer: Aside) {
+        let unit = self.unit;
+        match answer {
+            Aside::Offered(offer) => {
+                self.offered_at = Some(Instant::now());
+                unit.publish_offer(offer);
+                // A session that was begun anew knows of none of them.
+                self.watch |= !unit.watches.uris().is_empty();
+            }
+            Aside::Watching(turn, told) => {
+                if let Err(error) = told {
+                    tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                }
+                unit.watches.heed(turn);
+            }
+        }
+    }
+
     async fn take(&mut self, answer: Asked) -> Option<Ended> {
         let unit = self.unit;
         match answer {
@@ -246,20 +274,6 @@ impl<'u> Attendance<'u> {
                 None
             }
             Asked::Listed(Err(error)) => self.unlisted(error),
-            Asked::Offered(offer) => {
-                self.offered_at = Some(Instant::now());
-                unit.publish_offer(offer);
-                // A session that was begun anew knows of none of them.
-                self.watch |= !unit.watches.uris().is_empty();
-                None
-            }
-            Asked::Watching(turn, told) => {
-                if let Err(error) = told {
-                    tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
-                }
-                unit.watches.heed(turn);
-                None
-            }
             // An error of the protocol is an answer.
             Asked::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;
