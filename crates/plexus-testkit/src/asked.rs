@@ -303,12 +303,15 @@ pub struct News {
 impl News {
     /// The next of these, by its method; others are passed over.
     pub async fn next_of(&mut self, method: &str) -> Value {
-        loop {
-            let message = self.stream.message().await.expect("the stream goes on");
-            if message["method"] == method {
-                return message["params"].clone();
+        let next = async {
+            loop {
+                let message = self.stream.message().await.expect("the stream goes on");
+                if message["method"] == method {
+                    return message["params"].clone();
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("no {method} in time"))
     }
 
     /// All that the hub has to say for now.

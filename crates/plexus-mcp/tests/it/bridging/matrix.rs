@@ -116,9 +116,9 @@ pub(super) static MATRIX: &[Row] = &[
         feature: "error -32042, \"go there first\"",
         test: "bridging_log_in_first_is_an_error_or_a_question",
         ways: [
-            Passes,
+            PassesAs("a question with the address, then the hub calls again; else as it is, to 2025-11-25"),
             Nothing("2026-07-28 has no such error; its servers ask"),
-            PassesAs("a question with the address; then the hub calls again"),
+            PassesAs("a question with the address, then the hub calls again"),
             Nothing("2026-07-28 has no such error; its servers ask"),
         ],
     },
@@ -186,12 +186,10 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`cacheScope` and `ttlMs` of what is read",
         test: "bridging_what_is_read_is_for_its_reader_alone",
-        ways: [
+        ways: by_client(
             Nothing("revisions before 2026-07-28 have no such hints"),
-            Nothing("revisions before 2026-07-28 have no such hints"),
-            PassesAs("`private`, 0"),
             PassesAs("`private` whatever the server says, and at most 30 s"),
-        ],
+        ),
     },
     Row {
         feature: "changes of a resource",

@@ -77,7 +77,7 @@ impl Scene {
         let servers =
             [Fixture::new().only(old).start().await, Fixture::new().only(Eras::Stateless).start().await];
         for (name, server) in ["old", "new"].into_iter().zip(&servers) {
-            hub.add_upstream(name, &json!({ "url": server.url() })).await;
+            hub.add_upstream(name, &json!({ "url": server.url(), "approve": "auto" })).await;
         }
         Self { hub, _servers: servers }
     }

@@ -57,8 +57,7 @@ async fn bridging_what_is_read_is_for_its_reader_alone() {
         scene.listed(&client, "resources/list", "resources").await;
         ended(client.request("resources/read", json!({ "uri": TEXT })).await, |result| {
             assert_eq!(result["cacheScope"], "private", "{way:?}: {result}");
-            let ttl = if way.upstream == Era::Stateless { 1_000 } else { 0 };
-            assert_eq!(result["ttlMs"], ttl, "{way:?}: what the server lets its clients keep");
+            assert_eq!(result["ttlMs"], 1_000, "{way:?}: what the server lets its clients keep");
         })
     })
     .await;

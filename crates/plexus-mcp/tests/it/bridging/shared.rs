@@ -41,7 +41,9 @@ async fn bridging_a_question_among_several_callers_is_not_guessed() {
                 Found::Passed
             }
             Err(text) => {
-                assert!(text.contains("per_session"), "{way:?}: what to do is said: {text}");
+                let warnings = hub.upstreams().get(&name).expect("the server").warnings;
+                let told = warnings.iter().any(|warning| warning.contains("per_session"));
+                assert!(told, "{way:?}: what to do about it is said: {warnings:?}");
                 let mut own = stdio_fixture(eras);
                 own["per_session"] = json!(true);
                 hub.add_upstream("own", &own).await;
