@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod asking;
 mod auth;
 mod batches;
 mod bridging;
 mod conformance;
 mod conformance_bridge;
+mod curious;
 mod guard;
 mod hostile;
 mod identity;
@@ -14,11 +16,13 @@ mod inspector;
 mod ladder;
 mod limits;
 mod listen;
+mod logging;
 mod models;
 mod modern;
 mod negotiation;
 mod pages;
 mod params;
+mod parked;
 mod profiles;
 mod python;
 mod resume;
