@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod asking;
+mod asking_ways;
 mod auth;
 mod batches;
 mod bridging;
