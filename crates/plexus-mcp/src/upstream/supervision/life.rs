@@ -173,10 +173,12 @@ impl Life {
         let Opened { client, definitions } = opened;
         self.learnt = Some(config.fingerprint);
         self.withdraw_at = None;
+        let instructions = client.peer().instructions.clone();
+        // First: what it lists now may be something else than what it listed before, and no call gets there until that is
+        // judged.
+        unit.publish(Offer { definitions, instructions, live: true }).await;
         unit.client.store(Some(Arc::new(client.clone())));
         unit.pulse.hear();
-        let instructions = client.peer().instructions.clone();
-        unit.publish(Offer { definitions, instructions, live: true }).await;
         unit.become_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
             status.era = Some(client.peer().era);
