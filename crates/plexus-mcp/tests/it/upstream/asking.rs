@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use plexus_mcp::upstream::client::{
     Answerer, Bridge, ClientError, Listed, Method, Outgoing, Replied, Request,
 };
+use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{AskedClient, Reply, Speaks, TestHub};
 use plexus_tools::{Answer, Capabilities, Inquiry, LogLevel, LogLine, LogSink, RawJson};
@@ -280,6 +281,7 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
     for (speaks, so_far) in [(Speaks::Session("2025-06-18"), 1), (Speaks::Stateless, 2)] {
         let client = AskedClient::connect(&hub, &token, speaks, json!({ "elicitation": {} })).await;
         let client = client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+        hub.upstream_in("s", UpstreamState::Ready).await;
         let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
         assert_eq!(lost["isError"], true, "{lost}");
         assert!(text(&lost).contains("Look first"), "{speaks:?}: {lost}");
@@ -288,6 +290,7 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
     }
     // Where nobody was asked it may be run again, as its server says.
     let client = AskedClient::connect(&hub, &token, Speaks::Session("2025-06-18"), json!({})).await;
+    hub.upstream_in("s", UpstreamState::Ready).await;
     let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
     assert!(text(&lost).contains("without harm"), "{lost}");
     assert_eq!(runs(), 4);
@@ -304,8 +307,8 @@ async fn it_is_told_that_callers_share_a_connection_that_asks() {
         AskedClient::connect(&hub, &two, Speaks::Session("2025-11-25"), json!({ "elicitation": {} })).await;
     let slow = waits.tool("mcp__fix__slow", json!({ "ms": 3_000 }));
     let refused = async {
-        let busy = |upstream: &plexus_proto::api::Upstream| upstream.in_flight == 1;
-        hub.upstream_when("fix", "busy", busy).await;
+        until("it is busy", || hub.upstreams().get("fix").is_some_and(|upstream| upstream.in_flight == 1))
+            .await;
         asks.tool("mcp__fix__test_elicitation", json!({ "message": "Who?" })).await.unwrap()
     };
     let (slow, refused) = tokio::join!(slow, refused);
