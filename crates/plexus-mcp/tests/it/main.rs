@@ -6,6 +6,7 @@ mod asking;
 mod asking_ways;
 mod auth;
 mod batches;
+mod bridging;
 mod conformance;
 mod conformance_bridge;
 mod curious;
