@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod asking;
+mod asking_ways;
 mod auth;
 mod batches;
+mod bridging;
 mod conformance;
 mod conformance_bridge;
 mod curious;

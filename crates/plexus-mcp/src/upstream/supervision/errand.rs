@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plexus_proto::ErrorCode;
-use plexus_tools::{CallError, ForeignOutput, ProgressSink, ToolContext};
+use plexus_tools::{CallError, Capabilities, ForeignOutput, ProgressSink, ToolContext};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -205,7 +205,12 @@ pub(super) fn explain(unit: &Unit, name: &str, error: ClientError) -> CallError 
             let said = format!("{server} answered with an error: {message} ({code})");
             let error = CallError::new(ErrorCode::ToolFailed, said).details(data.clone().unwrap_or_default());
             let error = match code {
-                MISSING_CAPABILITY => error.hint("Call it from an MCP client that can be asked this."),
+                MISSING_CAPABILITY => {
+                    let lacking = data.as_ref().map(|data| Capabilities::read(&data["requiredCapabilities"]));
+                    let lacking = lacking.filter(|lacking| !lacking.is_empty());
+                    let what = lacking.map(|lacking| format!(" this: {lacking}")).unwrap_or_default();
+                    error.hint(format!("Call it from an MCP client that can be asked{what}."))
+                }
                 _ => error,
             };
             error.from_rpc(code, message, data)
