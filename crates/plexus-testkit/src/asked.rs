@@ -233,6 +233,40 @@ impl AskedClient {
         Value::Object(answers)
     }
 
+    /// Begins a call, and cancels it in the way of the revision once it is known to run.
+    pub async fn begin_and_cancel(&self, name: &str, arguments: Value) {
+        self.while_it_runs(name, arguments, async {}).await;
+    }
+
+    /// Does something while a call runs that ends only when it is cancelled, which it is then.
+    pub async fn while_it_runs<T>(
+        &self,
+        name: &str,
+        arguments: Value,
+        meanwhile: impl Future<Output = T>,
+    ) -> T {
+        let mut params = json!({ "name": name, "arguments": arguments, "_meta": self.meta });
+        params["_meta"]["progressToken"] = json!("running");
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (client, body) = match self.speaks {
+            Speaks::Session(_) => {
+                let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+                (self.client.clone(), body)
+            }
+            Speaks::Stateless => self.client.modern_request(id, "tools/call", params),
+        };
+        let mut stream = client.post_stream(&body).await;
+        self.hear(stream.message().await.expect("progress"));
+        let done = meanwhile.await;
+        if let Speaks::Session(_) = self.speaks {
+            let params = json!({ "requestId": id });
+            let cancelled =
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+            assert_eq!(self.client.post_json(&cancelled).await.status, 202);
+        }
+        done
+    }
+
     /// Listens for news of these lists (`tools`, `prompts`, `resources`) and of resources by their URIs.
     pub async fn listen(&self, lists: &[&str], uris: &[&str]) -> News {
         match self.speaks {
@@ -269,12 +303,15 @@ pub struct News {
 impl News {
     /// The next of these, by its method; others are passed over.
     pub async fn next_of(&mut self, method: &str) -> Value {
-        loop {
-            let message = self.stream.message().await.expect("the stream goes on");
-            if message["method"] == method {
-                return message["params"].clone();
+        let next = async {
+            loop {
+                let message = self.stream.message().await.expect("the stream goes on");
+                if message["method"] == method {
+                    return message["params"].clone();
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("no {method} in time"))
     }
 
     /// All that the hub has to say for now.

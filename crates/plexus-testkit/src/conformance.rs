@@ -16,6 +16,9 @@ use crate::Pinned;
 /// For all scenarios of a revision: far beyond what they take.
 const RUN: Duration = Duration::from_secs(150);
 
+/// The folder of what it writes, in its home.
+const RESULTS: &str = "results";
+
 /// A version of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
@@ -72,18 +75,29 @@ impl Suite {
 pub async fn run(suite: Suite, url: &str, revision: &str) -> Option<Report> {
     let program = Pinned::npm(suite.set()).await?;
     let home = tempfile::tempdir().expect("a temporary folder");
-    let results = home.path().join("results");
-    let mut command = program.command("conformance", home.path());
-    command.args(["server", "--url", url, "--output-dir"]).arg(&results);
-    command.args(["--suite", "all", "--spec-version", revision]);
-    // Its exit code says whether all is well, which is for the caller to judge from the report.
-    let Output { stdout, stderr, .. } = output_of(command).await;
-    let said = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(said.contains("=== SUMMARY ==="), "broke off:\n{said}\n{}", String::from_utf8_lossy(&stderr));
+    let said = server(&program, home.path(), url, &["--suite", "all", "--spec-version", revision]).await;
+    assert!(said.contains("=== SUMMARY ==="), "broke off:\n{said}");
     let started = said.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
     let started = started.filter_map(|line| line.split('\'').next());
-    let scenarios = started.map(|name| (name.to_owned(), checks(&results, name))).collect();
+    let scenarios = started.map(|name| (name.to_owned(), checks(&home.path().join(RESULTS), name))).collect();
     Some(Report { scenarios })
+}
+
+/// Runs one scenario, such as those of extensions, which belong to no revision.
+pub async fn run_one(suite: Suite, url: &str, scenario: &str) -> Option<Vec<Check>> {
+    let program = Pinned::npm(suite.set()).await?;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    server(&program, home.path(), url, &["--scenario", scenario]).await;
+    Some(checks(&home.path().join(RESULTS), scenario))
+}
+
+/// What the suite says of a server. Its exit code says whether all is well, which is for the caller to judge from what it
+/// wrote.
+async fn server(program: &Pinned, home: &Path, url: &str, args: &[&str]) -> String {
+    let mut command = program.command("conformance", home);
+    command.args(["server", "--url", url, "--output-dir"]).arg(home.join(RESULTS)).args(args);
+    let Output { stdout, stderr, .. } = output_of(command).await;
+    format!("{}\n{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
 }
 
 /// The names of all server scenarios of a suite, in its order.

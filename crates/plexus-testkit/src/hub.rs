@@ -25,6 +25,13 @@ const KEEP_ALIVE: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A client that goes through no proxy.
+pub fn http_client() -> reqwest::Client {
+    // A second one in the same process finds it installed, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().expect("an HTTP client")
+}
+
 /// A running hub; its folder goes with it.
 pub struct TestHub {
     hub: Hub,
@@ -84,7 +91,7 @@ impl TestHub {
             change(config);
         });
         let hub = start(dir.path(), &change, &answering, &events, &timing, clock.clone()).await;
-        let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+        let http = http_client();
         Self { hub, dir, http, change, answering, clock, events, timing }
     }
 

@@ -32,7 +32,7 @@ pub use asked::{AskedClient, News, Reply, RequestError, Speaks};
 pub use collector::{Collector, Exported};
 pub use events::{EventReader, EventRequest, Received};
 pub use forge::forge;
-pub use hub::TestHub;
+pub use hub::{TestHub, http_client};
 pub use lane::{Done, Door, Lane, NoAnswer};
 pub use link::Link;
 pub use loopback::on_loopback;

@@ -82,7 +82,11 @@ impl ToolContext {
         let _thinking = self.deadline.as_ref().map(|deadline| deadline.pause());
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(Unasked::Gone),
+            () = self.cancel.cancelled() => {
+                // Whoever runs the tool sees first that it is cancelled, and not what it makes of this.
+                tokio::task::yield_now().await;
+                Err(Unasked::Gone)
+            }
             answers = asker.ask(questions) => answers,
         }
     }

@@ -230,9 +230,14 @@ impl McpServer {
 /// What this server can do, as JSON.
 fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::Session(_) | Dialect::Modern => concat!(
+        Dialect::Session(_) => concat!(
             r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
-            r#""resources":{"listChanged":true,"subscribe":true},"completions":{}}"#
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}"#
+        ),
+        Dialect::Modern => concat!(
+            r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,
+            r#""resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{},"#,
+            r#""extensions":{"io.modelcontextprotocol/tasks":{}}}"#
         ),
     }
 }

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod asking;
+mod asking_ways;
 mod auth;
 mod batches;
+mod bridging;
 mod conformance;
 mod conformance_bridge;
+mod curious;
 mod guard;
 mod hostile;
 mod identity;
@@ -13,11 +17,13 @@ mod inspector;
 mod ladder;
 mod limits;
 mod listen;
+mod logging;
 mod models;
 mod modern;
 mod negotiation;
 mod pages;
 mod params;
+mod parked;
 mod profiles;
 mod python;
 mod resume;
@@ -25,6 +31,7 @@ mod revisions;
 mod scripts;
 mod sessions;
 mod streams;
+mod tasks;
 mod tools;
 mod trace;
 mod typescript;

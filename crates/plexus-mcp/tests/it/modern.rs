@@ -21,6 +21,8 @@ async fn discover_says_what_there_is_and_how_long_it_may_be_kept() {
         ("prompts", json!({ "listChanged": true })),
         ("resources", json!({ "listChanged": true, "subscribe": true })),
         ("completions", json!({})),
+        ("logging", json!({})),
+        ("extensions", json!({ "io.modelcontextprotocol/tasks": {} })),
     ] {
         assert_eq!(result["capabilities"][capability], says, "{capability}");
     }

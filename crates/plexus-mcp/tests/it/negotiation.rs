@@ -39,6 +39,7 @@ async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other(
             ("prompts", json!({ "listChanged": true })),
             ("resources", json!({ "listChanged": true, "subscribe": true })),
             ("completions", json!({})),
+            ("logging", json!({})),
         ] {
             assert_eq!(result["capabilities"][capability], says, "{}: {capability}", offer.what);
         }

@@ -3,6 +3,7 @@
 //! Hub, model and agent run in a network of their own that has only loopback. The agents have no
 //! credentials but a token of that hub.
 
+mod claude_asked;
 mod claude_code;
 mod codex;
 

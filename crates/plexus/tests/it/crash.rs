@@ -5,6 +5,7 @@
 
 mod journal;
 mod logins;
+mod parked;
 pub(crate) mod records;
 mod scene;
 
@@ -48,6 +49,18 @@ async fn crashes_between_the_journal_and_the_database_lose_no_record_on_postgres
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told() {
     logins::interrupted(crate::plexus(), 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "not all of it is there yet"]
+async fn crashes_while_calls_wait_for_answers_or_go_on_as_tasks_run_nothing_twice() {
+    parked::interrupted(crate::plexus(), 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn three_hundred_crashes_while_calls_wait_for_answers_or_go_on_as_tasks_run_nothing_twice() {
+    parked::interrupted(crate::plexus(), 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -104,6 +104,10 @@ impl Subscription {
     async fn next(&mut self) -> Option<Bytes> {
         match self.phase {
             Phase::Acknowledge => {
+                if self.watching.uris().next().is_some() {
+                    // What changes from now on is heard of.
+                    self.state.upstreams.watches_heeded().await;
+                }
                 self.phase = Phase::Follow;
                 let honoured = json!({ "notifications": self.honoured() });
                 Some(self.notification("notifications/subscriptions/acknowledged", honoured))

@@ -17,7 +17,11 @@ pub(super) async fn subscribe(
 ) -> Result<String, RpcError> {
     let uri = reads::uri(params)?;
     match session.watched(|watching| watching.add(state, principal, &uri))? {
-        true => Ok(String::new()),
+        true => {
+            // What changes from now on is heard of.
+            state.upstreams.watches_heeded().await;
+            Ok(String::new())
+        }
         false => Err(RpcError::invalid_params(
             "its server tells nothing of changes, or this session hears of as many resources as it may",
         )),

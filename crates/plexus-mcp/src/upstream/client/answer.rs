@@ -1,5 +1,9 @@
 //! What a server's results say. Each function takes the text of a `result`, as a slice of the message it came in.
 
+mod asked;
+mod listing;
+mod task;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -9,20 +13,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::message::METHOD_NOT_FOUND;
+pub(super) use listing::listed;
+pub(in crate::upstream) use task::{TaskState, task_state};
+
 use super::stderr::cut;
-use super::{Called, ClientError, Definitions, Peer};
+use super::{Called, ClientError, Offers, Peer, Replied, Returned};
 use crate::server::{MODERN, SUPPORTED, Version};
 
 /// Errors that only a server of the stateless era gives.
-const HEADER_MISMATCH: i64 = -32020;
+pub(super) const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
 const UNSUPPORTED_REVISION: i64 = -32022;
-
-/// Pages of a list that are asked for, and tools that are taken from them. A server with more is refused whole: a
-/// part of its tools would look like all of them.
-const MAX_PAGES: usize = 200;
-const MAX_TOOLS: usize = 5_000;
 
 /// Of what a server says of itself, bytes that are kept. All of it is shown to people, and the instructions to models.
 const MAX_NAME: usize = 200;
@@ -32,9 +33,10 @@ const MAX_INSTRUCTIONS: usize = 16 << 10;
 const MAX_REPEATED: usize = 300;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The result of a call. Its parts stay the text that came: nothing is copied or written anew.
-pub(super) fn called(result: &Bytes) -> Called {
+pub(in crate::upstream) fn called(result: &Bytes) -> Called {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Parts<'a> {
@@ -50,7 +52,14 @@ pub(super) fn called(result: &Bytes) -> Called {
         meta: Option<&'a RawValue>,
     }
     let parts: Parts<'_> = parsed(result, "tools/call")?;
-    complete(parts.result_type.as_deref())?;
+    match kind(parts.result_type.as_deref())? {
+        Kind::Complete => {}
+        Kind::InputRequired => {
+            let (questions, state) = asked::questions(result, "tools/call")?;
+            return Ok(Returned::Ask { questions, state });
+        }
+        Kind::Task => return task::begun(result),
+    }
     let content = match parts.content {
         Some(content) if content.get().starts_with('[') => RawJson::within(result, content),
         Some(_) => return Err(malformed("tools/call", &"`content` is not an array")),
@@ -58,109 +67,50 @@ pub(super) fn called(result: &Bytes) -> Called {
         None if parts.structured_content.is_some() => RawJson::empty_array(),
         None => return Err(malformed("tools/call", &"it has no `content`")),
     };
-    Ok(ForeignOutput {
+    Ok(Returned::Output(ForeignOutput {
         content,
         structured: parts.structured_content.map(|data| RawJson::within(result, data)),
         is_error: parts.is_error.unwrap_or(false),
         meta: parts.meta.filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::within(result, meta)),
-    })
+    }))
 }
 
-/// Whether a result is the whole answer.
-fn complete(result_type: Option<&str>) -> Result<(), ClientError> {
-    let why = match result_type {
-        None | Some("complete") => return Ok(()),
-        Some("input_required") => {
-            "the tool asks a question back before it goes on (input_required), and the hub does not pass questions \
-             on yet"
+/// The result of any other request.
+pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        result_type: Option<Cow<'a, str>>,
+    }
+    let Parts { result_type } = parsed(&result, method)?;
+    match kind(result_type.as_deref())? {
+        Kind::Complete => Ok(Replied::Result(result)),
+        Kind::InputRequired => {
+            let (questions, state) = asked::questions(&result, method)?;
+            Ok(Replied::Ask { questions, state })
         }
-        Some("task") => {
-            "the tool goes on in the background and offers a task, and the hub does not follow tasks yet"
-        }
+        Kind::Task => Err(malformed(method, &"only a call of a tool may become a task")),
+    }
+}
+
+/// What a result is.
+enum Kind {
+    /// The whole answer.
+    Complete,
+    InputRequired,
+    Task,
+}
+
+fn kind(result_type: Option<&str>) -> Result<Kind, ClientError> {
+    match result_type {
+        None | Some("complete") => Ok(Kind::Complete),
+        Some("input_required") => Ok(Kind::InputRequired),
+        Some("task") => Ok(Kind::Task),
         Some(other) => {
             let other = cut(other, MAX_REPEATED);
-            return Err(ClientError::Protocol(format!("the result is of a kind unknown here: `{other}`")));
+            Err(ClientError::Protocol(format!("the result is of a kind unknown here: `{other}`")))
         }
-    };
-    Err(ClientError::Protocol(why.to_owned()))
-}
-
-/// All tools of a server, however many pages they come in. `page` asks for the one that begins at a cursor, the first at
-/// none; `limit` is for the bytes of all of them, as many as one message may have.
-pub(super) async fn listed<F>(
-    peer: &Peer,
-    limit: usize,
-    page: impl Fn(Option<String>) -> F,
-) -> Result<Definitions, ClientError>
-where
-    F: Future<Output = Result<Bytes, ClientError>>,
-{
-    let mut listing = Listing { room: limit, ..Listing::default() };
-    while !listing.is_whole() {
-        match page(listing.cursor.clone()).await {
-            Ok(result) => listing.add(&result)?,
-            // It never said that it has any.
-            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) if !peer.has_tools => {
-                return Ok(Definitions::new());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(listing.tools)
-}
-
-/// A list of tools that comes in pages.
-#[derive(Debug, Default)]
-struct Listing {
-    tools: Definitions,
-    pages: usize,
-    /// Where the next page begins; none for the first.
-    cursor: Option<String>,
-    /// Bytes that the pages to come may have.
-    room: usize,
-}
-
-impl Listing {
-    fn is_whole(&self) -> bool {
-        self.pages > 0 && self.cursor.is_none()
-    }
-
-    /// Takes the page that begins at the cursor.
-    fn add(&mut self, result: &Bytes) -> Result<(), ClientError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Page {
-            tools: Vec<Value>,
-            next_cursor: Option<String>,
-        }
-        let Some(room) = self.room.checked_sub(result.len()) else {
-            let why = "the server's list of tools is longer, with all its pages, than one message may be";
-            return Err(ClientError::Protocol(why.to_owned()));
-        };
-        self.room = room;
-        let Page { tools, next_cursor } = parsed(result, "tools/list")?;
-        for tool in tools {
-            match tool {
-                Value::Object(tool) if tool.get("name").is_some_and(Value::is_string) => {
-                    self.tools.push(tool)
-                }
-                // One tool that nobody could call takes the others not with it.
-                _ => tracing::warn!("a tool without a name is left out of the server's list"),
-            }
-        }
-        self.pages += 1;
-        // An empty cursor is what some servers write for none.
-        let next_cursor = next_cursor.filter(|cursor| !cursor.is_empty());
-        if self.tools.len() > MAX_TOOLS || (self.pages == MAX_PAGES && next_cursor.is_some()) {
-            return Err(ClientError::Protocol(format!(
-                "the server lists more than {MAX_TOOLS} tools, or more than {MAX_PAGES} pages of them"
-            )));
-        }
-        if next_cursor.is_some() && next_cursor == self.cursor {
-            return Err(malformed("tools/list", &"a page names itself as the next one"));
-        }
-        self.cursor = next_cursor;
-        Ok(())
     }
 }
 
@@ -213,11 +163,37 @@ struct Implementation {
     version: String,
 }
 
-/// The one that the hub has a use for. What a server says of others is not kept.
+/// Those that the hub has a use for. What a server says of others is not kept.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Capabilities {
     tools: Option<Value>,
+    prompts: Option<Value>,
+    resources: Option<Value>,
+    completions: Option<Value>,
+    logging: Option<Value>,
+    extensions: Option<Value>,
+}
+
+impl Capabilities {
+    fn offers(&self) -> Offers {
+        let says = |of: &Option<Value>, what: &str| {
+            of.as_ref().and_then(|of| of.get(what)) == Some(&Value::Bool(true))
+        };
+        let tasks = self.extensions.as_ref().and_then(|extensions| extensions.get(TASKS));
+        Offers {
+            tools: self.tools.is_some(),
+            tools_change: says(&self.tools, "listChanged"),
+            prompts: self.prompts.is_some(),
+            prompts_change: says(&self.prompts, "listChanged"),
+            resources: self.resources.is_some(),
+            resources_change: says(&self.resources, "listChanged"),
+            subscribe: says(&self.resources, "subscribe"),
+            completions: self.completions.is_some(),
+            logging: self.logging.is_some(),
+            tasks: tasks.is_some_and(Value::is_object),
+        }
+    }
 }
 
 fn peer(
@@ -227,15 +203,13 @@ fn peer(
     instructions: Option<String>,
     capabilities: &Capabilities,
 ) -> Peer {
-    let tools = capabilities.tools.as_ref();
     Peer {
         era,
         revision,
         name: cut(&server.name, MAX_NAME),
         version: cut(&server.version, MAX_VERSION),
         instructions: instructions.map(|instructions| cut(&instructions, MAX_INSTRUCTIONS)),
-        has_tools: tools.is_some(),
-        announces_changes: tools.and_then(|tools| tools.get("listChanged")) == Some(&Value::Bool(true)),
+        offers: capabilities.offers(),
     }
 }
 

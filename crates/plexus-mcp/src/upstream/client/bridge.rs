@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 /// Whoever a request is for, as far as its server may speak to it.
 #[derive(Clone, Default)]
 pub struct Bridge {
+    /// Subject and session: requests of one caller may stand for each other. None where nothing may be told to it.
+    pub caller: Option<Arc<str>>,
     pub answerer: Option<Arc<dyn Answerer>>,
     pub capabilities: Capabilities,
     pub log: Option<LogSink>,
@@ -28,9 +30,7 @@ impl fmt::Debug for Bridge {
 
 /// Answers what a server asks in the middle of a request.
 pub trait Answerer: Send + Sync + 'static {
-    /// Subject and session: requests of one caller may stand for each other.
-    fn caller(&self) -> &str;
-
+    /// A server asks; the question has the form that it has in the server's era.
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer>;
 }
 
@@ -40,6 +40,13 @@ pub struct Inputs {
     /// An object, by the keys of the questions.
     pub responses: Option<RawJson>,
     pub state: Option<String>,
+}
+
+impl Inputs {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.responses.is_none() && self.state.is_none()
+    }
 }
 
 /// What a call came back with.
@@ -148,6 +155,36 @@ pub enum Listed {
     Prompts,
 }
 
+impl Listed {
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+            Self::Prompts => "prompts/list",
+        }
+    }
+
+    /// The member of a page that has the entries, and the member of an entry that tells it from the others.
+    pub(super) fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tools => ("tools", "name"),
+            Self::Resources => ("resources", "uri"),
+            Self::Templates => ("resourceTemplates", "uriTemplate"),
+            Self::Prompts => ("prompts", "name"),
+        }
+    }
+
+    /// Whether a server says that it has any.
+    pub(super) fn is_offered(self, offers: &Offers) -> bool {
+        match self {
+            Self::Tools => offers.tools,
+            Self::Resources | Self::Templates => offers.resources,
+            Self::Prompts => offers.prompts,
+        }
+    }
+}
+
 /// What a server says without being asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -171,4 +208,11 @@ pub struct Offers {
     pub completions: bool,
     pub logging: bool,
     pub tasks: bool,
+}
+
+impl Offers {
+    /// Whether it says when anything that it lists changes.
+    pub(super) fn changes(&self) -> bool {
+        self.tools_change || self.prompts_change || self.resources_change
+    }
 }

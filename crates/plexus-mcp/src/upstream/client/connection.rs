@@ -1,18 +1,27 @@
 //! MCP over a pipe: the handshake of either era, and the methods.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
+use plexus_tools::Capabilities;
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::{self, Undiscovered};
-use super::message;
+use super::message::{self, Said};
 use super::pipe::{BorrowedPipe, Manner, Pipe};
 use super::process::Process;
-use super::{Called, ClientError, Connect, Definitions, Outgoing, Peer, SharedListener};
+use super::subscriptions::{Difference, Subscriptions, TAKING_NOTE};
+use super::verbosity::Verbosity;
+use super::{
+    Bridge, Called, ClientError, Connect, Definitions, Listed, Method, News, Offers, Outgoing, Peer, Replied,
+    Request, SharedListener,
+};
 
 /// How long a server may think about `server/discover`. One of the session era may never answer it, and everyone who
 /// waits for that server waits with it; one that only starts slowly is not misjudged, see [`discover`].
@@ -38,6 +47,10 @@ pub(super) struct Connection {
     patience: Duration,
     /// Bytes of one message.
     limit: usize,
+    /// Whether the server may answer with a task.
+    follows: bool,
+    verbosity: Arc<Verbosity>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 impl Connection {
@@ -49,36 +62,106 @@ impl Connection {
         connect: &Connect,
     ) -> Result<Self, ClientError> {
         let peer = match opening {
-            Opening::Discover => discover(&pipe).await?,
-            Opening::Initialize => initialize(&pipe).await?,
+            Opening::Discover => discover(&pipe, connect.capabilities).await?,
+            Opening::Initialize => initialize(&pipe, connect.capabilities).await?,
         };
-        if peer.era == UpstreamEra::Stateless && peer.announces_changes {
+        let subscriptions = Arc::new(Subscriptions::new());
+        let offers = peer.offers;
+        if peer.era == UpstreamEra::Stateless && (offers.changes() || offers.subscribe) {
             let name = &connect.config.name;
-            let task = subscribe(name.clone(), pipe.borrowed(), connect.listener.clone());
+            let (pipe, listener) = (pipe.borrowed(), connect.listener.clone());
+            let listening =
+                Listening { server: name.clone(), pipe, listener, offers, of: subscriptions.clone() };
+            let task = listening.run();
             connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: subscription"), task);
         }
         let settings = &connect.settings;
         let (patience, limit) = (settings.connect_timeout, settings.max_message);
-        Ok(Self { pipe, peer: Arc::new(peer), process, patience, limit })
+        let follows = offers.tasks && connect.config.questions;
+        let verbosity = Arc::new(Verbosity::new());
+        Ok(Self { pipe, peer: Arc::new(peer), process, patience, limit, follows, verbosity, subscriptions })
     }
 
     pub(super) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    pub(super) async fn list_tools(&self) -> Result<Definitions, ClientError> {
+    pub(super) async fn list(&self, what: Listed) -> Result<Definitions, ClientError> {
         let page = async |cursor: Option<String>| {
-            let build = |id| message::list_tools(id, self.peer.era, cursor.as_deref());
+            let build = |id| message::list(id, self.peer.era, what.method(), cursor.as_deref());
             self.pipe.request(build, Manner::default()).await
         };
-        self.timely("tools/list", answer::listed(&self.peer, self.limit, page)).await
+        self.timely(what.method(), answer::listed(&self.peer, what, self.limit, page)).await
     }
 
     pub(super) async fn call(&self, call: Outgoing) -> Called {
-        let manner =
-            Manner { progress: call.progress.clone(), cancel: Some(&call.cancel), ..Manner::default() };
-        let result = self.pipe.request(|id| message::call(id, self.peer.era, &call), manner).await?;
+        self.turn_up(&call.bridge).await;
+        let manner = Manner {
+            progress: call.progress.clone(),
+            cancel: Some(&call.cancel),
+            bridge: Some(call.bridge.clone()),
+            ..Manner::default()
+        };
+        let said = Said { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
+        let result = self.pipe.request(|id| message::call(id, &call, said), manner).await?;
         answer::called(&result)
+    }
+
+    pub(super) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+        let name = request.method.name();
+        let said = Said { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
+        let manner = Manner {
+            cancel: request.cancel.as_ref(),
+            bridge: request.cancel.is_some().then(|| request.bridge.clone()),
+            ..Manner::default()
+        };
+        let asked = self.pipe.request(|id| message::request(id, &request, said), manner);
+        let result = match request.cancel {
+            Some(_) => {
+                self.turn_up(&request.bridge).await;
+                asked.await?
+            }
+            None => self.timely(name, asked).await?,
+        };
+        answer::replied(result, name)
+    }
+
+    fn said(&self, bridge: &Bridge) -> Said<'static> {
+        Said::of(self.peer.era, bridge, self.follows)
+    }
+
+    /// Has the server of a session write as much to its log as a caller wants to read.
+    async fn turn_up(&self, bridge: &Bridge) {
+        let Some(log) = bridge.log.as_ref().filter(|_| self.peer.offers.logging) else { return };
+        if self.peer.era == UpstreamEra::Session && self.verbosity.wants(log.least) {
+            let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
+            // Whatever it says to this, the call is not about it.
+            let _ = Box::pin(self.request(Request::new(Method::SetLevel, level))).await;
+        }
+    }
+
+    /// From now on says when one of these changes.
+    pub(super) async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
+        if !self.peer.offers.subscribe {
+            return Ok(());
+        }
+        if self.peer.era == UpstreamEra::Stateless {
+            self.subscriptions.want(uris).await;
+            return Ok(());
+        }
+        let Difference { more, fewer } = self.subscriptions.difference(&uris);
+        let more = more.into_iter().map(|uri| (Method::Subscribe, uri));
+        for (method, uri) in fewer.into_iter().map(|uri| (Method::Unsubscribe, uri)).chain(more) {
+            let params = Map::from_iter([("uri".to_owned(), Value::from(&*uri))]);
+            match self.request(Request::new(method, params)).await {
+                // One that it does not know is not asked for again.
+                Ok(_) | Err(ClientError::Rpc { .. }) => {
+                    self.subscriptions.subscribed(uri, method == Method::Subscribe);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn ping(&self) -> Result<(), ClientError> {
@@ -123,23 +206,23 @@ impl Connection {
 /// A server that is silent may be of the session era, or not have started to read. So `initialize` follows the
 /// question without taking it back, and what the server says to the later one counts: it is in a session if it
 /// agreed to one, and only otherwise what it had to say to the first.
-async fn discover(pipe: &Pipe) -> Result<Peer, ClientError> {
+async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
     let mut asked = pin!(pipe.request(message::discover, quietly()));
     match tokio::time::timeout(PROBE, &mut asked).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
             Ok(peer) => Ok(peer),
             // What it says of itself is of no use; it may still be older than that.
-            Err(why) => initialize(pipe).await.map_err(|_| why),
+            Err(why) => initialize(pipe, can).await.map_err(|_| why),
         },
         Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_) | ClientError::Busy(_)))) => {
             Err(lost)
         }
         Ok(Err(error)) => match answer::undiscovered(error) {
-            Undiscovered::TryInitialize => initialize(pipe).await,
+            Undiscovered::TryInitialize => initialize(pipe, can).await,
             Undiscovered::Refused(error) => Err(error),
         },
         Err(_) => {
-            let refused = match initialize(pipe).await {
+            let refused = match initialize(pipe, can).await {
                 Ok(peer) => return Ok(peer),
                 Err(refused) => refused,
             };
@@ -151,8 +234,8 @@ async fn discover(pipe: &Pipe) -> Result<Peer, ClientError> {
     }
 }
 
-async fn initialize(pipe: &Pipe) -> Result<Peer, ClientError> {
-    let result = pipe.request(message::initialize, quietly()).await?;
+async fn initialize(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
+    let result = pipe.request(|id| message::initialize(id, can), quietly()).await?;
     let peer = answer::initialized(&result)?;
     pipe.notify(message::initialized()).await?;
     Ok(peer)
@@ -163,20 +246,73 @@ fn quietly() -> Manner<'static> {
     Manner { quiet: true, ..Manner::default() }
 }
 
-/// In the stateless era a server says that its tools have changed only to those who asked.
-async fn subscribe(server: String, pipe: BorrowedPipe, listener: SharedListener) {
-    loop {
-        let begun = Instant::now();
-        let ended = pipe.request(message::listen, Manner::default()).await;
-        if pipe.has_ended() {
-            return;
+/// In the stateless era a server says what has changed only to those who asked.
+struct Listening {
+    server: String,
+    pipe: BorrowedPipe,
+    listener: SharedListener,
+    offers: Offers,
+    of: Arc<Subscriptions>,
+}
+
+impl Listening {
+    async fn run(self) {
+        self.listen().await;
+        // Nobody need wait for one who no longer listens.
+        self.of.heed(u64::MAX);
+    }
+
+    /// For as long as the server has something to say.
+    async fn listen(&self) {
+        let mut wanted = self.of.wanted();
+        let mut listening = None;
+        loop {
+            let now = wanted.borrow_and_update().clone();
+            if !self.offers.changes() && now.uris.is_empty() {
+                listening = None;
+                self.of.heed(now.turn);
+                if wanted.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let (began, begun) = (Instant::now(), Arc::new(Notify::new()));
+            let manner = Manner { begun: Some(begun.clone()), ..Manner::default() };
+            let (offers, uris) = (self.offers, now.uris.clone());
+            let mut next = Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &uris), manner));
+            let mut ended = tokio::select! {
+                () = begun.notified() => None,
+                () = tokio::time::sleep(TAKING_NOTE) => None,
+                ended = &mut next => Some(ended),
+            };
+            // Only now: what was listened to so far is not missed in between.
+            drop(listening.take());
+            self.of.heed(now.turn);
+            if ended.is_none() {
+                ended = tokio::select! {
+                    changed = wanted.changed() => match changed {
+                        Ok(()) => None,
+                        Err(_) => return,
+                    },
+                    ended = &mut next => Some(ended),
+                };
+            }
+            let Some(ended) = ended else {
+                listening = Some(next);
+                continue;
+            };
+            if self.pipe.has_ended() {
+                return;
+            }
+            if began.elapsed() < SHORT_SUBSCRIPTION {
+                let (server, why) = (&self.server, ended.err().map(|error| error.to_string()));
+                tracing::warn!(%server, ?why, "the server does not say when what it offers changes");
+                return;
+            }
+            // Nobody has said what changed since.
+            for news in [News::Tools, News::Resources, News::Prompts] {
+                self.listener.heard(news);
+            }
         }
-        if begun.elapsed() < SHORT_SUBSCRIPTION {
-            let why = ended.err().map(|error| error.to_string());
-            tracing::warn!(%server, ?why, "the server does not say when its tools change");
-            return;
-        }
-        // Nobody has said what changed since.
-        listener.tools_changed();
     }
 }

@@ -5,6 +5,8 @@
 //! | `message` | messages as bytes: built, and taken apart |
 //! | `answer` | what the results of a server say |
 //! | `bridge` | what passes between a server and the client that it is asked for |
+//! | `asked` | what a server asks, and whose question that is |
+//! | `subscriptions`, `verbosity` | which resources are listened for, and how much of a log is wanted |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
@@ -16,6 +18,7 @@
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
+mod asked;
 mod bridge;
 mod chatter;
 mod connection;
@@ -28,6 +31,8 @@ mod process;
 mod sse;
 mod stderr;
 mod stdio;
+mod subscriptions;
+mod verbosity;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,7 +41,7 @@ use std::time::Duration;
 
 use plexus_kit::{Environment, Supervisor, TraceContext};
 use plexus_proto::api::UpstreamEra;
-use plexus_tools::{ForeignOutput, ProgressSink};
+use plexus_tools::{Capabilities, ProgressSink};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +50,7 @@ use super::oauth::Account;
 use connection::Connection;
 use http::{Dial, HttpClient};
 
+pub(in crate::upstream) use answer::{TaskState, called, task_state};
 pub use bridge::{Answerer, Bridge, Inputs, Listed, Method, News, Offers, Replied, Request, Returned};
 pub use chatter::Chatter;
 pub use detail::for_callers;
@@ -88,6 +94,8 @@ pub struct Connect {
     /// Where it is kept what the server sends that is no message.
     pub chatter: Arc<Chatter>,
     pub settings: ClientSettings,
+    /// What can be asked in a session.
+    pub capabilities: Capabilities,
     /// Who the hub is logged in as there.
     pub account: Option<Arc<Account>>,
 }
@@ -167,10 +175,7 @@ impl Client {
 
     /// All tools, however many pages they come in; a server with far too many is refused.
     pub async fn list_tools(&self) -> Result<Definitions, ClientError> {
-        match &self.0 {
-            Wire::Pipe(connection) => connection.list_tools().await,
-            Wire::Http(client) => client.list_tools().await,
-        }
+        self.list_all(Listed::Tools).await
     }
 
     /// Has no time limit of its own: whoever calls cancels. Dropping the future cancels too.
@@ -183,21 +188,27 @@ impl Client {
 
     /// Anything but a call of a tool. Without a `cancel` it is given as long as a connection is.
     pub async fn request(&self, request: Request) -> Result<Replied, ClientError> {
-        let method = request.method.name();
-        Err(ClientError::Protocol(format!("the hub does not send {method} yet")))
+        match &self.0 {
+            Wire::Pipe(connection) => connection.request(request).await,
+            Wire::Http(client) => client.request(request).await,
+        }
     }
 
     /// All that a server has of a kind, however many pages it comes in.
     pub async fn list_all(&self, what: Listed) -> Result<Definitions, ClientError> {
-        match what {
-            Listed::Tools => self.list_tools().await,
-            Listed::Resources | Listed::Templates | Listed::Prompts => Ok(Definitions::new()),
+        match &self.0 {
+            Wire::Pipe(connection) => connection.list(what).await,
+            Wire::Http(client) => client.list(what).await,
         }
     }
 
-    /// From now on tells of these resources when they change, and of no others.
-    pub async fn watch(&self, _uris: BTreeSet<String>) -> Result<(), ClientError> {
-        Ok(())
+    /// From now on tells of these resources when they change, and of no others. Returns when the server has taken note;
+    /// for one caller at a time.
+    pub async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
+        match &self.0 {
+            Wire::Pipe(connection) => connection.watch(uris).await,
+            Wire::Http(client) => client.watch(uris).await,
+        }
     }
 
     /// Whether the server answers. In the stateless era there is nothing to ask, and the answer is yes.
@@ -258,10 +269,7 @@ pub struct Peer {
     pub name: String,
     pub version: String,
     pub instructions: Option<String>,
-    /// It says that it has tools.
-    pub has_tools: bool,
-    /// And that it will say when they change.
-    pub announces_changes: bool,
+    pub offers: Offers,
 }
 
 /// A call on its way to a server.
@@ -275,6 +283,10 @@ pub struct Outgoing {
     /// The caller no longer wants the result, or its time is up.
     pub cancel: CancellationToken,
     pub trace: Option<TraceContext>,
+    /// Whoever it is for.
+    pub bridge: Bridge,
+    /// What it brings along that the server asked for.
+    pub inputs: Inputs,
 }
 
 impl fmt::Debug for Outgoing {
@@ -308,19 +320,22 @@ pub enum ClientError {
     Cancelled,
 }
 
-/// Tools as a server lists them: each an object with at least a `name`.
+/// What a server lists: each an object with at least a `name`, or a `uri`, or what else tells it from the others.
 pub type Definitions = Vec<Map<String, Value>>;
 
 /// Result of one call.
-pub type Called = Result<ForeignOutput, ClientError>;
+pub type Called = Result<Returned, ClientError>;
 
 /// Told about what a server does without being asked.
 pub trait Listener: Send + Sync + 'static {
-    /// The list of tools is no longer what it was. Called at any rate a server likes: must be cheap.
-    fn tools_changed(&self);
+    /// Something is no longer what it was. Called at any rate a server likes: must be cheap.
+    fn heard(&self, news: News);
 
     /// The server has begun to send what is no message; told once for a connection.
     fn chatter_began(&self) {}
+
+    /// The server asked something while several callers had calls there, and was refused; told once for a connection.
+    fn questions_refused(&self) {}
 }
 
 /// Shared by all that is done with one connection.

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | requests without an answer | [`MAX_WAITING`] | refused at once, may be sent again |
 //! | messages to be written | [`QUEUE`] | the caller waits, and can be cancelled; nobody else is held up |
-//! | answers to what the server asks | the same queue | dropped: a server that does not read gets none |
+//! | answers to what the server asks | the same queue | those given at once are dropped: a server that does not read gets none; those of people wait |
 //! | cancellations to be written | one per request that was sent | – |
 //! | what is no message, in a row | [`MAX_GARBAGE`] | the connection is closed, with the last of it as the reason |
 //!
@@ -28,8 +28,9 @@ use plexus_tools::ProgressSink;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::asked::{Asked, Owner};
 use super::message::RequestId;
-use super::{Chatter, ClientError, SharedListener};
+use super::{Bridge, Chatter, ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
 const QUEUE: usize = 64;
@@ -76,6 +77,10 @@ pub(super) type Answer = Result<Bytes, ClientError>;
 pub(super) struct Manner<'a> {
     pub(super) progress: Option<ProgressSink>,
     pub(super) cancel: Option<&'a CancellationToken>,
+    /// Of a request that is made for somebody, whom the server may speak to.
+    pub(super) bridge: Option<Bridge>,
+    /// Told when the server says that it has begun to do what was asked for, and goes on doing it.
+    pub(super) begun: Option<Arc<Notify>>,
     /// Say nothing to the server when the answer is no longer wanted: it may not expect that yet.
     pub(super) quiet: bool,
 }
@@ -105,6 +110,8 @@ impl Pipe {
             strays: AtomicU64::new(0),
             queue,
             cancels: Notify::new(),
+            asked: Arc::default(),
+            supervisor: supervisor.clone(),
             ended: CancellationToken::new(),
         });
         // In the last stage: calls in flight need the connection until they have ended.
@@ -211,6 +218,9 @@ struct Shared {
     queue: mpsc::Sender<Queued>,
     /// There is something in `State::cancelled`.
     cancels: Notify,
+    /// Questions of the server.
+    asked: Arc<Asked>,
+    supervisor: Supervisor,
     ended: CancellationToken,
 }
 
@@ -225,6 +235,8 @@ struct State {
 struct Waiting {
     answer: oneshot::Sender<Answer>,
     progress: Option<ProgressSink>,
+    bridge: Option<Bridge>,
+    begun: Option<Arc<Notify>>,
     sent: bool,
 }
 
@@ -263,7 +275,8 @@ impl Shared {
     async fn request(&self, build: impl FnOnce(RequestId) -> Vec<u8>, manner: Manner<'_>) -> Answer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, mut answered) = oneshot::channel();
-        self.expect(id, Waiting { answer, progress: manner.progress, sent: false })?;
+        let Manner { progress, bridge, begun, .. } = manner;
+        self.expect(id, Waiting { answer, progress, bridge, begun, sent: false })?;
         let mut in_flight = InFlight { shared: self, id, quiet: manner.quiet, answered: false };
         let message = build(id);
         let cancelled = async {
@@ -332,6 +345,13 @@ impl Shared {
             Some(waiting) => drop(waiting.answer.send(answer)),
             None => self.stray(|| "an answer to no request, or to one that was cancelled".to_owned()),
         }
+    }
+
+    /// Whom the server means that names no request.
+    fn owner(&self, can_use: impl Fn(&Bridge) -> bool) -> Owner {
+        let state = self.state();
+        let bridged = state.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.bridge.as_ref()?)));
+        Owner::among(bridged, can_use)
     }
 
     /// Some servers send nothing but what nobody asked for, so words are made only for those who read them.

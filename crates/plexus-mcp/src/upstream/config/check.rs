@@ -186,6 +186,7 @@ fn server(
         enabled: document.enabled.unwrap_or(true),
         lazy: document.lazy,
         per_session: document.per_session,
+        questions: document.questions.unwrap_or(true),
         transport: transport?,
         groups: document.groups,
         instructions: document.instructions.filter(|text| !text.trim().is_empty()),
@@ -272,6 +273,10 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
 fn fingerprint(server: &ServerConfig) -> u64 {
     let mut hasher = DefaultHasher::new();
     server.per_session.hash(&mut hasher);
+    // What is as it always was leaves no mark, so that what is remembered of a server stays its own.
+    if !server.questions {
+        "no questions".hash(&mut hasher);
+    }
     server.transport.hash_into(&mut hasher);
     hasher.finish()
 }

@@ -50,6 +50,10 @@ pub(super) struct Document {
     pub(super) lazy: bool,
     /// A connection (and process) for each session instead of one for all.
     pub(super) per_session: bool,
+    /// Off: the server is told that nobody can be asked anything, neither the user nor the model, and no questions of it are
+    /// passed on. For servers that do better without.
+    #[schemars(extend("default" = true))]
+    pub(super) questions: Option<bool>,
     /// Time for one call: text such as "30s", "5m" or "500ms", or a number of seconds.
     pub(super) timeout: Option<Time>,
     /// Calls at the same time; more wait.

@@ -57,6 +57,8 @@ pub struct ServerConfig {
     pub lazy: bool,
     /// A connection (and process) for each session instead of one for all.
     pub per_session: bool,
+    /// Whether the server may ask callers something.
+    pub questions: bool,
     pub transport: Transport,
     /// Group to tools: names as the server has them, or globs.
     pub groups: BTreeMap<String, Vec<String>>,

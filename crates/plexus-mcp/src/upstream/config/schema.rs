@@ -55,7 +55,9 @@ fn wanted(path: &[&str]) -> &'static str {
         ["max_concurrency"] => "write a whole number from 1 to 1024",
         ["naming"] => r#"write "prefixed" or "bare", or leave it out"#,
         ["approve"] => r#"write "manual", "tofu" or "auto", or leave it out"#,
-        ["enabled" | "lazy" | "per_session" | "allow_private"] => "write true or false, without quotes",
+        ["enabled" | "lazy" | "per_session" | "questions" | "allow_private"] => {
+            "write true or false, without quotes"
+        }
         ["tools"] => r#"write an object with allow, deny, rename or idempotent"#,
         ["tools", "rename"] => r#"write an object of texts, such as {"old": "new"}"#,
         ["tools", _] => r#"write a list of names, such as ["read_*"]"#,

@@ -1,6 +1,8 @@
-//! With a server that is there: follows its list of tools, asks whether it is still there, lets a lazy one go.
+//! With a server that is there: follows what it lists, tells it which resources are watched, asks whether it is still
+//! there, lets a lazy one go.
 //!
-//! At most one question is on its way at a time. A call that did not reach the server asks for its list too, which is
+//! At most one question is on its way at a time, and beside it one about what is no tool: nothing is concluded from how
+//! long that takes. A call that did not reach the server asks for its list too, which is
 //! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
 //! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
@@ -15,8 +17,10 @@ use futures_util::future::BoxFuture;
 use plexus_proto::api::UpstreamEra;
 use tokio::time::Instant;
 
+use super::offering;
 use super::unit::Unit;
 use crate::upstream::client::{Client, ClientError, Definitions};
+use crate::upstream::offers;
 use crate::upstream::trust::Offer;
 
 /// Questions without an answer in a row; then the server is taken for dead.
@@ -38,17 +42,28 @@ enum Asked {
     Pinged(Result<(), ClientError>),
 }
 
+/// The same of what is no tool.
+enum Aside {
+    Offered(offers::Offer),
+    /// It was told which resources are watched, as they were at this turn.
+    Watching(u64, Result<(), ClientError>),
+}
+
 pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
     let mut attendance = Attendance {
         unit,
         client,
         asked: None,
+        aside: None,
         relist: false,
         pause: unit.shared.timing.relist,
         listed_at: Instant::now(),
         pinged_at: Instant::now(),
         missed: 0,
         unlisted: 0,
+        offers_at: offers_something(client).then(Instant::now),
+        offered_at: None,
+        watch: !unit.watches.uris().is_empty(),
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -60,7 +75,19 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
                 attendance.pause = unit.shared.timing.relist;
                 None
             }
+            () = unit.offers_changed.notified() => {
+                attendance.offers_at = Some(attendance.next_offer());
+                None
+            }
+            () = unit.watches.changed.notified() => {
+                attendance.watch = true;
+                None
+            }
             answer = answered(&mut attendance.asked) => attendance.take(answer).await,
+            answer = answered(&mut attendance.aside) => {
+                attendance.take_aside(answer);
+                None
+            }
             () = tokio::time::sleep_until(due) => attendance.act(),
         };
         if let Some(ended) = ended {
@@ -69,7 +96,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
     }
 }
 
-async fn answered(asked: &mut Option<BoxFuture<'_, Asked>>) -> Asked {
+async fn answered<T>(asked: &mut Option<BoxFuture<'_, T>>) -> T {
     match asked {
         Some(question) => {
             let answer = question.await;
@@ -84,6 +111,7 @@ struct Attendance<'u> {
     unit: &'u Arc<Unit>,
     client: &'u Client,
     asked: Option<BoxFuture<'u, Asked>>,
+    aside: Option<BoxFuture<'u, Aside>>,
     relist: bool,
     /// Before it is asked for its list again; longer each time that it does not give it.
     pause: Duration,
@@ -93,6 +121,17 @@ struct Attendance<'u> {
     /// Pings that were not answered, and lists.
     missed: u32,
     unlisted: u32,
+    /// When it is to be asked what it offers beside tools.
+    offers_at: Option<Instant>,
+    /// When it last was.
+    offered_at: Option<Instant>,
+    /// It is to be told which resources are watched.
+    watch: bool,
+}
+
+fn offers_something(client: &Client) -> bool {
+    let offers = &client.peer().offers;
+    offers.resources || offers.prompts || offers.completions
 }
 
 impl<'u> Attendance<'u> {
@@ -102,6 +141,12 @@ impl<'u> Attendance<'u> {
         let mut due = Instant::now() + timing.idle;
         if self.asked.is_none() && self.relist {
             due = due.min(self.listed_at + self.pause);
+        }
+        if let (None, Some(at)) = (&self.aside, self.offers_at) {
+            due = due.min(at);
+        }
+        if self.aside.is_none() && self.watch {
+            due = due.min(Instant::now());
         }
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
@@ -119,6 +164,12 @@ impl<'u> Attendance<'u> {
         // After an unanswered one the next follows at once.
         let pause = if self.missed > 0 { timing.ping_answer.min(timing.ping) } else { timing.ping };
         pings.then(|| self.pinged_at.max(self.unit.pulse.last_heard()) + pause)
+    }
+
+    /// No sooner than after the pause that follows a list.
+    fn next_offer(&self) -> Instant {
+        let now = Instant::now();
+        self.offered_at.map_or(now, |at| now.max(at + self.unit.shared.timing.relist))
     }
 
     fn is_lazy(&self) -> bool {
@@ -139,6 +190,19 @@ impl<'u> Attendance<'u> {
         if self.asked.is_none() && self.relist && self.listed_at + self.pause <= now {
             self.relist = false;
             self.asked = Some(Box::pin(async { Asked::Listed(client.list_tools().await) }));
+        }
+        if self.aside.is_none() && self.offers_at.is_some_and(|at| at <= now) {
+            self.offers_at = None;
+            let before = unit.offering.offer();
+            self.aside = Some(Box::pin(async move {
+                Aside::Offered(offering::ask(client, client.peer().offers, &before).await)
+            }));
+        }
+        if self.aside.is_none() && self.watch {
+            self.watch = false;
+            // Before it is read what is watched: what comes later is told later.
+            let (turn, uris) = (unit.watches.turn(), unit.watches.uris());
+            self.aside = Some(Box::pin(async move { Aside::Watching(turn, client.watch(uris).await) }));
         }
         if self.ping_due().is_some_and(|ping| ping <= now) {
             self.pinged_at = now;
@@ -177,6 +241,24 @@ impl<'u> Attendance<'u> {
             ClientError::Busy(_) => None,
             ClientError::NeedsLogin(why) => Some(Ended::Locked(why)),
             ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
+        }
+    }
+
+    fn take_aside(&mut self, answer: Aside) {
+        let unit = self.unit;
+        match answer {
+            Aside::Offered(offer) => {
+                self.offered_at = Some(Instant::now());
+                unit.publish_offer(offer);
+                // A session that was begun anew knows of none of them.
+                self.watch |= !unit.watches.uris().is_empty();
+            }
+            Aside::Watching(turn, told) => {
+                if let Err(error) = told {
+                    tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                }
+                unit.watches.heed(turn);
+            }
         }
     }
 

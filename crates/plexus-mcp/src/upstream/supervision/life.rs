@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::asking::EVERYTHING;
 use super::attend::{self, Ended};
 use super::backoff::{Backoff, Next};
 use super::opened::{self, Opened};
@@ -172,10 +173,12 @@ impl Life {
         let Opened { client, definitions } = opened;
         self.learnt = Some(config.fingerprint);
         self.withdraw_at = None;
+        let instructions = client.peer().instructions.clone();
+        // First: what it lists now may be something else than what it listed before, and no call gets there until that is
+        // judged.
+        unit.publish(Offer { definitions, instructions, live: true }).await;
         unit.client.store(Some(Arc::new(client.clone())));
         unit.pulse.hear();
-        let instructions = client.peer().instructions.clone();
-        unit.publish(Offer { definitions, instructions, live: true }).await;
         unit.become_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
             status.era = Some(client.peer().era);
@@ -300,7 +303,7 @@ async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<Opened, Cli
     if let Some(http) = config.transport.http() {
         unit.account.follow(http).await?;
     }
-    Opened::open(unit.connect(config, unit.stderr.clone())).await
+    Opened::open(unit.connect(config, unit.stderr.clone(), EVERYTHING)).await
 }
 
 async fn until(at: Option<Instant>) {

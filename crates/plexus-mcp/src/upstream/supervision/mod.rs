@@ -10,7 +10,9 @@
 //! | `offering` | what it offers beside tools, as it lists it and as callers use it |
 //! | `watches` | resources of it that somebody wants to hear of |
 //! | `listing`, `approval` | what of it is trusted, and who has said so |
-//! | `call`, `gate`, `sessions`, `pulse` | calls: where they go, how many at a time, and what they tell of the server |
+//! | `call`, `request` | a call of a tool, and any other request of a caller; `errand` carries both out |
+//! | `reach`, `gate`, `sessions`, `pulse` | where they go, how many at a time, and what they tell of the server |
+//! | `asking`, `rounds`, `follow` | what a server asks before it answers, and what goes on as a task of its own |
 //! | `login` | access to a server that wants one, given by a person and taken away |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
@@ -18,11 +20,14 @@
 //! server does, it does to its own callers only.
 
 mod approval;
+mod asking;
 mod attend;
 mod backoff;
 mod call;
 mod catalog;
 mod definition;
+mod errand;
+mod follow;
 mod gate;
 mod inject;
 mod instructions;
@@ -35,8 +40,10 @@ mod misses;
 mod offering;
 mod opened;
 mod pulse;
+mod reach;
 mod reload;
 mod request;
+mod rounds;
 mod sessions;
 mod status;
 mod target;
@@ -270,6 +277,13 @@ impl Upstreams {
     /// are watched there.
     pub(crate) fn watch_resource(&self, server: &str, uri: &str) -> Option<Watch> {
         self.units().into_iter().find(|unit| unit.slug == server).and_then(|unit| unit.watches.hold(uri))
+    }
+
+    /// Returns when the servers that are there have been told of all that is watched by now, or have taken too long.
+    pub(crate) async fn watches_heeded(&self) {
+        let units = self.units();
+        let there = units.iter().filter(|unit| unit.client.load().is_some());
+        futures_util::future::join_all(there.map(|unit| unit.watches.heeded())).await;
     }
 
     /// Follows resources that somebody watches: each that has changed.

@@ -6,16 +6,23 @@ use bytes::Bytes;
 use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 
+use super::errand::{Ended, Errand, Mission};
 use super::unit::Unit;
 use crate::upstream::client::Request;
 
-/// The text of the result; what the server asks on the way is asked of the caller.
-#[allow(dead_code, reason = "resources and prompts come next")]
+/// The text of the result; what the server asks on the way is asked of the caller. Only for what may be read twice.
 pub(super) async fn request(
     unit: &Arc<Unit>,
-    _context: &ToolContext,
+    context: &ToolContext,
     request: Request,
 ) -> Result<Bytes, CallError> {
-    let message = format!("{} is not asked for {} yet", unit.name, request.method.name());
-    Err(CallError::new(ErrorCode::Unavailable, message))
+    let gone = || CallError::new(ErrorCode::UnknownTool, format!("{} is gone", unit.name));
+    let config = unit.config().ok_or_else(gone)?;
+    let _beat = unit.pulse.begin(config.timeout);
+    let mission = Mission::begin(unit, &config, context, true).await?;
+    let errand = Errand::Request { method: request.method, params: request.params };
+    match mission.run(&errand).await? {
+        Ended::Result(result) => Ok(result),
+        Ended::Output(_) => Err(CallError::new(ErrorCode::Internal, "a request ended as something else")),
+    }
 }

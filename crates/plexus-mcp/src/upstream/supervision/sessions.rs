@@ -12,12 +12,16 @@ use std::time::Duration;
 
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::SessionId;
+use plexus_tools::Capabilities;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::opened;
 use crate::upstream::client::{Client, ClientError};
+
+/// Of the file that a connection is made with, and what can be asked over it.
+pub(super) type Fingerprint = (u64, Capabilities);
 
 /// Connections to one server beside the one that all share.
 pub(super) const MAX: usize = 64;
@@ -40,8 +44,7 @@ pub(super) struct Closing {
 struct Slot {
     /// Made by whoever comes first; others wait for it.
     client: OnceCell<Client>,
-    /// Of the file that it is made with.
-    fingerprint: u64,
+    fingerprint: Fingerprint,
     usage: Mutex<Use>,
     closing: Arc<Closing>,
 }
@@ -65,7 +68,7 @@ impl Slot {
     }
 
     /// Whether a call can use it, or may find out that it can.
-    fn serves(&self, fingerprint: u64) -> bool {
+    fn serves(&self, fingerprint: Fingerprint) -> bool {
         self.fingerprint == fingerprint && self.client.get().is_none_or(|client| !client.has_ended())
     }
 
@@ -122,7 +125,7 @@ impl SessionClients {
     }
 
     /// The connection that a session has, with its place.
-    pub(super) fn connected(&self, session: SessionId, fingerprint: u64) -> Option<(Place, Client)> {
+    pub(super) fn connected(&self, session: SessionId, fingerprint: Fingerprint) -> Option<(Place, Client)> {
         let slots = self.lock();
         let slot = slots.get(&session).filter(|slot| slot.serves(fingerprint))?;
         let client = slot.client.get()?.clone();
@@ -130,7 +133,7 @@ impl SessionClients {
     }
 
     /// The place of a session; none when all are taken and busy.
-    pub(super) fn place(&self, session: SessionId, fingerprint: u64) -> Option<Place> {
+    pub(super) fn place(&self, session: SessionId, fingerprint: Fingerprint) -> Option<Place> {
         let mut slots = self.lock();
         match slots.get(&session) {
             Some(slot) if slot.serves(fingerprint) => return Some(slot.begin()),
@@ -187,17 +190,18 @@ mod tests {
         let supervisor = Supervisor::new();
         let clients =
             SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO });
+        let of = (1, Capabilities::default());
         let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
         let mut places: Vec<Place> = Vec::new();
         for session in &sessions[..MAX] {
-            places.push(clients.place(*session, 1).unwrap());
+            places.push(clients.place(*session, of).unwrap());
         }
-        assert!(clients.place(sessions[MAX], 1).is_none(), "all are busy");
-        assert!(clients.place(sessions[3], 1).is_some(), "one that has its place keeps it");
+        assert!(clients.place(sessions[MAX], of).is_none(), "all are busy");
+        assert!(clients.place(sessions[3], of).is_some(), "one that has its place keeps it");
         // The first to end is idle longest.
         drop(places.remove(7));
         drop(places.remove(0));
-        assert!(clients.place(sessions[MAX], 1).is_some());
+        assert!(clients.place(sessions[MAX], of).is_some());
         let there = |session: usize| clients.lock().contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
         clients.drop_idle(Duration::from_secs(60));

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::{Inner, Upstreams};
 use crate::upstream::client::for_callers;
 
+/// Characters of what a server calls itself that a model is shown.
+const NAME_SHOWN: usize = 48;
+
 pub(super) fn tools(upstreams: &Upstreams) -> [Tool; 2] {
     // The registry has the tools, and the upstreams have the registry.
     let upstreams = std::sync::Arc::downgrade(&upstreams.0);
@@ -92,6 +95,12 @@ impl Quarantined {
     }
 }
 
+/// What a server calls itself, cut down to what a name needs: nobody has approved it, and a model reads it.
+fn plain_name(said: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-/@ ".contains(*c);
+    said.chars().filter(is_plain).take(NAME_SHOWN).collect()
+}
+
 impl ServerStatus {
     /// Of a server as one caller may know it; standard error and what is said of the file are for those who can do
     /// something about them.
@@ -108,7 +117,7 @@ impl ServerStatus {
                 UpstreamEra::Session => "session".to_owned(),
                 UpstreamEra::Stateless => "stateless".to_owned(),
             }),
-            server: upstream.server,
+            server: upstream.server.as_deref().map(plain_name),
             tools,
             restarts: upstream.restarts,
             retry_at: upstream.retry_at.map(|at| at.to_string()),

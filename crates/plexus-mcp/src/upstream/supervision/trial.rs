@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use plexus_proto::api::{ToolFlag, UpstreamTest};
+use plexus_tools::Capabilities;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::asking::EVERYTHING;
 use super::opened::{self, Opened};
 use super::{Upstreams, catalog, unit};
-use crate::upstream::client::{Connect, Listener, StderrRing};
+use crate::upstream::client::{Connect, Listener, News, StderrRing};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::oauth::Account;
 use crate::upstream::trust;
@@ -34,6 +36,7 @@ impl Upstreams {
             stderr: stderr.clone(),
             chatter: Arc::default(),
             settings: shared.client.clone(),
+            capabilities: if config.questions { EVERYTHING } else { Capabilities::default() },
         };
         let mut report = UpstreamTest {
             transport: Some(config.transport.kind()),
@@ -92,5 +95,5 @@ impl Upstreams {
 struct Deaf;
 
 impl Listener for Deaf {
-    fn tools_changed(&self) {}
+    fn heard(&self, _: News) {}
 }

@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
-use plexus_tools::Registry;
+use plexus_tools::{Capabilities, Registry};
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::approval::Oddities;
@@ -27,13 +28,18 @@ use super::status::Status;
 use super::target::{Target, Wanted};
 use super::timing::Timing;
 use super::watches::Watches;
-use crate::upstream::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, StderrRing};
+use crate::upstream::client::{
+    Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing,
+};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::oauth::{Account, Logins, Surroundings, Vault};
 use crate::upstream::trust::{Held, Judgement, Pins};
 
 /// Lines of standard error that go with a failure.
 const STDERR_SHOWN: usize = 20;
+/// Said of a server that asks where callers share its connection.
+const SHARED_QUESTIONS: &str = "it asked something while calls of several callers were under way, and was refused, because nothing \
+     says which of them asks; with `per_session` in its file each session has a connection of its own";
 /// What a wish takes to be acted on at all; before that a server still stands as it did.
 const HEEDING: Duration = Duration::from_millis(250);
 
@@ -113,6 +119,8 @@ pub(super) struct Unit {
     /// What was made of what the server says of its tools.
     pub(super) judgement: ArcSwap<Judgement>,
     pub(super) listing: Listing,
+    /// It asked something while several callers had calls there.
+    questions_refused: AtomicBool,
     pub(super) offering: Offering,
     /// The server says that what it offers beside tools has changed; any number of times is once.
     pub(super) offers_changed: Notify,
@@ -143,6 +151,7 @@ impl Unit {
             restarts,
             judgement: ArcSwap::default(),
             listing: Listing::default(),
+            questions_refused: AtomicBool::new(false),
             offering: Offering::default(),
             offers_changed: Notify::new(),
             watches: Arc::default(),
@@ -274,9 +283,16 @@ impl Unit {
     }
 
     /// How a connection to this server is made.
-    pub(super) fn connect(self: &Arc<Self>, config: Arc<ServerConfig>, stderr: Arc<StderrRing>) -> Connect {
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        config: Arc<ServerConfig>,
+        stderr: Arc<StderrRing>,
+        can: Capabilities,
+    ) -> Connect {
         let known_era = self.status.borrow().era;
+        let capabilities = if config.questions { can } else { Capabilities::default() };
         Connect {
+            capabilities,
             config,
             environment: self.shared.environment.clone(),
             known_era,
@@ -311,6 +327,9 @@ impl Unit {
         let config = self.config();
         let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
         warnings.extend(self.catalog.load().warnings.iter().cloned());
+        if self.questions_refused.load(Ordering::Relaxed) {
+            warnings.push(SHARED_QUESTIONS.to_owned());
+        }
         warnings.extend(self.offering.offer().warnings.iter().cloned());
         let judgement = self.judgement.load();
         Upstream {
@@ -355,10 +374,23 @@ pub(super) fn name_of(peer: &Peer) -> String {
 struct Heard(std::sync::Weak<Unit>);
 
 impl Listener for Heard {
-    fn tools_changed(&self) {
+    fn heard(&self, news: News) {
+        let Some(unit) = self.0.upgrade() else { return };
+        unit.pulse.hear();
+        match news {
+            News::Tools => unit.list_changed.notify_one(),
+            News::Resources | News::Prompts => unit.offers_changed.notify_one(),
+            News::Updated(uri) => {
+                // Nobody may listen.
+                let _ = unit.shared.updates.send(Updated { server: unit.slug.clone(), uri });
+            }
+        }
+    }
+
+    fn questions_refused(&self) {
         if let Some(unit) = self.0.upgrade() {
-            unit.pulse.hear();
-            unit.list_changed.notify_one();
+            unit.questions_refused.store(true, Ordering::Relaxed);
+            unit.shared.changed();
         }
     }
 

@@ -1,12 +1,16 @@
 //! Resources of one server that somebody wants to hear of. Whoever attends the server tells it which these are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Resources of one server that are watched at the same time; one more is not.
 const MAX: usize = 1_024;
+/// For a server to be told of a resource that somebody wants to hear of from now on.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Watches {
@@ -14,6 +18,10 @@ pub(super) struct Watches {
     counts: Mutex<BTreeMap<String, usize>>,
     /// Others are watched than before; any number of times is once.
     pub(super) changed: Notify,
+    /// Grows with every change.
+    turn: AtomicU64,
+    /// The turn that the server has been told of.
+    heeded: watch::Sender<u64>,
 }
 
 impl Watches {
@@ -26,9 +34,27 @@ impl Watches {
         let count = counts.entry(uri.to_owned()).or_default();
         *count += 1;
         if *count == 1 {
+            self.turn.fetch_add(1, Ordering::AcqRel);
             self.changed.notify_one();
         }
         Some(Watch { watches: self.clone(), uri: uri.to_owned() })
+    }
+
+    /// How often it has changed what is watched.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
+    }
+
+    /// The server has been told what was watched at this turn, or could not be.
+    pub(super) fn heed(&self, turn: u64) {
+        self.heeded.send_modify(|heeded| *heeded = turn.max(*heeded));
+    }
+
+    /// Returns when the server has been told of all that is watched by now, or has taken too long.
+    pub(super) async fn heeded(&self) {
+        let (turn, mut heeded) = (self.turn(), self.heeded.subscribe());
+        // The sender is our own: it cannot be gone.
+        let _ = tokio::time::timeout(PATIENCE, heeded.wait_for(|heeded| *heeded >= turn)).await;
     }
 
     /// All that are watched.

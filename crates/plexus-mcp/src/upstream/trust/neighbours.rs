@@ -4,6 +4,8 @@
 //! That two servers have a tool of the same name is ordinary, and so is a description that speaks of "search" or
 //! "read": only names that can be nothing else count, and only where the text gives orders.
 
+mod mention;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
@@ -13,14 +15,15 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::scan;
+use mention::{Mention, mention};
 
 /// Shorter names are words.
-const SHORTEST: usize = 6;
+const SHORTEST: usize = 4;
 
 /// Words that say how something is to be used.
 static ORDERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i-u)\b(must|always|never|instead|before|after|whenever|when (using|calling)|do not|don't|should|replaces?|prefer|first|also|every|all|only|deprecated|broken|unsafe)\b",
+        r"(?i-u)\b(must|always|never|instead|before|after|whenever|when (using|calling|the tool|the function)|do not|don't|should|replaces?|prefer|first|also|every|all|only|deprecated|broken|unsafe)\b",
     )
     .ok()
 });
@@ -110,30 +113,58 @@ impl Neighbours {
 
     /// The tool of another that a text gives orders about.
     fn shadowed(&self, server: &str, own: &BTreeSet<String>, text: &str) -> Option<String> {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let small = text.to_ascii_lowercase();
         let mut orders = None;
-        for word in text.split(|c| !is_part(c)).filter(|word| word.len() >= SHORTEST) {
-            let word = word.trim_matches(['-', '_']);
-            let small = word.to_ascii_lowercase();
-            let owner = self.by_canonical.get(&small).map(String::as_str);
-            if owner.is_some_and(|owner| owner != server) {
-                return Some(format!("it speaks of {word}"));
+        for (start, word) in words(&small) {
+            let end = start + word.len();
+            if let Some(other) = self.qualified(server, own, word) {
+                return Some(format!("it speaks of {other}"));
             }
-            let Some(owners) = self.by_name.get(&small).filter(|_| is_distinct(word)) else { continue };
-            if own.contains(&small) {
-                continue;
-            }
-            let orders =
-                *orders.get_or_insert_with(|| ORDERS.as_ref().is_some_and(|orders| orders.is_match(text)));
-            if orders {
+            let Some(owners) = self.by_name.get(word).filter(|_| !own.contains(word)) else { continue };
+            let meant = match is_distinct(&text[start..end]) {
+                true => Mention::Tool,
+                false => mention(&small, start, end),
+            };
+            let gives_orders = match meant {
+                Mention::None => false,
+                Mention::Order => true,
+                Mention::Tool => {
+                    *orders.get_or_insert_with(|| ORDERS.as_ref().is_some_and(|orders| orders.is_match(text)))
+                }
+            };
+            if gives_orders {
                 let owner = owners.iter().next().and_then(Option::as_deref);
                 let whose =
                     owner.map_or_else(|| "the hub".to_owned(), |server| format!("the server {server}"));
-                return Some(format!("it gives orders about {word}, a tool of {whose}"));
+                return Some(format!("it gives orders about {}, a tool of {whose}", &text[start..end]));
             }
         }
         None
     }
+
+    /// The tool of another by our own name of it, which is no word of any language, whether that server is there or not.
+    fn qualified<'w>(&self, server: &str, own: &BTreeSet<String>, word: &'w str) -> Option<&'w str> {
+        match self.by_canonical.get(word) {
+            Some(owner) => (owner != server).then_some(word),
+            None => {
+                let (of, tool) = word.strip_prefix("mcp__")?.split_once("__")?;
+                // A server may know itself by another name.
+                (of != server && !own.contains(tool)).then_some(word)
+            }
+        }
+    }
+}
+
+/// What may be a name in a text, and where it begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut read = 0;
+    text.split_inclusive(move |c| !is_part(c)).filter_map(move |piece| {
+        let (word, from) = (piece.trim_matches(|c: char| !c.is_ascii_alphanumeric()), read);
+        read += piece.len();
+        let start = from + piece.find(word)?;
+        (word.len() >= SHORTEST).then_some((start, word))
+    })
 }
 
 /// Whether a name cannot be an ordinary word: it has several, joined as in programs.

@@ -15,7 +15,7 @@ pub(crate) const MAX_NAME: usize = 256;
 pub(crate) const MAX_DEFINITION: usize = 256 << 10;
 
 /// Members of a definition that are for programs. All others are pinned, also those that nobody knows yet.
-const UNREAD: [&str; 3] = ["icons", "_meta", "execution"];
+const UNREAD: [&str; 2] = ["icons", "execution"];
 
 /// What a server says of one tool, or of itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +90,8 @@ mod tests {
             ("outputSchema", json!({ "type": "object", "description": "x" })),
             ("annotations", json!({ "readOnlyHint": true })),
             ("whatever comes", json!("x")),
+            // Some clients show a part of it to their model.
+            ("_meta", json!({ "vendor/hint": "x" })),
         ] {
             let mut changed = base.clone();
             changed[member] = value;
@@ -97,7 +99,7 @@ mod tests {
         }
         let same: Value = serde_json::from_str(
             r#"{"annotations": {"readOnlyHint": false}, "outputSchema": {"type": "object"}, "icons": [{"src": "x"}],
-                "_meta": {"at": 7}, "execution": {}, "unknown": null, "title": "Read", "description": "Reads.",
+                "execution": {}, "unknown": null, "title": "Read", "description": "Reads.",
                 "inputSchema": {"properties": {"b": {}, "a": {"type": "string"}}, "type": "object"}, "name": "read"}"#,
         )
         .unwrap();

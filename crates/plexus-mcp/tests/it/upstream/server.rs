@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use plexus_kit::{Environment, Stage, Supervisor};
 use plexus_mcp::upstream::client::{
-    Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
+    Bridge, Client, ClientError, ClientSettings, Connect, Inputs, Listener, News, Outgoing, Returned,
+    StderrRing,
 };
 use plexus_mcp::upstream::config::{Approve, ServerConfig, StdioConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::fixture::{Eras, program};
+use plexus_tools::Capabilities;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -35,8 +37,8 @@ initialize() {
 struct Changes(watch::Sender<usize>);
 
 impl Listener for Changes {
-    fn tools_changed(&self) {
-        self.0.send_modify(|changes| *changes += 1);
+    fn heard(&self, news: News) {
+        self.0.send_modify(|changes| *changes += usize::from(news == News::Tools));
     }
 }
 
@@ -55,6 +57,7 @@ impl Start {
             enabled: true,
             lazy: false,
             per_session: false,
+            questions: true,
             transport: Transport::Stdio(command),
             groups: BTreeMap::new(),
             instructions: None,
@@ -81,6 +84,7 @@ impl Start {
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
             settings: ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() },
+            capabilities: Capabilities::default(),
             account: None,
         };
         Self { connect, changes }
@@ -144,6 +148,7 @@ impl Server {
     pub(super) async fn call_with(&self, call: Outgoing) -> Result<Value, ClientError> {
         let called =
             tokio::time::timeout(PATIENCE, self.client.call(call)).await.expect("an answer in time")?;
+        let Returned::Output(called) = called else { panic!("no result: {called:?}") };
         Ok(json!({
             "content": called.content.parsed::<Value>().unwrap(),
             "structured": called.structured.map(|data| data.parsed::<Value>().unwrap()),
@@ -178,7 +183,15 @@ impl Server {
 
 pub(super) fn outgoing(tool: &str, arguments: Value) -> Outgoing {
     let cancel = CancellationToken::new();
-    Outgoing { tool: tool.to_owned(), arguments: arguments.into(), progress: None, cancel, trace: None }
+    Outgoing {
+        tool: tool.to_owned(),
+        arguments: arguments.into(),
+        progress: None,
+        cancel,
+        trace: None,
+        bridge: Bridge::default(),
+        inputs: Inputs::default(),
+    }
 }
 
 /// Whether there is such a process; one that is dead and was not waited for does not count.

@@ -9,7 +9,7 @@ use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
 use plexus_tools::ProgressSink;
 use serde_json::json;
 
-use super::{Way, begun, call, echo, outgoing, soon, structured, text};
+use super::{Way, begun, call, echo, outgoing, soon, structured, text, whole};
 
 const POLL: Duration = Duration::from_millis(10);
 
@@ -91,7 +91,7 @@ async fn progress_comes_in_order_and_only_to_who_asked() {
         let noted = seen.clone();
         let sink: ProgressSink = Arc::new(move |progress| noted.lock().unwrap().push(progress.done));
         let slow = Outgoing { progress: Some(sink), ..outgoing("slow", json!({ "ms": 100 })) };
-        let output = soon(client.call(slow)).await.unwrap();
+        let output = whole(soon(client.call(slow)).await).unwrap();
         assert!(text(&output).starts_with("waited "), "{output:?}");
         {
             let seen = seen.lock().unwrap();

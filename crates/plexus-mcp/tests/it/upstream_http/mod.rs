@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use plexus_kit::{Environment, Secret, Supervisor};
 use plexus_mcp::upstream::client::{
-    Called, Client, ClientError, ClientSettings, Connect, Listener, Outgoing, StderrRing,
+    Bridge, Client, ClientError, ClientSettings, Connect, Inputs, Listener, News, Outgoing, Returned,
+    StderrRing,
 };
 use plexus_mcp::upstream::config::{Approve, HttpAuth, HttpConfig, ServerConfig, ToolRules, Transport};
 use plexus_proto::api::UpstreamEra;
-use plexus_tools::{ForeignOutput, ProgressSink};
+use plexus_tools::{Capabilities, ForeignOutput, ProgressSink};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -57,9 +58,11 @@ struct Ears {
 }
 
 impl Listener for Ears {
-    fn tools_changed(&self) {
-        self.heard.fetch_add(1, Ordering::SeqCst);
-        self.news.notify_one();
+    fn heard(&self, news: News) {
+        if news == News::Tools {
+            self.heard.fetch_add(1, Ordering::SeqCst);
+            self.news.notify_one();
+        }
     }
 }
 
@@ -156,6 +159,7 @@ impl Way {
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
             settings: self.settings.clone(),
+            capabilities: Capabilities::default(),
             account: None,
         }
     }
@@ -182,6 +186,7 @@ fn server(transport: Transport) -> ServerConfig {
         enabled: true,
         lazy: false,
         per_session: false,
+        questions: true,
         transport,
         groups: BTreeMap::new(),
         instructions: None,
@@ -205,11 +210,23 @@ fn outgoing(tool: &str, arguments: Value) -> Outgoing {
         progress,
         cancel: CancellationToken::new(),
         trace,
+        bridge: Bridge::default(),
+        inputs: Inputs::default(),
     }
 }
 
+/// Result of one call, which asks nothing.
+type Called = Result<ForeignOutput, ClientError>;
+
 async fn call(client: &Client, tool: &str, arguments: Value) -> Called {
-    soon(client.call(outgoing(tool, arguments))).await
+    whole(soon(client.call(outgoing(tool, arguments))).await)
+}
+
+fn whole(returned: Result<Returned, ClientError>) -> Called {
+    returned.map(|returned| match returned {
+        Returned::Output(output) => output,
+        other => panic!("no result: {other:?}"),
+    })
 }
 
 async fn echo(client: &Client, text: &str) -> Called {
@@ -234,7 +251,7 @@ async fn begun(client: &Client, arguments: Value) -> (Beside<Called>, Cancellati
     let slow = Outgoing { progress: Some(sink), ..outgoing("slow", arguments) };
     let cancel = slow.cancel.clone();
     let client = client.clone();
-    let task = beside(async move { client.call(slow).await });
+    let task = beside(async move { whole(client.call(slow).await) });
     soon(progress.notified()).await;
     (task, cancel)
 }

@@ -15,7 +15,7 @@ const NO_KEY: &str = "none";
 const SESSION: &str = "7d0f1c52-3a64-4c1e-9b0d-5f2a8e6b9c11";
 
 /// The home in which the hub was added by a command, and the model by variables.
-async fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
+pub(super) async fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
     let folder = home.path().join(".claude").display().to_string();
     let home = home
         .with("CLAUDE_CONFIG_DIR", folder)
@@ -50,13 +50,13 @@ fn start_named(home: AgentHome) -> (AgentHome, Agent) {
     (home, agent)
 }
 
-fn start_with(home: &AgentHome, more: &[&str]) -> Agent {
+pub(super) fn start_with(home: &AgentHome, more: &[&str]) -> Agent {
     let args = ["-p", "--output-format", "json", "--allowedTools", "mcp__plexus"];
     home.start("claude", &[&args, more, &["--", PROMPT]].concat())
 }
 
 /// The end of a run that went well: the id of its conversation.
-async fn end(agent: Agent) -> String {
+pub(super) async fn end(agent: Agent) -> String {
     let ran = agent.end().await;
     let lines = lines(ran.ok());
     let session = lines.last().and_then(|line| line["session_id"].as_str());

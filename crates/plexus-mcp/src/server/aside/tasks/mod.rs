@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plexus_auth::Principal;
+use plexus_kit::Stage;
 use plexus_store::{StoreError, TaskEnd, TaskRecord, TaskStatus};
 use plexus_tools::Capabilities;
 use serde_json::{Value, json};
@@ -54,17 +55,23 @@ pub(in crate::server) async fn detach(
         expires_at: now.checked_add(KEEP).unwrap_or(now),
         end: None,
     };
+    // A request that is dropped on the way must not leave a task that nobody runs.
+    state.supervisor.see_through(Stage::Work, "MCP task", begin(state.clone(), record, call)).await
+}
+
+async fn begin(state: Arc<State>, record: TaskRecord, call: UnderWay) -> Result<String, Box<UnderWay>> {
     match state.tasks.insert(record.clone()).await {
-        Ok(true) => {}
-        Ok(false) => return Err(Box::new(call)),
+        Ok(true) => {
+            let members = members(&record, &standing(&record));
+            live::follow(&state, record, call);
+            Ok(members)
+        }
+        Ok(false) => Err(Box::new(call)),
         Err(error) => {
             tracing::warn!(%error, "a call cannot become a task, and is waited for");
-            return Err(Box::new(call));
+            Err(Box::new(call))
         }
     }
-    let members = members(&record, &standing(&record));
-    live::follow(state, record, call);
-    Ok(members)
 }
 
 /// The members of a result that tells how a task stands.

@@ -1,9 +1,18 @@
 use bytes::Bytes;
 use plexus_proto::api::UpstreamEra;
+use plexus_tools::{ForeignOutput, Inquiry};
 use serde_json::json;
 
-use super::{Listing, MAX_NAME, MAX_PAGES, Undiscovered, called, discovered, initialized, undiscovered};
-use crate::upstream::client::ClientError;
+use super::{MAX_NAME, TaskState, Undiscovered, discovered, initialized, undiscovered};
+use crate::upstream::client::{ClientError, Replied, Returned};
+
+/// The whole result of a call.
+fn called(result: &Bytes) -> Result<ForeignOutput, ClientError> {
+    match super::called(result)? {
+        Returned::Output(output) => Ok(output),
+        other => panic!("{other:?}"),
+    }
+}
 
 fn result(json: &str) -> Bytes {
     Bytes::from(json.to_owned())
@@ -32,61 +41,58 @@ fn a_result_without_all_parts_is_still_one() {
 }
 
 #[test]
-fn what_cannot_be_passed_on_yet_is_refused_by_name() {
-    let refused = |json: &str| match called(&result(json)) {
+fn what_cannot_be_passed_on_is_refused_by_name() {
+    let refused = |json: &str| match super::called(&result(json)) {
         Err(ClientError::Protocol(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert!(refused(r#"{"resultType":"input_required","inputRequests":{}}"#).contains("input_required"));
-    assert!(refused(r#"{"resultType":"task","task":{}}"#).contains("task"));
     assert!(refused(r#"{"resultType":"later"}"#).contains("`later`"));
     assert!(refused(r#"{"content":{}}"#).contains("not an array"));
     assert!(refused("{}").contains("no `content`"));
     assert!(refused("[]").contains("tools/call"));
-}
-
-/// A list that may be long.
-fn listing() -> Listing {
-    Listing { room: 1 << 20, ..Listing::default() }
-}
-
-#[test]
-fn a_list_is_read_page_by_page() {
-    let mut listing = listing();
-    assert!(!listing.is_whole() && listing.cursor.is_none());
-    listing.add(&result(r#"{"tools":[{"name":"a"},{"title":"no name"},7],"nextCursor":"2"}"#)).unwrap();
-    assert_eq!((listing.is_whole(), listing.cursor.as_deref()), (false, Some("2")));
-    listing.add(&result(r#"{"tools":[{"name":"b"}],"nextCursor":""}"#)).unwrap();
-    assert!(listing.is_whole());
-    let names: Vec<_> = listing.tools.iter().map(|tool| tool["name"].clone()).collect();
-    assert_eq!(names, ["a", "b"]);
+    assert!(refused(r#"{"resultType":"task","taskId":""}"#).contains("task"));
+    assert!(refused(r#"{"resultType":"input_required"}"#).contains("asks nothing"));
+    let asking = |requests: &str| format!(r#"{{"resultType":"input_required","inputRequests":{requests}}}"#);
+    assert!(refused(&asking(r#"{"a":{"method":"tools/call"}}"#)).contains("no client can be asked"));
+    assert!(refused(&asking(r#"{"a":{"method":"roots/list","params":[]}}"#)).contains("not an object"));
+    let many: Vec<String> = (0..17).map(|n| format!(r#""{n}":{{"method":"roots/list"}}"#)).collect();
+    assert!(refused(&asking(&format!("{{{}}}", many.join(",")))).contains("more than 16"));
+    let long = "x".repeat(70_000);
+    let long = format!(r#"{{"a":{{"method":"elicitation/create","params":{{"message":"{long}"}}}}}}"#);
+    assert!(refused(&asking(&long)).contains("longer"));
 }
 
 #[test]
-fn a_list_without_an_end_is_given_up() {
-    let mut same = listing();
-    same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).unwrap();
-    assert!(same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).is_err(), "a page that names itself");
-    let mut pages = listing();
-    for page in 1..MAX_PAGES {
-        pages.add(&result(&format!(r#"{{"tools":[],"nextCursor":"{page}"}}"#))).unwrap();
-    }
-    assert!(pages.add(&result(r#"{"tools":[],"nextCursor":"more"}"#)).is_err());
-    let many = vec![r#"{"name":"a"}"#; 5_001].join(",");
-    assert!(listing().add(&result(&format!(r#"{{"tools":[{many}]}}"#))).is_err());
+fn a_server_asks_and_makes_tasks_by_its_results() {
+    let asked = result(
+        r#"{"resultType":"input_required","inputRequests":{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"s"}"#,
+    );
+    let Ok(Returned::Ask { questions, state }) = super::called(&asked) else { panic!("questions") };
+    assert_eq!(state.as_deref(), Some("s"));
+    let seen: Vec<_> = questions.iter().map(|question| (&*question.key, question.inquiry)).collect();
+    assert_eq!(seen, [("a", Inquiry::Elicit), ("b", Inquiry::Roots)]);
+    assert_eq!(questions[0].params.as_ref().unwrap().as_str(), r#"{"message":"?"}"#);
+    assert!(matches!(super::replied(asked, "prompts/get"), Ok(Replied::Ask { .. })));
+    let task = super::called(&result(r#"{"resultType":"task","taskId":"t","pollIntervalMs":1}"#));
+    let Ok(Returned::Task { id, poll }) = task else { panic!("{task:?}") };
+    assert_eq!((&*id, poll.as_millis()), ("t", 200), "not as fast as it says");
 }
 
 #[test]
-fn all_pages_together_are_no_longer_than_a_message() {
-    let page = |number: usize| {
-        let text = "x".repeat(1000);
-        result(&format!(
-            r#"{{"tools":[{{"name":"a{number}","description":"{text}"}}],"nextCursor":"{number}"}}"#
-        ))
+fn a_task_says_how_it_stands() {
+    let of = |json: &str| super::task_state(&result(json));
+    assert!(matches!(of(r#"{"status":"working","pollIntervalMs":1e30}"#), Ok(TaskState::Working(_))));
+    let Ok(TaskState::Completed(ended)) = of(r#"{"status":"completed","result":{"content":[]}}"#) else {
+        panic!("completed")
     };
-    let mut listing = Listing { room: 5_500, ..Listing::default() };
-    let taken = (1..=10).take_while(|number| listing.add(&page(*number)).is_ok()).count();
-    assert_eq!(taken, 5);
+    assert_eq!(called(&ended).unwrap().content.as_str(), "[]");
+    let failed = of(r#"{"status":"failed","error":{"code":-32603,"message":"no"}}"#);
+    assert!(matches!(failed, Ok(TaskState::Failed(ClientError::Rpc { code: -32603, .. }))), "{failed:?}");
+    let asks = of(r#"{"status":"input_required","inputRequests":{"q":{"method":"roots/list"}}}"#);
+    assert!(matches!(asks, Ok(TaskState::Asks { ref questions, .. }) if questions.len() == 1), "{asks:?}");
+    for wrong in [r#"{"status":"completed"}"#, r#"{"status":"failed"}"#, r#"{"status":"odd"}"#, "{}"] {
+        assert!(of(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -99,7 +105,7 @@ fn what_a_server_says_of_itself_is_cut() {
         "instructions": long,
     });
     let peer = initialized(&result(&said.to_string())).unwrap();
-    assert_eq!((peer.has_tools, peer.announces_changes), (true, true));
+    assert_eq!((peer.offers.tools, peer.offers.tools_change), (true, true));
     assert!(peer.name.starts_with("üü") && peer.name.len() <= MAX_NAME + '…'.len_utf8());
     assert!(peer.version.len() < 200 && peer.instructions.is_some_and(|said| said.len() < 17 << 10));
     let said = json!({ "supportedVersions": vec!["2031-01-01"; 10_000] });
@@ -119,7 +125,7 @@ fn capabilities_may_be_anything() {
     ] {
         let said = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
         let peer = initialized(&result(&said.to_string())).unwrap();
-        assert_eq!((peer.has_tools, peer.announces_changes), expected, "{said}");
+        assert_eq!((peer.offers.tools, peer.offers.tools_change), expected, "{said}");
     }
 }
 

@@ -5,14 +5,19 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
+use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::ProgressSink;
+use serde_json::value::RawValue;
 
+use super::super::asked::{Owner, Reply as Given, Taken};
 use super::super::message::{self, Incoming, RequestId};
 use super::super::net::shown as shown_url;
 use super::super::stderr::shown;
@@ -21,7 +26,7 @@ use super::events::Events;
 use super::line::{Media, Reply};
 use super::refusal::{self, Refusal};
 use super::session::Session;
-use crate::upstream::client::ClientError;
+use crate::upstream::client::{Bridge, ClientError};
 
 /// Attempts in a row to go on with a stream that bring nothing new.
 const MAX_RESUMES: usize = 3;
@@ -34,6 +39,8 @@ const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::
 pub(super) struct Waiting<'a> {
     pub(super) id: RequestId,
     pub(super) progress: Option<&'a ProgressSink>,
+    /// None where it is for nobody but the hub.
+    pub(super) bridge: Option<&'a Bridge>,
 }
 
 impl Shared {
@@ -55,11 +62,12 @@ impl Shared {
         self: &Arc<Self>,
         session: &Session,
         method: &'static str,
+        name: Option<&str>,
         id: RequestId,
         body: &Bytes,
     ) -> Result<Bytes, Refusal> {
-        let headers = session.post(method, None);
-        let waiting = Waiting { id, progress: None };
+        let headers = session.post(method, name);
+        let waiting = Waiting { id, progress: None, bridge: None };
         let exchange = self.exchange(session, method, &headers, body, &waiting);
         self.timely(method, exchange).await
     }
@@ -217,7 +225,14 @@ impl Shared {
                 }
                 _ => tracing::debug!(server = %self.server, ?id, "dropped: an answer to something else"),
             },
-            Incoming::Request { id, method } => self.answer_soon(message::answer(id, &method)),
+            Incoming::Request { id, method, params } => {
+                let owner = || self.meant(waiting, |bridge| bridge.answerer.is_some());
+                match self.asked.take((id, &method, params), owner, &self.listener) {
+                    Taken::Now(message) => self.tell_soon("answer the server", message, &self.answers),
+                    Taken::Later(answer) => self.answer_later(answer),
+                    Taken::Dropped => {}
+                }
+            }
             Incoming::Notification { method, params } => match &*method {
                 "notifications/progress" => {
                     let sink = waiting.and_then(|waiting| Some((waiting.id, waiting.progress?)));
@@ -227,16 +242,59 @@ impl Shared {
                         sink(progress);
                     }
                 }
-                "notifications/tools/list_changed" => self.listener.tools_changed(),
-                other => tracing::trace!(server = %self.server, method = %shown(other.as_bytes()), "dropped"),
+                "notifications/message" => self.log(waiting, params),
+                "notifications/cancelled" => {
+                    if let Some(id) = message::cancelled_request(params) {
+                        self.asked.cancel(id);
+                    }
+                }
+                other => match message::news(other, params) {
+                    Some(news) => self.listener.heard(news),
+                    None => {
+                        tracing::trace!(server = %self.server, method = %shown(other.as_bytes()), "dropped")
+                    }
+                },
             },
         });
         answer
     }
 
-    /// Answers a request of the server. One that asks for more than is answered at once gets no answer: none of what it
-    /// could ask for is granted.
-    fn answer_soon(self: &Arc<Self>, message: Vec<u8>) {
-        self.tell_soon("answer the server", message, &self.answers);
+    /// Whom a message is for: on the stream of a request it is part of that.
+    fn meant(&self, waiting: Option<&Waiting<'_>>, can_use: impl Fn(&Bridge) -> bool) -> Owner {
+        match waiting {
+            Some(Waiting { bridge: Some(bridge), .. }) => Owner::One((*bridge).clone()),
+            Some(_) => Owner::Nobody,
+            None => self.owner(can_use),
+        }
+    }
+
+    /// Passes a line of the server's log on, to whoever wants to read it.
+    fn log(&self, waiting: Option<&Waiting<'_>>, params: Option<&RawValue>) {
+        if let Owner::One(Bridge { log: Some(log), .. }) = self.meant(waiting, |bridge| bridge.log.is_some())
+            && let Some(line) = message::log_line(params)
+        {
+            if waiting.is_none() {
+                self.logs_aside.store(true, Ordering::Relaxed);
+            }
+            log.say(line);
+        }
+    }
+
+    /// Sends an answer when there is one, for as long as there is a connection.
+    fn answer_later(self: &Arc<Self>, answer: BoxFuture<'static, Option<Given>>) {
+        let shared = self.clone();
+        self.supervisor.spawn(Stage::Work, format!("upstream {}: a question", self.server), async move {
+            let answering = async {
+                let Some(mut given) = answer.await else { return };
+                let message = Bytes::from(std::mem::take(&mut given.message));
+                if let Err(error) = shared.tell(&shared.session(), message).await {
+                    tracing::debug!(server = %shared.server, %error, "an answer was not taken");
+                }
+            };
+            tokio::select! {
+                () = shared.end.cancelled() => {}
+                () = answering => {}
+            }
+        });
     }
 }

@@ -18,7 +18,7 @@ use super::line::Reply;
 use super::refusal::Refusal;
 use super::session::{SESSION_ID, Session};
 use crate::server::MODERN;
-use crate::upstream::client::{ClientError, Peer};
+use crate::upstream::client::{ClientError, News, Peer};
 
 /// How long a server may think about `server/discover`: one of the session era may never answer it.
 const PROBE: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Shared {
         let asked = async {
             let reply = self.post(&asking, "server/discover", &headers, &body).await?;
             let place = reply.place().clone();
-            let waiting = Waiting { id, progress: None };
+            let waiting = Waiting { id, progress: None, bridge: None };
             let result = self.result(&asking, "server/discover", reply, &waiting).await?;
             let peer = answer::discovered(&result)?;
             let session = Session::stateless(place, &peer.revision);
@@ -68,12 +68,12 @@ impl Shared {
         let asking = Session::none(self.line.home().clone());
         let id = self.next_id();
         let headers = asking.post("initialize", None);
-        let body = Bytes::from(message::initialize(id));
+        let body = Bytes::from(message::initialize(id, self.capabilities));
         let asked = async {
             let reply = self.post(&asking, "initialize", &headers, &body).await?;
             let place = reply.place().clone();
             let session_id = session_id(&reply)?;
-            let waiting = Waiting { id, progress: None };
+            let waiting = Waiting { id, progress: None, bridge: None };
             let result = self.result(&asking, "initialize", reply, &waiting).await?;
             let peer = answer::initialized(&result)?;
             let session = Session::begun(place, &peer.revision, session_id);
@@ -109,8 +109,12 @@ impl Shared {
         tracing::info!(server = %self.server, "the session was lost and is begun anew");
         let (_, session) = self.initialize().await.map_err(Refusal::into_error)?;
         self.adopt(session);
+        self.subscriptions.forget();
+        self.verbosity.forget();
         // A server that forgot its sessions may be another one now.
-        self.listener.tools_changed();
+        for news in [News::Tools, News::Resources, News::Prompts] {
+            self.listener.heard(news);
+        }
         Ok(self.session())
     }
 }

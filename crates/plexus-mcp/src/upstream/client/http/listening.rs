@@ -1,4 +1,4 @@
-//! What a server says without being asked: that its tools have changed.
+//! What a server says without being asked: that what it offers has changed. In a session it may also ask and log there.
 //!
 //! One stream is kept open for that, where the server offers one: the session era has a GET for it, the stateless era
 //! `subscriptions/listen`. A stream that ends is opened again, later each time; what may have been missed in between
@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::message;
+use super::super::subscriptions::{TAKING_NOTE, Wanted};
 use super::Shared;
 use super::events::Events;
 use super::line::{Media, Reply};
 use super::refusal::Refusal;
-use crate::upstream::client::Peer;
+use crate::upstream::client::{News, Offers, Peer};
 
 /// Before a stream that ended is opened again: doubled each time, up to the last, and from the beginning after a stream
 /// that lasted.
@@ -29,34 +30,47 @@ const LASTING: Duration = Duration::from_secs(30);
 /// For the stream to open before the tools are first listed. Where it takes longer, the list is read once more then.
 const OPENING: Duration = Duration::from_millis(500);
 
-/// Starts to listen to a server that says when its tools change.
+/// Starts to listen to a server that has something to say.
 pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
-    if !peer.announces_changes {
+    let offers = peer.offers;
+    let listens = match peer.era {
+        // Where there is a session, some servers ask and log on its stream only.
+        UpstreamEra::Session => offers.changes() || offers.subscribe || shared.session().has_id,
+        UpstreamEra::Stateless => offers.changes() || offers.subscribe,
+    };
+    if !listens {
         return;
     }
     let (opened, open) = oneshot::channel();
     let listening = Listening {
         shared: shared.clone(),
         era: peer.era,
+        offers,
         events: Events::new(shared.line.limit()),
         opened: Some(opened),
         was_open: false,
     };
     let (end, stopping) = (shared.end.clone(), shared.supervisor.stopping(Stage::Intake));
     let name = format!("upstream {}: listening", shared.server);
+    let heeding = shared.clone();
     shared.supervisor.spawn(Stage::Intake, name, async move {
         tokio::select! {
             () = end.cancelled() => {}
             () = stopping.cancelled() => {}
-            why = listening.run() => tracing::debug!("no news of tools: {why}"),
+            why = listening.run() => tracing::debug!("no news: {why}"),
         }
+        // Nobody need wait for one who no longer listens.
+        heeding.subscriptions.heed(u64::MAX);
     });
-    let _ = tokio::time::timeout(OPENING, open).await;
+    if offers.changes() {
+        let _ = tokio::time::timeout(OPENING, open).await;
+    }
 }
 
 struct Listening {
     shared: Arc<Shared>,
     era: UpstreamEra,
+    offers: Offers,
     events: Events,
     /// Whoever waits for the first stream to open.
     opened: Option<oneshot::Sender<()>>,
@@ -70,6 +84,8 @@ enum Ended {
     Broken,
     /// There is none to be had, says the server.
     Refused(String),
+    /// Nothing is wanted of it for now.
+    Satisfied,
 }
 
 impl Listening {
@@ -84,6 +100,7 @@ impl Listening {
             };
             match ended {
                 Ended::Refused(why) if !self.was_open => return why,
+                Ended::Satisfied => continue,
                 Ended::Refused(_) | Ended::Broken => {}
             }
             if begun.elapsed() >= LASTING {
@@ -129,20 +146,52 @@ impl Listening {
     }
 
     async fn subscribe(&mut self) -> Ended {
-        let shared = self.shared.clone();
-        let session = shared.session();
-        let headers = session.post("subscriptions/listen", None);
-        let body = Bytes::from(message::listen(shared.next_id()));
-        match shared.post(&session, "subscriptions/listen", &headers, &body).await {
-            Ok(reply) if reply.media() == Media::Events => {
-                self.read(reply).await;
-                Ended::Broken
+        let mut wanted = self.shared.subscriptions.wanted();
+        let now = wanted.borrow_and_update().clone();
+        if !self.offers.changes() && now.uris.is_empty() {
+            self.shared.subscriptions.heed(now.turn);
+            // The sender lives as long as this does.
+            let _ = wanted.changed().await;
+            wanted.mark_changed();
+        }
+        let now = wanted.borrow_and_update().clone();
+        let mut stream = match listen(&self.shared, self.offers, &now).await {
+            Ok(stream) => stream,
+            Err(ended) => return ended,
+        };
+        // The first event has said what will be said.
+        self.open(false);
+        self.shared.subscriptions.heed(now.turn);
+        loop {
+            tokio::select! {
+                message = stream.next() => match message {
+                    Some(message) => drop(self.shared.hear(&message, None, false)),
+                    None => return Ended::Broken,
+                },
+                _ = wanted.changed() => {
+                    let now = wanted.borrow_and_update().clone();
+                    if !self.offers.changes() && now.uris.is_empty() {
+                        self.shared.subscriptions.heed(now.turn);
+                        return Ended::Satisfied;
+                    }
+                    // What was listened to so far goes on until the server has begun anew.
+                    let mut opening = std::pin::pin!(listen(&self.shared, self.offers, &now));
+                    let opened = loop {
+                        tokio::select! {
+                            opened = &mut opening => break opened,
+                            message = stream.next() => match message {
+                                Some(message) => drop(self.shared.hear(&message, None, false)),
+                                None => break opening.await,
+                            },
+                        }
+                    };
+                    match opened {
+                        Ok(opened) => stream = opened,
+                        Err(ended) => return ended,
+                    }
+                    self.shared.subscriptions.heed(now.turn);
+                }
             }
-            Ok(reply) => Ended::Refused(format!("answered with `{}`", reply.content_type())),
-            Err(Refusal::Status(status, error)) if status.is_client_error() => {
-                Ended::Refused(error.to_string())
-            }
-            Err(_) => Ended::Broken,
         }
     }
 
@@ -151,24 +200,29 @@ impl Listening {
         self.was_open = true;
         let first_in_time = self.opened.take().map(|opened| opened.send(()).is_ok());
         if !nothing_missed && first_in_time != Some(true) {
-            self.shared.listener.tools_changed();
+            self.missed();
         }
+    }
+
+    /// What may have been said while nobody listened.
+    fn missed(&self) {
+        let changes = [
+            (self.offers.tools_change, News::Tools),
+            (self.offers.prompts_change, News::Prompts),
+            (self.offers.resources_change, News::Resources),
+        ];
+        let changed = changes.into_iter().filter(|(announced, _)| *announced).map(|(_, news)| news);
+        let updated = self.shared.subscriptions.watched().into_iter().map(News::Updated);
+        changed.chain(updated).for_each(|news| self.shared.listener.heard(news));
     }
 
     /// Reads a stream to its end.
     async fn read(&mut self, mut reply: Reply) {
         self.events.restart();
-        let mut acknowledged = self.era == UpstreamEra::Session;
         loop {
             match self.events.next() {
                 Ok(Some(event)) if !event.is_message() => {}
-                Ok(Some(event)) => {
-                    // In the stateless era the first event says what will be said.
-                    if !std::mem::replace(&mut acknowledged, true) {
-                        self.open(false);
-                    }
-                    let _ = self.shared.hear(&event.data, None, false);
-                }
+                Ok(Some(event)) => drop(self.shared.hear(&event.data, None, false)),
                 Ok(None) => match reply.piece().await {
                     Ok(Some(piece)) => self.events.push(&piece),
                     Ok(None) | Err(_) => return,
@@ -180,4 +234,50 @@ impl Listening {
             }
         }
     }
+}
+
+/// A stream of what the stateless era was asked to say.
+struct Stream {
+    reply: Reply,
+    events: Events,
+}
+
+impl Stream {
+    /// The next message; none at the end. Nothing is lost when this is dropped half-way.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match self.events.next().ok()? {
+                Some(event) if event.is_message() => return Some(event.data),
+                Some(_) => {}
+                None => {
+                    let piece = self.reply.piece().await.ok()??;
+                    self.events.push(&piece);
+                }
+            }
+        }
+    }
+}
+
+/// Asks for what is wanted; the stream, when the server has said that it has begun.
+async fn listen(shared: &Arc<Shared>, offers: Offers, wanted: &Wanted) -> Result<Stream, Ended> {
+    const METHOD: &str = "subscriptions/listen";
+    let session = shared.session();
+    let headers = session.post(METHOD, None);
+    let body = Bytes::from(message::listen(shared.next_id(), &offers, &wanted.uris));
+    let reply = match shared.post(&session, METHOD, &headers, &body).await {
+        Ok(reply) if reply.media() == Media::Events => reply,
+        Ok(reply) => return Err(Ended::Refused(format!("answered with `{}`", reply.content_type()))),
+        Err(Refusal::Status(status, error)) if status.is_client_error() => {
+            return Err(Ended::Refused(error.to_string()));
+        }
+        Err(_) => return Err(Ended::Broken),
+    };
+    let mut stream = Stream { reply, events: Events::new(shared.line.limit()) };
+    match tokio::time::timeout(TAKING_NOTE, stream.next()).await {
+        Ok(Some(first)) => drop(shared.hear(&first, None, false)),
+        Ok(None) => return Err(Ended::Broken),
+        // It may begin without a word.
+        Err(_) => {}
+    }
+    Ok(stream)
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`mod@line`]: requests and answers of HTTP; `wire` is one connection, `idle` keeps them, `place` is an address;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
+//! - [`errand`]: requests that somebody waits for;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
 //! - [`listening`]: what the server says without being asked.
 //!
@@ -14,10 +15,11 @@
 //! | connections that nobody uses | 32, for a minute | closed |
 //! | redirects of one request | 3 | the request fails |
 //! | attempts to go on with a stream, without news | 3 | the call is lost |
-//! | answers to what the server asks | [`MAX_ANSWERS`] at once | dropped |
+//! | answers that are given at once to what the server asks | [`MAX_ANSWERS`] at once | dropped |
 //! | calls that the server is told are no longer wanted | [`MAX_CALLS`] at once | dropped: the server works for nobody |
 //! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
+mod errand;
 pub(crate) mod events;
 mod exchange;
 mod handshake;
@@ -30,33 +32,40 @@ pub(crate) mod refusal;
 mod session;
 mod wire;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
-use tokio::runtime::Handle;
+use plexus_tools::Capabilities;
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::exchange::Waiting;
+use self::errand::Errand;
 use self::line::Line;
 use self::parameters::Parameters;
 use self::refusal::Refusal;
 use self::session::Session;
 use super::answer;
-use super::message::{self, RequestId};
-use super::{Called, ClientError, ClientSettings, Connect, Definitions, Outgoing, Peer, SharedListener};
-use crate::server::MODERN;
+use super::asked::Asked;
+use super::message::{self, RequestId, Said};
+use super::subscriptions::{Difference, Subscriptions};
+use super::verbosity::Verbosity;
+use super::{
+    Bridge, Called, ClientError, ClientSettings, Connect, Definitions, Listed, News, Outgoing, Peer, Replied,
+    Request, SharedListener,
+};
 use crate::upstream::config::HttpConfig;
 use crate::upstream::oauth::Account;
 
 /// Calls that are under way at the same time, each on a connection of its own. More wait for their turn.
 const MAX_CALLS: usize = 256;
-/// Requests of the server that are answered at the same time. More are not answered: none of them can be granted.
+/// Requests of the server that are refused, or answered at once, at the same time. More get no answer.
 const MAX_ANSWERS: usize = 16;
 /// For looking a name up and connecting to it: the rest of the time is for the server to say who it is.
 const DIALLING: Duration = Duration::from_secs(10);
@@ -70,6 +79,8 @@ const SWEEP: Duration = Duration::from_secs(30);
 pub(crate) struct HttpClient {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
+    /// Whether the server may answer with a task.
+    follows: bool,
     /// Ends the tasks, which hold `shared`, with the last clone.
     _end: Arc<DropGuard>,
 }
@@ -90,6 +101,16 @@ struct Shared {
     parameters: Mutex<Arc<Parameters>>,
     listener: SharedListener,
     supervisor: Supervisor,
+    /// What can be asked in a session.
+    capabilities: Capabilities,
+    /// Questions of the server.
+    asked: Arc<Asked>,
+    /// Requests in a session, and whom they are for.
+    flights: Mutex<HashMap<RequestId, Bridge>>,
+    /// The server writes to its log on another stream than that of the call.
+    logs_aside: AtomicBool,
+    verbosity: Verbosity,
+    subscriptions: Subscriptions,
     /// For the answer to anything but a call.
     patience: Duration,
     end: CancellationToken,
@@ -120,12 +141,16 @@ pub(crate) struct Dial<'a> {
     pub(crate) settings: &'a ClientSettings,
     pub(crate) supervisor: &'a Supervisor,
     account: Option<&'a Arc<Account>>,
+    capabilities: Capabilities,
+    follows: bool,
 }
 
 impl<'a> Dial<'a> {
     pub(crate) fn new(connect: &'a Connect, config: &'a HttpConfig) -> Self {
-        let Connect { settings, supervisor, account, .. } = connect;
-        Self { server: &connect.config.name, config, settings, supervisor, account: account.as_ref() }
+        let Connect { settings, supervisor, account, capabilities, .. } = connect;
+        let (server, follows) = (&connect.config.name, connect.config.questions);
+        let (account, capabilities) = (account.as_ref(), *capabilities);
+        Self { server, config, settings, supervisor, account, capabilities, follows }
     }
 
     pub(crate) fn line(&self) -> Result<Line, ClientError> {
@@ -160,6 +185,12 @@ impl HttpClient {
             parameters: Mutex::default(),
             listener,
             supervisor: dial.supervisor.clone(),
+            capabilities: dial.capabilities,
+            asked: Arc::default(),
+            flights: Mutex::default(),
+            logs_aside: AtomicBool::new(false),
+            verbosity: Verbosity::new(),
+            subscriptions: Subscriptions::new(),
             patience: dial.settings.connect_timeout,
             end,
         });
@@ -172,40 +203,110 @@ impl HttpClient {
         shared.adopt(session);
         shared.spawn_sweeping();
         listening::start(&shared, &peer).await;
-        Ok(Self { shared, peer: Arc::new(peer), _end: guard })
+        let follows = peer.offers.tasks && dial.follows;
+        Ok(Self { shared, peer: Arc::new(peer), follows, _end: guard })
     }
 
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    pub(crate) async fn list_tools(&self) -> Result<Definitions, ClientError> {
+    pub(crate) async fn list(&self, what: Listed) -> Result<Definitions, ClientError> {
         let era = self.peer.era;
         let page = async |cursor: Option<String>| {
-            let build = |id| message::list_tools(id, era, cursor.as_deref());
-            self.shared.request("tools/list", build).await
+            let build = |id| message::list(id, era, what.method(), cursor.as_deref());
+            self.shared.request(what.method(), None, build).await
         };
-        let tools = answer::listed(&self.peer, self.shared.line.limit(), page).await?;
-        Ok(if era == UpstreamEra::Stateless { self.shared.learn(tools) } else { tools })
+        let listed = answer::listed(&self.peer, what, self.shared.line.limit(), page).await?;
+        let learns = era == UpstreamEra::Stateless && what == Listed::Tools;
+        Ok(if learns { self.shared.learn(listed) } else { listed })
     }
 
     pub(crate) async fn call(&self, call: Outgoing) -> Called {
-        let shared = &self.shared;
-        if shared.end.is_cancelled() {
-            return Err(ClientError::Unreachable(format!("the connection to {} was closed", shared.server)));
-        }
-        let id = shared.next_id();
-        let mut unanswered = Unanswered { shared, id, sent: false };
-        let answered = tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => return Err(ClientError::Cancelled),
-            () = shared.end.cancelled() => Err(ClientError::Lost(format!(
-                "the connection to {} was closed while the call ran", shared.server
-            ))),
-            result = shared.call(id, &call, &mut unanswered.sent) => result,
+        self.turn_up(&call.bridge).await;
+        let errand = Errand {
+            method: "tools/call",
+            name: Some(&call.tool),
+            arguments: Some(&call.arguments),
+            progress: call.progress.as_ref(),
+            bridge: &call.bridge,
+            cancel: &call.cancel,
         };
-        unanswered.sent = false;
-        answer::called(&answered?)
+        let said = Said { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
+        let build = |id| message::call(id, &call, said);
+        let result = match self.shared.run(errand, build).await {
+            Err(error) if self.misses_headers(&error) => {
+                // It refused the call by its headers, which say by now what its tools want there.
+                Box::pin(async {
+                    self.list(Listed::Tools).await.map_err(|_| error)?;
+                    self.shared.listener.heard(News::Tools);
+                    self.shared.run(errand, build).await
+                })
+                .await
+            }
+            result => result,
+        };
+        answer::called(&result?)
+    }
+
+    fn misses_headers(&self, error: &ClientError) -> bool {
+        self.peer.era == UpstreamEra::Stateless
+            && matches!(error, ClientError::Rpc { code: answer::HEADER_MISMATCH, .. })
+    }
+
+    pub(crate) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+        let method = request.method.name();
+        let name = request.method.named().and_then(|member| request.params.get(member)?.as_str());
+        let said = Said { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
+        let build = |id| message::request(id, &request, said);
+        let result = match &request.cancel {
+            Some(cancel) => {
+                self.turn_up(&request.bridge).await;
+                let (arguments, progress, bridge) = (None, None, &request.bridge);
+                self.shared.run(Errand { method, name, arguments, progress, bridge, cancel }, build).await?
+            }
+            None => self.shared.request(method, name, build).await?,
+        };
+        answer::replied(result, method)
+    }
+
+    fn said(&self, bridge: &Bridge) -> Said<'static> {
+        Said::of(self.peer.era, bridge, self.follows)
+    }
+
+    /// Has the server of a session write as much to its log as a caller wants to read.
+    async fn turn_up(&self, bridge: &Bridge) {
+        let Some(log) = bridge.log.as_ref().filter(|_| self.peer.offers.logging) else { return };
+        if self.peer.era == UpstreamEra::Session && self.shared.verbosity.wants(log.least) {
+            let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
+            // Whatever it says to this, the call is not about it.
+            let _ = Box::pin(self.request(Request::new(super::Method::SetLevel, level))).await;
+        }
+    }
+
+    /// From now on says when one of these changes.
+    pub(crate) async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
+        let subscriptions = &self.shared.subscriptions;
+        if !self.peer.offers.subscribe {
+            return Ok(());
+        }
+        if self.peer.era == UpstreamEra::Stateless {
+            subscriptions.want(uris).await;
+            return Ok(());
+        }
+        let Difference { more, fewer } = subscriptions.difference(&uris);
+        let more = more.into_iter().map(|uri| (super::Method::Subscribe, uri));
+        for (method, uri) in fewer.into_iter().map(|uri| (super::Method::Unsubscribe, uri)).chain(more) {
+            let params = Map::from_iter([("uri".to_owned(), Value::from(&*uri))]);
+            match self.request(Request::new(method, params)).await {
+                // One that it does not know is not asked for again.
+                Ok(_) | Err(ClientError::Rpc { .. }) => {
+                    subscriptions.subscribed(uri, method == super::Method::Subscribe);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Whether the server is there; the stateless era has no way to ask.
@@ -213,7 +314,7 @@ impl HttpClient {
         if self.peer.era == UpstreamEra::Stateless {
             return Ok(());
         }
-        match self.shared.request("ping", message::ping).await {
+        match self.shared.request("ping", None, message::ping).await {
             // It is there, whatever it thinks of the question.
             Ok(_) | Err(ClientError::Rpc { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -249,23 +350,6 @@ impl HttpClient {
     }
 }
 
-/// A call whose answer is waited for. Dropped before that, the server hears of it.
-struct Unanswered<'a> {
-    shared: &'a Arc<Shared>,
-    id: RequestId,
-    /// The server may know of it.
-    sent: bool,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        // Where tasks end because all of them do, nobody is left to say it.
-        if self.sent && Handle::try_current().is_ok() {
-            self.shared.forget(self.id);
-        }
-    }
-}
-
 impl Shared {
     fn next_id(&self) -> RequestId {
         self.ids.fetch_add(1, Ordering::Relaxed)
@@ -279,6 +363,11 @@ impl Shared {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
     }
 
+    /// Held for moments, and never while waiting.
+    fn flights(&self) -> MutexGuard<'_, HashMap<RequestId, Bridge>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn parameters(&self) -> Arc<Parameters> {
         self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -288,97 +377,6 @@ impl Shared {
         let parameters = Parameters::of(&tools);
         *self.parameters.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(parameters);
         tools
-    }
-
-    /// The text of the result of a call.
-    async fn call(
-        self: &Arc<Self>,
-        id: RequestId,
-        call: &Outgoing,
-        sent: &mut bool,
-    ) -> Result<Bytes, ClientError> {
-        // Never closed.
-        let _turn = self.calls.acquire().await;
-        *sent = true;
-        let session = self.session();
-        let body = Bytes::from(message::call(id, session.era, call));
-        let waiting = Waiting { id, progress: call.progress.as_ref() };
-        let mut headers = session.post("tools/call", Some(&call.tool));
-        if session.era == UpstreamEra::Stateless {
-            self.parameters().add(&call.tool, &call.arguments, &mut headers);
-        }
-        match self.exchange(&session, "tools/call", &headers, &body, &waiting).await {
-            Err(Refusal::NoSession(_)) => {}
-            Err(refusal) => return Err(self.give_up(&session, refusal)),
-            Ok(result) => return Ok(result),
-        }
-        Box::pin(async {
-            let session = self.renew(&session).await?;
-            let headers = session.post("tools/call", Some(&call.tool));
-            let again = self.exchange(&session, "tools/call", &headers, &body, &waiting).await;
-            again.map_err(Refusal::into_error)
-        })
-        .await
-    }
-
-    /// The text of the result of any other request, within the time that such a request may take.
-    async fn request(
-        self: &Arc<Self>,
-        method: &'static str,
-        build: impl Fn(RequestId) -> Vec<u8>,
-    ) -> Result<Bytes, ClientError> {
-        let session = self.session();
-        let id = self.next_id();
-        let body = Bytes::from(build(id));
-        match self.ask(&session, method, id, &body).await {
-            Err(Refusal::NoSession(_)) => {}
-            other => return other.map_err(Refusal::into_error),
-        }
-        Box::pin(async {
-            let session = self.renew(&session).await?;
-            self.ask(&session, method, id, &body).await.map_err(Refusal::into_error)
-        })
-        .await
-    }
-
-    /// Why a call has no result. A place that redirects led to and that is gone is no longer gone to.
-    fn give_up(&self, session: &Arc<Session>, refusal: Refusal) -> ClientError {
-        let error = refusal.into_error();
-        let moved = !Arc::ptr_eq(&session.place, self.line.home());
-        if moved && session.era == UpstreamEra::Stateless && matches!(error, ClientError::Unreachable(_)) {
-            self.adopt(Session::stateless(self.line.home().clone(), MODERN));
-        }
-        error
-    }
-
-    /// Tells the server that the answer to a request is no longer wanted. The stateless era says so by closing the
-    /// connection, which has happened.
-    fn forget(self: &Arc<Self>, id: RequestId) {
-        if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
-            let message = message::cancelled(id, "the caller no longer wants the result");
-            self.tell_soon("cancel a call", message, &self.cancels);
-        }
-    }
-
-    /// Sends what has no answer, without anybody waiting for it: once it is its turn, which it does not wait for, and
-    /// for as long as there is a connection.
-    fn tell_soon(self: &Arc<Self>, what: &str, message: Vec<u8>, turns: &Arc<Semaphore>) {
-        let Ok(turn) = turns.clone().try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "dropped: to {what}, of which the server has not taken enough");
-            return;
-        };
-        let shared = self.clone();
-        self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
-            let _turn = turn;
-            let session = shared.session();
-            let told = tokio::select! {
-                () = shared.end.cancelled() => return,
-                told = shared.tell(&session, Bytes::from(message)) => told,
-            };
-            if let Err(error) = told {
-                tracing::debug!(server = %shared.server, %error, "a message was not taken");
-            }
-        });
     }
 
     fn spawn_sweeping(self: &Arc<Self>) {

@@ -1,13 +1,16 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use plexus_kit::TraceContext;
 use plexus_proto::api::UpstreamEra;
+use plexus_tools::{Answer, Capabilities, LogLevel, LogSink, RawJson};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Incoming, Messages, RequestId};
-use crate::upstream::client::{ClientError, Outgoing, message};
+use crate::upstream::client::message::Said;
+use crate::upstream::client::{Bridge, ClientError, Inputs, Offers, Outgoing, message};
 
 fn sent(bytes: &[u8]) -> Value {
     assert!(!bytes.contains(&b'\n'), "a message is one line");
@@ -33,7 +36,14 @@ fn call(with_extras: bool) -> Outgoing {
         progress: with_extras.then(|| -> plexus_tools::ProgressSink { Arc::new(|_| ()) }),
         cancel: CancellationToken::new(),
         trace: with_extras.then(|| TraceContext::extract(headers).unwrap()),
+        bridge: Bridge::default(),
+        inputs: Inputs::default(),
     }
+}
+
+fn called(id: RequestId, era: UpstreamEra, call: &Outgoing) -> Value {
+    let said = Said { trace: call.trace.as_ref(), ..Said::of(era, &call.bridge, false) };
+    sent(&message::call(id, call, said))
 }
 
 fn meta(version: &str) -> Value {
@@ -52,7 +62,7 @@ fn a_session_is_begun_in_its_newest_revision_and_without_capabilities() {
         "clientInfo": { "name": "plexus", "version": env!("CARGO_PKG_VERSION") },
     });
     let expected = json!({ "jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params });
-    assert_eq!(sent(&message::initialize(7)), expected);
+    assert_eq!(sent(&message::initialize(7, Capabilities::default())), expected);
     let expected = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     assert_eq!(sent(&message::initialized()), expected);
 }
@@ -60,25 +70,26 @@ fn a_session_is_begun_in_its_newest_revision_and_without_capabilities() {
 #[test]
 fn a_stateless_request_says_each_time_who_asks() {
     assert_eq!(sent(&message::discover(1))["params"], json!({ "_meta": meta("2026-07-28") }));
-    let listed = sent(&message::list_tools(2, UpstreamEra::Stateless, Some("next")));
+    let listed = sent(&message::list(2, UpstreamEra::Stateless, "tools/list", Some("next")));
     assert_eq!(listed["params"], json!({ "cursor": "next", "_meta": meta("2026-07-28") }));
-    let listen = sent(&message::listen(3));
+    let listen =
+        sent(&message::listen(3, &Offers { tools_change: true, ..Offers::default() }, &BTreeSet::new()));
     let wanted = json!({ "toolsListChanged": true });
     assert_eq!(listen["params"], json!({ "notifications": wanted, "_meta": meta("2026-07-28") }));
 }
 
 #[test]
 fn a_request_in_a_session_says_nothing_that_is_known() {
-    let listed = sent(&message::list_tools(2, UpstreamEra::Session, None));
+    let listed = sent(&message::list(2, UpstreamEra::Session, "tools/list", None));
     assert_eq!(listed["params"], json!({}));
-    let called = sent(&message::call(3, UpstreamEra::Session, &call(false)));
+    let called = called(3, UpstreamEra::Session, &call(false));
     assert_eq!(called["params"], json!({ "name": "echo", "arguments": { "text": "two\nlines" } }));
 }
 
 #[test]
 fn a_call_carries_its_own_id_as_progress_token_and_the_trace() {
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
-        let called = sent(&message::call(9, era, &call(true)));
+        let called = called(9, era, &call(true));
         let meta = &called["params"]["_meta"];
         assert_eq!(meta["progressToken"], 9, "{called}");
         assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
@@ -89,13 +100,46 @@ fn a_call_carries_its_own_id_as_progress_token_and_the_trace() {
 #[test]
 fn a_server_that_asks_is_answered() {
     let ping = br#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#;
-    let Incoming::Request { id, method } = received(ping) else { panic!("a request") };
-    assert_eq!(sent(&message::answer(id, &method)), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
-    let sampling = br#"{"jsonrpc":"2.0","id":0,"method":"sampling/createMessage","params":{}}"#;
-    let Incoming::Request { id, method } = received(sampling) else { panic!("a request") };
-    let refused = sent(&message::answer(id, &method));
-    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(0), &json!(-32601)));
-    assert!(refused["error"]["message"].as_str().unwrap().contains("sampling/createMessage"));
+    let Incoming::Request { id, method, params: None } = received(ping) else { panic!("a request") };
+    assert_eq!(method, "ping");
+    let given = serde_json::value::to_raw_value(&json!({ "roots": [] })).unwrap();
+    let answered = sent(&message::answer(id, &Answer::Result(RawJson::of(&given))));
+    assert_eq!(answered, json!({ "jsonrpc": "2.0", "id": "a", "result": { "roots": [] } }));
+    let refused = Answer::Error { code: -32601, message: "no".to_owned(), data: None };
+    let refused = sent(&message::answer(id, &refused));
+    assert_eq!(refused, json!({ "jsonrpc": "2.0", "id": "a", "error": { "code": -32601, "message": "no" } }));
+}
+
+#[test]
+fn only_the_stateless_era_says_each_time_what_can_be_asked() {
+    let can = Capabilities { form: true, sampling: true, roots: true, ..Capabilities::default() };
+    let log = LogSink { least: LogLevel::Warning, sink: Arc::new(|_| ()) };
+    let mut call = call(false);
+    call.bridge = Bridge { capabilities: can, log: Some(log), ..Bridge::default() };
+    let said = Said::of(UpstreamEra::Stateless, &call.bridge, true);
+    let meta = sent(&message::call(1, &call, said))["params"]["_meta"].clone();
+    let declared = json!({
+        "roots": {},
+        "sampling": {},
+        "elicitation": { "form": {} },
+        "extensions": { "io.modelcontextprotocol/tasks": {} },
+    });
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
+    assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
+    assert_eq!(called(1, UpstreamEra::Session, &call)["params"].get("_meta"), None);
+    let begun = sent(&message::initialize(1, can))["params"]["capabilities"].clone();
+    assert_eq!(begun, json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {} } }));
+}
+
+#[test]
+fn what_a_server_asked_for_is_brought_along() {
+    let mut call = call(false);
+    let responses = serde_json::value::to_raw_value(&json!({ "a": { "action": "cancel" } })).unwrap();
+    call.inputs = Inputs { responses: Some(RawJson::of(&responses)), state: Some("s".to_owned()) };
+    let params = called(1, UpstreamEra::Stateless, &call)["params"].clone();
+    assert_eq!(params["inputResponses"], json!({ "a": { "action": "cancel" } }), "{params}");
+    assert_eq!(params["requestState"], "s");
+    assert_eq!(params["arguments"], json!({ "text": "two\nlines" }));
 }
 
 #[test]
@@ -155,7 +199,7 @@ fn progress_and_cancellation_name_a_request() {
     let of = |json: &str| {
         let raw = Bytes::from(json.to_owned());
         let raw: &serde_json::value::RawValue = serde_json::from_slice(&raw).unwrap();
-        (message::progress(Some(raw)), message::cancelled_request(Some(raw)))
+        (message::progress(Some(raw)), message::own(message::cancelled_request(Some(raw))))
     };
     let (progress, _) = of(r#"{"progressToken":4,"progress":0.5,"total":2,"message":"half"}"#);
     let (id, progress): (RequestId, _) = progress.unwrap();

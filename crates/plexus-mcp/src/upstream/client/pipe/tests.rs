@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, RequestId, Transmit, TransmitError};
-use crate::upstream::client::{ClientError, Listener, message};
+use crate::upstream::client::{ClientError, Listener, News, message};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,7 +40,8 @@ impl Transmit for ToServer {
 struct Changes(AtomicUsize);
 
 impl Listener for Changes {
-    fn tools_changed(&self) {
+    fn heard(&self, news: News) {
+        assert_eq!(news, News::Tools);
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -238,7 +239,7 @@ async fn a_message_that_does_not_get_there_fails_alone() {
 async fn the_tasks_end_when_the_last_handle_is_dropped() {
     let (pipe, server) = open();
     let borrowed = pipe.borrowed();
-    let waiting = spawn(async move { borrowed.request(message::listen, Manner::default()).await });
+    let waiting = spawn(async move { borrowed.request(message::ping, Manner::default()).await });
     drop(pipe);
     server.alone().await;
     waiting.await.unwrap().unwrap_err();
@@ -284,9 +285,9 @@ async fn what_the_server_says_unasked_reaches_whom_it_concerns() {
     server.say(progress(id.clone(), 0.5));
     server.say(json!({ "method": "notifications/message", "params": { "level": "info", "data": 1 } }));
     server.say(json!({ "method": "notifications/tools/list_changed" }));
-    server.say(json!({ "id": "q", "method": "roots/list" }));
+    server.say(json!({ "id": "q", "method": "sampling/createMessage", "params": {} }));
     let refused = server.hear().await;
-    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(-32601)));
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(-32600)));
     server.say(json!([{ "id": id, "result": {} }, progress(id.clone(), 0.9)]));
     call.await.unwrap().unwrap();
     assert_eq!(reported.recv().await, Some(0.5));

@@ -1,18 +1,24 @@
 //! What the two tasks of a pipe do: one takes in what the server says, one writes what it is told.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use plexus_kit::Stage;
 use plexus_tools::Progress;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use super::super::asked::{Owner, Reply, Taken};
 use super::super::message::{self, Incoming, RequestId};
 use super::super::stderr::shown;
-use super::super::{Chatter, ClientError, SharedListener};
+use super::super::{Bridge, Chatter, ClientError, SharedListener};
 use super::{MAX_GARBAGE, Queued, Receive, Shared, Transmit, TransmitError};
 
 impl Shared {
     /// Until nothing more comes; returns why.
     pub(super) async fn read(
-        &self,
+        self: &Arc<Self>,
         mut from: impl Receive,
         listener: &SharedListener,
         chatter: &Chatter,
@@ -49,7 +55,7 @@ impl Shared {
     }
 
     /// Never waits: a server that asks and does not read must not stop its own answers.
-    fn take(&self, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
+    fn take(self: &Arc<Self>, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
         match incoming {
             Incoming::Response { id: Some(id), outcome } => {
                 self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
@@ -57,25 +63,75 @@ impl Shared {
             Incoming::Response { id: None, outcome } => {
                 self.stray(|| format!("an answer without an id of ours ({:?})", outcome.err()));
             }
-            Incoming::Request { id, method } => {
-                let queued = Queued { id: None, message: message::answer(id, &method) };
-                if self.queue.try_send(queued).is_err() {
-                    self.stray(|| "the answer to a request of a server that does not read".to_owned());
-                }
-            }
-            Incoming::Notification { method, params } => match &*method {
-                "notifications/progress" => self.report(message::progress(params)),
-                "notifications/tools/list_changed" => listener.tools_changed(),
-                "notifications/cancelled" => {
-                    if let Some(id) = message::cancelled_request(params) {
-                        self.answer(
-                            id,
-                            Err(ClientError::Protocol("the server ended the request".to_owned())),
-                        );
+            Incoming::Request { id, method, params } => {
+                let owner = || self.owner(|bridge| bridge.answerer.is_some());
+                match self.asked.take((id, &method, params), owner, listener) {
+                    Taken::Now(message) => {
+                        if self.queue.try_send(Queued { id: None, message }).is_err() {
+                            self.stray(|| {
+                                "the answer to a request of a server that does not read".to_owned()
+                            });
+                        }
+                    }
+                    Taken::Later(answer) => self.answer_later(answer),
+                    Taken::Dropped => {
+                        self.stray(|| "a request that cannot be answered, or is already".to_owned());
                     }
                 }
-                other => self.stray(|| format!("the notification `{}`", shown(other.as_bytes()))),
+            }
+            Incoming::Notification { method, params } => self.notice(&method, params, listener),
+        }
+    }
+
+    fn notice(&self, method: &str, params: Option<&RawValue>, listener: &SharedListener) {
+        match method {
+            "notifications/progress" => self.report(message::progress(params)),
+            "notifications/message" => {
+                if let Owner::One(Bridge { log: Some(log), .. }) = self.owner(|bridge| bridge.log.is_some())
+                    && let Some(line) = message::log_line(params)
+                {
+                    log.say(line);
+                }
+            }
+            "notifications/subscriptions/acknowledged" => self.begun(message::subscription(params)),
+            "notifications/cancelled" => {
+                let Some(id) = message::cancelled_request(params) else { return };
+                if !self.asked.cancel(id)
+                    && let Some(id) = message::own(Some(id))
+                {
+                    self.answer(id, Err(ClientError::Protocol("the server ended the request".to_owned())));
+                }
+            }
+            _ => match message::news(method, params) {
+                Some(news) => listener.heard(news),
+                None => self.stray(|| format!("the notification `{}`", shown(method.as_bytes()))),
             },
+        }
+    }
+
+    /// Sends an answer when there is one, for as long as there is a connection.
+    fn answer_later(self: &Arc<Self>, answer: BoxFuture<'static, Option<Reply>>) {
+        let pipe = self.clone();
+        let answering = async move {
+            let Some(mut reply) = answer.await else { return };
+            let message = std::mem::take(&mut reply.message);
+            // It fails when the connection has ended, and then nobody waits for it.
+            let _ = pipe.queue.send(Queued { id: None, message }).await;
+        };
+        let ended = self.ended.clone();
+        self.supervisor.spawn(Stage::Work, format!("upstream {}: a question", self.server), async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = answering => {}
+            }
+        });
+    }
+
+    fn begun(&self, id: Option<RequestId>) {
+        let state = self.state();
+        let begun = id.and_then(|id| state.waiting.get(&id)?.begun.as_ref());
+        if let Some(begun) = begun {
+            begun.notify_one();
         }
     }
 

@@ -6,7 +6,7 @@ use super::form::Inputs;
 use super::variables::translated;
 
 /// Keys that mean here what they mean there.
-const SAME: [&str; 13] = [
+const SAME: [&str; 14] = [
     "command",
     "args",
     "cwd",
@@ -18,6 +18,7 @@ const SAME: [&str; 13] = [
     "max_concurrency",
     "lazy",
     "per_session",
+    "questions",
     "inject",
     "allow_private",
 ];

@@ -16,6 +16,7 @@ fn config() -> ServerConfig {
         enabled: true,
         lazy: false,
         per_session: false,
+        questions: true,
         transport: Transport::Stdio(StdioConfig {
             command: "x".to_owned(),
             args: vec![],

@@ -24,6 +24,7 @@ fn config(approve: Approve) -> ServerConfig {
         enabled: true,
         lazy: false,
         per_session: false,
+        questions: true,
         transport,
         groups: BTreeMap::new(),
         instructions: None,

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::letters::folded;
+use super::letters::{folded, unaccented};
 
 /// Files that only their owner reads.
 const PRIVATE_FILES: &str = r"(\.ssh\b|\bid_(rsa|dsa|ecdsa|ed25519)\b|/etc/(passwd|shadow|sudoers)|\.aws/|\.netrc|\.npmrc|\.pypirc|\.gnupg|\.kube/config|\.git-credentials|\.docker/config|\bmcp\.json|\.cursor/|\.claude(\.json|/)|\.codex/|claude_desktop_config|\bkeychain\b|\.bash_history|\.zsh_history|\bwallet\.dat)";
@@ -21,8 +21,9 @@ const PATTERNS: &[&str] = &[
     // Forget what you were told.
     r"\b(ignore|disregard|forget|override|bypass|discard)\b[^.!?]{0,40}\b(previous|prior|above|earlier|preceding|all|any|other|your|existing|system|original|these|safety)\b[^.!?]{0,30}\b(instructions?|prompts?|guidelines?|guardrails?|directives?|directions)\b",
     r"\b(ignore|disregard|forget|override|bypass)\b[^.!?]{0,20}\b(your|all) (previous |prior |safety |security )?(rules|polic(y|ies)|restrictions|constraints|training)\b",
+    r"\b(forget|ignore|disregard) (everything|all|anything|whatever|what)( that)? you('ve| have)? ?(were|was|been)? ?(told|know|learned|learnt|instructed|taught)\b",
     r"\b(new|real|true|actual|updated|hidden|secret) (system )?(instructions?|prompt|directives?|orders) ?(:|are|is|for you|follow)",
-    r"\byou are now (a|an|acting|free|unrestricted|operating|dan|root|admin)\b",
+    r"\byou are now (a|an|in (\w+ ){0,2}mode|acting|free|unrestricted|operating|dan|root|admin)\b",
     r"\bfrom (now|this point) on,? (you|always|never|every|all|treat|respond|act|do)\b",
     r"\b(developer|god|admin|debug|maintenance|jailbreak|unrestricted) mode (is )?(enabled|activated|on)\b",
     // Do not let anybody know.
@@ -41,21 +42,31 @@ const PATTERNS: &[&str] = &[
     r"\b(never|do not|don'?t|must not|stop) (use|using|call|calling|invoke|invoking) (any|the|all)? ?(other|another|built-?in|native|competing) (\w+ )?(tool|function|server)s?\b",
     r"\bthis tool (overrides|supersedes|replaces|takes (precedence|priority) over) (all|any|every|other|the other)\b",
     // Fetch what is secret, and hand it over.
-    r"\b(read|open|cat|load|fetch|access|get|copy|retrieve|extract|collect|gather|grab|look up|dump|list|find|obtain|take)\b[^!?]{0,60}{private}[^!?]{0,160}\b(pass|send|include|put|provide|append|attach|forward|upload|transmit|post|encode|insert|supply|place|add|submit|leak|exfiltrate|report|share|set)\b",
+    r"\b(read|open|cat|load|fetch|access|get|copy|retrieve|extract|collect|gather|grab|look up|dump|list|find|obtain|take)\b[^!?]{0,60}{files}[^!?]{0,160}\b(pass|send|include|put|provide|append|attach|forward|upload|transmit|post|encode|insert|supply|place|add|submit|leak|exfiltrate|report|share|set)\b",
+    // Of what many tools are for, such as keys and cookies, it takes whose they are, or that all are wanted, and where to.
+    r"\b(read|open|cat|load|fetch|access|get|copy|retrieve|extract|collect|gather|grab|look up|dump|list|find|obtain|take)\b[^!?]{0,40}\b(your|the users?'?s?|users?'?s?|their|his|her) (\w+ ){0,2}?{private}[^!?]{0,120}\b(pass|send|include|put|provide|append|attach|forward|upload|transmit|post|encode|insert|supply|place|submit|leak|share)\b[^.!?]{0,40}\b(to|as|in|into|via|with|here)\b",
+    r"\b(read|open|cat|load|fetch|access|get|copy|retrieve|extract|collect|gather|grab|look up|dump|find|obtain|take)\b[^.!?]{0,40}\b(all|every|any) (\w+ ){0,2}?{private}[^.!?]{0,100}\b(pass|send|include|put|append|attach|forward|upload|transmit|post|submit|leak|share)\b( \w+){0,3} (to|as|in|into|via)\b",
     r"\b(pass|send|include|put|provide|append|attach|forward|upload|transmit|post|encode|insert|supply|submit|exfiltrate|leak|share)\b[^.!?]{0,30}\b(the |your |user'?s? |all |any |every |full |raw |complete |their |his |her )(\w+ ){0,3}?(content|contents|copy|text|value|values|dump|output|list)? ?(of )?(the |your |any |all |user'?s? )*[^.!?]{0,20}{files}",
     r"\b(contents?|copy|text|dump|full text|raw bytes) (of|from|in) (the |your |user'?s? |~|\$home|/home)[^!?]{0,40}{files}",
     r"\b(send|forward|upload|transmit|exfiltrate|leak|post|report|copy|bcc|cc|submit|share|email|mail)\b[^.!?]{0,60}\b(your|the user'?s?|all|every|any|found|available) (\w+ ){0,2}?{private}[^!?]{0,60}\b(to|at|via|as|into)\b",
-    r"\bexfiltrat(e|es|ing|ion)\b",
+    r"{private}[^.!?]{0,80}\b(and|then) (pass|send|include|put|append|attach|forward|upload|transmit|post|submit|share) (them|it|those|these)\b[^.!?]{0,30}\b(to|in|as|into|via|with|here)\b",
+    r"\b(read|open|cat|load|fetch|get|copy|extract|take)\b[^!?]{0,60}\.env\b[^!?]{0,100}\b(pass|send|include|put|append|attach|forward|upload|transmit|post|submit|share)\b[^.!?]{0,40}\b(in|into|as|to|via)\b",
+    r"\b(pass|send|include|put|provide|paste|insert|append)\b[^.!?]{0,20}\b(contents?|copy|text|values?) of[^.!?]{0,20}\.env\b",
+    r"\b(pass|send|include|put|provide|append|attach|insert|supply|submit)\b[^.!?]{0,20}\b(your|the users?'?s|users?'?s|their) (\w+ ){0,2}?(api[ _-]?keys?|passwords?|credentials?|private keys?|ssh keys?|cookies|(access|session|auth) tokens?)\b[^.!?]{0,30}\b(as|in|into|to|via|with)\b",
+    r"\b(pass|send|include|put|provide|append|attach|insert|supply|submit)\b[^.!?]{0,20}\b\w*_(key|token|secret|password) (environment variable|env var|variable)s?\b",
+    r"(^|[\n.!?:;,] ?|\b(then|and|must|should|always|please|also|silently|quietly) )exfiltrate\b",
     // Hand over what was said so far.
     r"\b(include|pass|send|provide|put|append|attach|copy|forward|repeat|insert|paste|summari[sz]e|encode|write|add|dump|log|report|transmit|upload)\b[^.!?]{0,60}\b(entire|full|whole|complete|verbatim|exact|previous|preceding|current|recent|user'?s?|above|prior) (\w+ ){0,2}?(conversation|chat|dialogue?|message) ?(history|log|so far|transcript|context)?\b[^.!?]{0,60}\b(in|into|as|to|with|here|argument|parameter|field)\b",
     r"\b(include|pass|send|provide|put|append|attach|copy|forward|repeat|insert|paste|reveal|print|output|dump|disclose|encode|share|report|transmit)\b[^.!?]{0,40}\b(your|the|its|this|full|complete|entire|original) (\w+ ){0,2}?(system (prompt|message|instructions?)|hidden instructions?|context window|chain of thought|list of (all )?(your )?(available )?tools)\b",
+    r"\b(put|pass|send|include|copy|insert|paste|append|attach)\b[^.!?]{0,20}\b(the|this|your|our) (chat|conversation) (history|log|so far|transcript)\b[^.!?]{0,40}\b(in|into|as|to|with)\b",
     r"\b(conversation|chat) (history|transcript|so far)\b[^.!?]{0,60}\b(must|should|has to|needs to) be (passed|sent|included|provided|put|forwarded|appended|copied)\b",
     // Send it there.
     r"\b(must|always|should|need to|have to|instead|also|first|silently|quietly|automatically|additionally)\b[^.!?]{0,80}\b(send|forward|bcc|cc|copy|redirect|deliver|email|mail|transfer|pay|wire|route|add|recipients?)\b[^!?]{0,80}[\w.+-]+@[\w-]+\.[\w.]+",
     r"\b(must|always|first|silently|quietly|also|automatically|additionally|afterwards?)\b[^.!?]{0,60}\b(send|post|upload|forward|transmit|report|submit|curl|ping|beacon)\b[^!?]{0,100}\bhttps?://",
     r"\b(curl|wget|nc|netcat|bash|sh|powershell|iex)\b[^!?]{0,80}(\|\s*(ba|z|da)?sh\b|/dev/tcp/|\|\s*iex\b)",
     r"!\[[^\]]*\]\(https?://[^)\s]*[?&=/](\{|<|\$|%7b|\[)",
-    // The markup of prompts.
+    // The markup of prompts, and what is in no text that is shown.
+    r"<!--[^>]{0,200}\w+ \w+ \w+",
     r"<\s*/?\s*(important|system|instructions?|secret|hidden|critical|assistant|admin|priority|sys|override|system[-_ ](prompt|reminder|message|note)|user_query|tool_instructions?)\s*/?\s*>",
     r"(\[/?inst\]|<</?sys>>|<\|(im_start|im_end|system|user|assistant|endoftext|begin_of_text|start_header_id|eot_id)\|>|\bbegin_system_prompt\b)",
     r"(^|[\n.!?\]] ?|#+ )(system|assistant|developer) (prompt|message|override|instructions?|note|update|notice) ?:",
@@ -94,6 +105,9 @@ pub(super) fn found(text: &str) -> Option<String> {
         .iter()
         .find_map(|text| search(&folded(text)))
         .or_else(|| variants.iter().filter(|text| !text.is_ascii()).find_map(|text| search(text)))
+        .or_else(|| {
+            variants.iter().filter(|text| !text.is_ascii()).find_map(|text| search(&unaccented(text)))
+        })
 }
 
 fn search(text: &str) -> Option<String> {

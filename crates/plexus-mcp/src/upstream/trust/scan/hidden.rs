@@ -80,16 +80,19 @@ struct Before {
     last: Option<char>,
     /// The last one that is seen.
     seen: Option<char>,
-    /// Characters of a flag that is written in tags.
-    tags: usize,
+    /// Letters of a flag that is written in tags.
+    tags: String,
+    /// Selectors of variants that were excused.
+    variants: usize,
 }
 
 impl Before {
     fn see(&mut self, c: char) {
-        self.tags = match (c, self.last) {
-            (TAG_FIRST..=TAG_LAST, _) => self.tags + 1,
-            _ => 0,
-        };
+        match c {
+            TAG_FIRST..=TAG_LAST => self.tags.extend(letter(c)),
+            _ => self.tags.clear(),
+        }
+        self.variants += usize::from(is_rare_variant(c));
         if !is_hidden(c) && !is_modifier(c) {
             self.seen = Some(c);
         }
@@ -107,18 +110,39 @@ impl Before {
             '\u{FE0E}' | '\u{FE0F}' => {
                 !is_hidden(last) && (is_pictograph(last) || matches!(last, '0'..='9' | '#' | '*'))
             }
-            '\u{FE00}'..='\u{FE0D}' | '\u{E0100}'..='\u{E01EF}' => {
-                !is_hidden(last) && (is_ideograph(last) || is_symbol(last) || joins(last))
+            // One of many can be chosen behind each letter, and so a letter of another text.
+            c if is_rare_variant(c) => {
+                self.variants < MAX_VARIANTS
+                    && !is_hidden(last)
+                    && (is_ideograph(last) || is_symbol(last) || joins(last))
             }
-            // England, Scotland, Wales: a black flag, a few letters, and the end.
-            TAG_FIRST..=TAG_LAST => seen == '\u{1F3F4}' && self.tags < 7,
+            TAG_FIRST..=TAG_LAST => {
+                let goes_on = |flag: &&str| {
+                    flag.strip_prefix(self.tags.as_str()).is_some_and(|rest| rest.chars().next() == letter(c))
+                };
+                seen == '\u{1F3F4}' && FLAGS.iter().any(goes_on)
+            }
             _ => false,
         }
     }
 }
 
+/// Selectors of rare variants in one text.
+const MAX_VARIANTS: usize = 4;
+/// England, Scotland and Wales: a black flag, these letters, and the end.
+const FLAGS: [&str; 3] = ["gbeng\u{7F}", "gbsct\u{7F}", "gbwls\u{7F}"];
+
 const TAG_FIRST: char = '\u{E0020}';
 const TAG_LAST: char = '\u{E007F}';
+
+/// What a tag stands for.
+fn letter(tag: char) -> Option<char> {
+    char::from_u32(u32::from(tag) - 0xE0000)
+}
+
+fn is_rare_variant(c: char) -> bool {
+    matches!(u32::from(c), 0xFE00..=0xFE0D | 0xE0100..=0xE01EF)
+}
 
 fn is_hidden(c: char) -> bool {
     matches!(

@@ -22,6 +22,28 @@ pub(crate) fn folded(text: &str) -> String {
     plain
 }
 
+/// The same without accents, which change how a word looks and not what a model makes of it.
+pub(super) fn unaccented(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut one = [0; 4];
+    for c in text.chars() {
+        if c.is_ascii() || is_accent(c) {
+            plain.extend(Some(c).filter(char::is_ascii));
+            continue;
+        }
+        let bare: String = skeleton(c.encode_utf8(&mut one)).filter(|part| !is_accent(*part)).collect();
+        match bare.is_ascii() && !bare.is_empty() {
+            true => plain.push_str(&bare),
+            false => plain.push(c),
+        }
+    }
+    plain
+}
+
+fn is_accent(c: char) -> bool {
+    matches!(u32::from(c), 0x0300..=0x036F)
+}
+
 /// A name such that those that look the same are the same: small letters without separators, and one for all that are
 /// taken for each other.
 pub(crate) fn squashed(name: &str) -> String {

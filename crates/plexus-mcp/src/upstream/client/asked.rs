@@ -1,0 +1,191 @@
+//! What a server asks while it works on a request, and whose question that is.
+//!
+//! On the stream of one request a message is part of that request. On a channel that requests share nothing says which of
+//! them it belongs to: it goes to the caller of all of them if there is only one, and is refused otherwise. It is never
+//! guessed whom a server means, since the answer is what a person typed.
+//!
+//! | what | bound | beyond it |
+//! |---|---|---|
+//! | questions of a connection that are open | [`MAX_ASKED`] | refused |
+//! | bytes of a question | [`MAX_QUESTION`] | refused |
+//! | bytes of its id | [`MAX_ID`] | it gets no answer |
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use plexus_tools::{Answer, Inquiry, RawJson};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::message::{self, METHOD_NOT_FOUND, RequestId};
+use super::{Bridge, SharedListener};
+
+const MAX_ASKED: usize = 16;
+const MAX_QUESTION: usize = 64 << 10;
+const MAX_ID: usize = 256;
+
+const INVALID_REQUEST: i64 = -32600;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL: i64 = -32603;
+
+/// Whom a message of a server is for.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// Nobody has a request there.
+    Nobody,
+    One(Bridge),
+    /// Nothing says whom of them.
+    Several,
+}
+
+impl Owner {
+    /// Of a message on a channel that these requests share. Of those of one caller the newest is taken that can do
+    /// something with it.
+    pub(super) fn among<'a>(
+        in_flight: impl Iterator<Item = (RequestId, &'a Bridge)>,
+        can_use: impl Fn(&Bridge) -> bool,
+    ) -> Self {
+        let mut owner: Option<(bool, RequestId, &Bridge)> = None;
+        for (id, bridge) in in_flight {
+            let found = (can_use(bridge), id, bridge);
+            match owner {
+                Some((.., other)) if other.caller != bridge.caller => return Self::Several,
+                Some((uses, newest, _)) if (uses, newest) > (found.0, id) => {}
+                _ => owner = Some(found),
+            }
+        }
+        owner.map_or(Self::Nobody, |(.., bridge)| Self::One(bridge.clone()))
+    }
+}
+
+/// What is to be done about a request of a server.
+pub(super) enum Taken {
+    /// It can be answered at once.
+    Now(Vec<u8>),
+    /// Somebody is asked; none when the server takes its question back.
+    Later(BoxFuture<'static, Option<Reply>>),
+    /// There is no way to answer it, or it is being answered.
+    Dropped,
+}
+
+/// An answer to be sent; its question is open until this is dropped.
+pub(super) struct Reply {
+    pub(super) message: Vec<u8>,
+    _open: Open,
+}
+
+/// The questions of one connection that are open, by the text of their ids.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    open: Mutex<HashMap<String, CancellationToken>>,
+    /// It was told that questions are refused because callers share the connection.
+    told: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Open {
+    asked: Arc<Asked>,
+    id: String,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.asked.lock().remove(&self.id);
+    }
+}
+
+impl Asked {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request of a server.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        (id, method, params): (&RawValue, &str, Option<&RawValue>),
+        owner: impl FnOnce() -> Owner,
+        listener: &SharedListener,
+    ) -> Taken {
+        if id.get().len() > MAX_ID
+            || !id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+        {
+            return Taken::Dropped;
+        }
+        let now = |answer: Answer| Taken::Now(message::answer(id, &answer));
+        if method == "ping" {
+            return now(result("{}"));
+        }
+        let Some(inquiry) = Inquiry::from_method(method) else {
+            return now(refusal(METHOD_NOT_FOUND, "this client announced no capability for that"));
+        };
+        if params.is_some_and(|params| params.get().len() > MAX_QUESTION) {
+            let why = format!("a question of more than {MAX_QUESTION} bytes is not passed on");
+            return now(refusal(INVALID_PARAMS, why));
+        }
+        let answerer = match owner() {
+            // The hub itself has none.
+            Owner::Nobody if inquiry == Inquiry::Roots => return now(result(r#"{"roots":[]}"#)),
+            Owner::Nobody => {
+                return now(refusal(INVALID_REQUEST, "no call is under way that could ask"));
+            }
+            Owner::Several => {
+                if !self.told.swap(true, Ordering::Relaxed) {
+                    listener.questions_refused();
+                }
+                return now(refusal(
+                    INTERNAL,
+                    "calls of several callers are under way on this connection, and nothing says which of them asks",
+                ));
+            }
+            Owner::One(Bridge { answerer: Some(answerer), .. }) => answerer,
+            Owner::One(_) => {
+                let why = format!("the client of this call cannot be asked: {method}");
+                return now(refusal(METHOD_NOT_FOUND, why));
+            }
+        };
+        let cancel = CancellationToken::new();
+        let open = {
+            let mut open = self.lock();
+            if open.contains_key(id.get()) {
+                return Taken::Dropped;
+            }
+            if open.len() >= MAX_ASKED {
+                drop(open);
+                let why = format!("{MAX_ASKED} questions of this server are open already");
+                return now(refusal(INTERNAL, why));
+            }
+            open.insert(id.get().to_owned(), cancel.clone());
+            Open { asked: self.clone(), id: id.get().to_owned() }
+        };
+        let (id, asking) = (id.to_owned(), answerer.ask(inquiry, params.map(RawJson::of)));
+        Taken::Later(Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => None,
+                answer = asking => Some(Reply { message: message::answer(&id, &answer), _open: open }),
+            }
+        }))
+    }
+
+    /// The server takes a question back. False: it has none of this id.
+    pub(super) fn cancel(&self, id: &RawValue) -> bool {
+        let open = self.lock().get(id.get()).cloned();
+        open.map(|cancel| cancel.cancel()).is_some()
+    }
+}
+
+fn result(json: &str) -> Answer {
+    match serde_json::from_str(json) {
+        Ok(raw) => Answer::Result(RawJson::of(raw)),
+        Err(_) => unreachable!("it is written here"),
+    }
+}
+
+fn refusal(code: i64, message: impl Into<String>) -> Answer {
+    Answer::Error { code, message: message.into(), data: None }
+}
+
+#[cfg(test)]
+mod tests;

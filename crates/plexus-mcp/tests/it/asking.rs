@@ -1,0 +1,247 @@
+//! Questions in the middle of a call: how they reach the client of either era, and only that one.
+
+use std::time::Duration;
+
+use plexus_testkit::{AskedClient, McpClient, Reply, Speaks, SseEvent, SseStream, TestHub};
+use serde_json::{Value, json};
+
+use crate::curious::{NAME, NEW, OLD, accepted, all, curious, form, roots, willing};
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn hub() -> (TestHub, String) {
+    let hub = TestHub::start().await;
+    curious(&hub, LONG);
+    let token = hub.token("ann", &["call:*"]).await.token;
+    (hub, token)
+}
+
+fn asking(rounds: Value) -> Value {
+    json!({ "name": NAME, "arguments": { "rounds": rounds } })
+}
+
+/// A call in a session that is answered by a stream.
+async fn begin(client: &McpClient, id: u64, params: Value) -> SseStream {
+    let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    client.post_stream(&body).await
+}
+
+async fn answer(client: &McpClient, id: &Value, result: Value) {
+    let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+    assert_eq!(client.post_json(&answer).await.status, 202);
+}
+
+#[tokio::test]
+async fn every_question_reaches_the_client_and_its_answer_the_tool() {
+    let (hub, token) = hub().await;
+    let model = json!({
+        "key": "m", "method": "sampling/createMessage",
+        "params": { "messages": [], "maxTokens": 5 },
+    });
+    let page = json!({
+        "key": "p", "method": "elicitation/create",
+        "params": { "mode": "url", "message": "Go", "url": "https://example.com/" },
+    });
+    for speaks in [NEW, Speaks::Stateless] {
+        let client = willing(&hub, &token, speaks).await;
+        let rounds = json!([[form("a"), roots("r")], [&model], [&page]]);
+        let said = client.tool_text(NAME, json!({ "rounds": rounds })).await;
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said[0], json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } }));
+        assert_eq!(said[1]["m"]["content"]["text"], "Paris", "{speaks:?}");
+        assert_eq!(said[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_reaches_clients_of_the_revisions_that_have_forms() {
+    let (hub, token) = hub().await;
+    for (version, asked) in [("2025-11-25", true), ("2025-06-18", true), ("2025-03-26", false)] {
+        let client = willing(&hub, &token, Speaks::Session(version)).await;
+        let result = client.tool(NAME, json!({ "rounds": [[form("a")]] })).await.unwrap();
+        assert_eq!(result["isError"], json!(!asked), "{version}: {result}");
+        let heard = client.heard();
+        assert_eq!(heard.len(), usize::from(asked), "{heard:?}");
+        if asked {
+            assert_eq!(heard[0]["params"].get("mode").is_some(), version == "2025-11-25", "{heard:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_does_not_say_that_it_can_is_not_asked() {
+    let (hub, token) = hub().await;
+    let rounds = json!({ "rounds": [[form("a"), roots("r")]] });
+    let only_roots = json!({ "roots": {} });
+    let new = AskedClient::connect(&hub, &token, Speaks::Stateless, only_roots.clone()).await;
+    let error = new.tool(NAME, rounds.clone()).await.unwrap_err();
+    assert_eq!((error.status, error.code), (400, -32021), "{error:?}");
+    assert_eq!(error.data, json!({ "requiredCapabilities": { "elicitation": { "form": {} } } }));
+    let old = AskedClient::connect(&hub, &token, OLD, only_roots).await;
+    let result = old.tool(NAME, rounds.clone()).await.unwrap();
+    assert_eq!(result["isError"], true);
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("cannot be asked: elicitation"), "{text}");
+    assert!(new.heard().is_empty() && old.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_batch_has_no_stream_to_ask_on() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-03-26", &all()).await.0;
+    let call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asking(json!([[roots("r")]])) });
+    let answer = client.post_json(&json!([call])).await.json();
+    assert_eq!(answer[0]["result"]["isError"], true, "{answer}");
+}
+
+#[tokio::test]
+async fn questions_of_one_round_are_open_at_once_and_an_error_is_an_answer() {
+    let (hub, token) = hub().await;
+    let client =
+        AskedClient::connect(&hub, &token, NEW, all()).await.answering_at_once(2).answering(|method, _| {
+            match method {
+                "roots/list" => Reply::Error(-1, "no"),
+                _ => Reply::Result(json!({ "action": "decline" })),
+            }
+        });
+    let said = client.tool_text(NAME, json!({ "rounds": [[form("a"), roots("r")]] })).await;
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said[0], json!({ "a": { "action": "decline" }, "r": { "error": -1, "message": "no" } }));
+}
+
+#[tokio::test]
+async fn a_question_is_on_the_stream_of_its_call_and_on_no_other() {
+    let (hub, token) = hub().await;
+    let other = hub.token("bob", &["call:*"]).await.token;
+    let ann = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let bob = hub.mcp(&other).initialize_with("2025-11-25", &all()).await.0;
+    let mut others = [ann.get_stream().await, bob.get_stream().await];
+    let mut bobs = begin(&bob, 1, asking(json!([[form("of_bob")]]))).await;
+    let mut anns = begin(&ann, 1, asking(json!([[form("of_ann")]]))).await;
+    let (of_ann, of_bob) = (anns.message().await.unwrap(), bobs.message().await.unwrap());
+    assert_eq!(of_ann["params"]["message"], "of_ann?");
+    assert_eq!(of_bob["params"]["message"], "of_bob?");
+    for stream in &mut others {
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
+    }
+    // Both questions have the same id, each in its session: an answer counts only there.
+    assert_eq!(of_ann["id"], of_bob["id"]);
+    answer(&bob, &of_bob["id"], accepted("Bob")).await;
+    assert!(bobs.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Bob"));
+    assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
+    // Nor is one taken that is sent in the session of another.
+    let intruder = hub.mcp(&other).header("mcp-session-id", ann.session_id().unwrap());
+    let forged = json!({ "jsonrpc": "2.0", "id": of_ann["id"], "result": accepted("Bob") });
+    assert_eq!(intruder.post_json(&forged).await.status, 404);
+    answer(&ann, &json!("plexus-99"), accepted("Nobody")).await;
+    answer(&ann, &of_ann["id"], accepted("Ann")).await;
+    // The first answer counts.
+    answer(&ann, &of_ann["id"], accepted("Eve")).await;
+    assert!(anns.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Ann"));
+}
+
+#[tokio::test]
+async fn a_question_is_withdrawn_when_its_call_is_cancelled() {
+    let hub = TestHub::start().await;
+    let runs = curious(&hub, LONG);
+    let token = hub.token("ann", &["call:*"]).await.token;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let mut stream = begin(&client, 7, asking(json!([[form("a")]]))).await;
+    let question = stream.message().await.unwrap();
+    let params = json!({ "requestId": 7 });
+    client
+        .post_json(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+        .await;
+    let rest = stream.to_end().await;
+    assert_eq!(rest.len(), 1, "no answer to what was cancelled: {rest:?}");
+    assert_eq!(rest[0]["method"], "notifications/cancelled");
+    assert_eq!(rest[0]["params"], json!({ "requestId": question["id"] }));
+    runs.over(1).await;
+    assert_eq!(hub.outcome_of(NAME).await, "cancelled");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever() {
+    let hub = TestHub::start_answering(|options| options.asked = Duration::from_millis(300)).await;
+    curious(&hub, LONG);
+    let token = hub.token("ann", &["call:*"]).await.token;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
+    let heard = stream.to_end().await;
+    let methods: Vec<_> = heard.iter().map(|message| message["method"].as_str()).collect();
+    assert_eq!(methods, [Some("elicitation/create"), Some("notifications/cancelled"), None]);
+    let text = heard[2]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("nobody answered in time"), "{text}");
+}
+
+#[tokio::test]
+async fn the_time_of_a_call_stands_still_while_its_client_thinks() {
+    let hub = TestHub::start().await;
+    curious(&hub, Duration::from_secs(1));
+    let token = hub.token("ann", &["call:*"]).await.token;
+    for speaks in [NEW, Speaks::Stateless] {
+        let client = AskedClient::connect(&hub, &token, speaks, all()).await.answering(|_, _| {
+            std::thread::sleep(Duration::from_millis(1_500));
+            Reply::Result(accepted("Ann"))
+        });
+        let arguments = json!({ "rounds": [[form("a")]] });
+        assert!(client.tool_text(NAME, arguments).await.contains("Ann"), "{speaks:?}");
+        let client = willing(&hub, &token, speaks).await;
+        let arguments = json!({ "rounds": [[form("a")]], "work_ms": 5_000 });
+        let result = client.tool(NAME, arguments).await.unwrap();
+        assert_eq!(result["_meta"]["plexus/error"], "deadline_exceeded", "{speaks:?}: {result}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_lost_the_stream_finds_the_question_when_it_comes_back() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
+    let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("an id to come back with") };
+    drop(stream);
+    let mut stream = client.header("last-event-id", &id).get_stream().await;
+    let question = stream.message().await.unwrap();
+    answer(&client, &question["id"], accepted("Ann")).await;
+    assert!(
+        stream.message().await.unwrap()["result"]["content"][0]["text"].as_str().unwrap().contains("Ann")
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_can_be_asked_outlives_a_restart() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let hub = hub.restart().await;
+    curious(&hub, LONG);
+    let client = client.at(hub.url("/mcp"));
+    let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
+    assert_eq!(stream.message().await.unwrap()["method"], "elicitation/create");
+}
+
+#[tokio::test]
+async fn a_hub_that_stops_asks_no_more_and_stops_at_once() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
+    stream.message().await.unwrap();
+    let began = std::time::Instant::now();
+    hub.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_page_is_over_when_its_call_is() {
+    let (hub, token) = hub().await;
+    let client = willing(&hub, &token, NEW).await;
+    let page = json!({
+        "key": "p", "method": "elicitation/create",
+        "params": { "mode": "url", "message": "Go", "url": "https://example.com/" },
+    });
+    client.tool_text(NAME, json!({ "rounds": [[page]] })).await;
+    let heard = client.heard();
+    assert_eq!(client.methods(), ["elicitation/create", "notifications/elicitation/complete"]);
+    assert_eq!(heard[0]["params"]["elicitationId"], heard[1]["params"]["elicitationId"]);
+    assert!(heard[0]["params"]["elicitationId"].is_string());
+}

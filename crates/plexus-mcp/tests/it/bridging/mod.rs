@@ -1,0 +1,167 @@
+//! What passes between a client of either era and a server of either era, feature by feature.
+//!
+//! `matrix` says what is expected of each of the four ways, and is what `docs/bridging.md` shows; a test here tries a row
+//! of it in all four, against the fixture server over HTTP, and is wrong when anything else comes out.
+
+mod matrix;
+mod offered;
+mod questions;
+mod shared;
+mod told;
+
+use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
+use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub};
+use serde_json::{Value, json};
+
+use self::matrix::{Found, Row};
+
+/// The newest revision that has sessions.
+const NEWEST_SESSION: &str = "2025-11-25";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Era {
+    Session,
+    Stateless,
+}
+
+/// From a client of one era to a server of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    client: Era,
+    upstream: Era,
+}
+
+impl Way {
+    /// In the order of the columns.
+    const ALL: [Self; 4] = [
+        Self { client: Era::Session, upstream: Era::Session },
+        Self { client: Era::Session, upstream: Era::Stateless },
+        Self { client: Era::Stateless, upstream: Era::Session },
+        Self { client: Era::Stateless, upstream: Era::Stateless },
+    ];
+
+    /// The server's name in the hub.
+    fn server(self) -> &'static str {
+        match self.upstream {
+            Era::Session => "old",
+            Era::Stateless => "new",
+        }
+    }
+
+    fn tool(self, name: &str) -> String {
+        format!("mcp__{}__{name}", self.server())
+    }
+
+    fn speaks(self) -> Speaks {
+        match self.client {
+            Era::Session => Speaks::Session(NEWEST_SESSION),
+            Era::Stateless => Speaks::Stateless,
+        }
+    }
+}
+
+/// A hub with a server of each era behind it.
+struct Scene {
+    hub: TestHub,
+    _servers: [HttpFixture; 2],
+}
+
+impl Scene {
+    async fn start() -> Self {
+        Self::with(Eras::Sessions).await
+    }
+
+    /// With these revisions of the server that has sessions.
+    async fn with(old: Eras) -> Self {
+        let hub = TestHub::start().await;
+        let servers =
+            [Fixture::new().only(old).start().await, Fixture::new().only(Eras::Stateless).start().await];
+        for (name, server) in ["old", "new"].into_iter().zip(&servers) {
+            hub.add_upstream(name, &json!({ "url": server.url(), "approve": "auto" })).await;
+        }
+        Self { hub, _servers: servers }
+    }
+
+    /// A client that sees the one server of this way.
+    async fn client(&self, way: Way, capabilities: Value) -> AskedClient {
+        self.client_that_speaks(way, way.speaks(), capabilities).await
+    }
+
+    async fn client_that_speaks(&self, way: Way, speaks: Speaks, capabilities: Value) -> AskedClient {
+        let server = way.server();
+        let scopes = [format!("call:mcp__{server}"), format!("call:mcp__{server}__*")];
+        let token = self.hub.token("bridge", &scopes.each_ref().map(String::as_str)).await.token;
+        AskedClient::connect(&self.hub, &token, speaks, capabilities).await
+    }
+
+    /// One that can be asked everything.
+    async fn able(&self, way: Way) -> AskedClient {
+        self.client(way, everything()).await
+    }
+
+    /// A list as soon as there is something in it: what servers offer is asked for after their tools.
+    async fn listed(&self, client: &AskedClient, method: &str, member: &str) -> Vec<Value> {
+        let mut changes = self.hub.upstreams().changes();
+        let there = async {
+            loop {
+                let list = client.request(method, json!({})).await.expect("a list")[member].clone();
+                match list.as_array().filter(|list| !list.is_empty()) {
+                    Some(list) => return list.clone(),
+                    None => changes.changed().await.expect("the hub runs"),
+                }
+            }
+        };
+        let patience = std::time::Duration::from_secs(20);
+        tokio::time::timeout(patience, there).await.unwrap_or_else(|_| panic!("nothing in {method}"))
+    }
+}
+
+/// What a client declares that can be asked everything.
+fn everything() -> Value {
+    json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {}, "context": {} }, "roots": {} })
+}
+
+/// A person and a model that answer whatever they are asked.
+fn obliging(method: &str, params: &Value) -> Reply {
+    Reply::Result(match (method, params["mode"].as_str()) {
+        ("elicitation/create", Some("url")) => json!({ "action": "accept" }),
+        ("elicitation/create", _) => {
+            let fields = params["requestedSchema"]["properties"].as_object().cloned().unwrap_or_default();
+            let value = |schema: &Value| match schema["type"].as_str() {
+                Some("boolean") => json!(true),
+                _ => json!("Ann"),
+            };
+            let content: Value = fields.iter().map(|(name, schema)| (name.clone(), value(schema))).collect();
+            json!({ "action": "accept", "content": content })
+        }
+        ("sampling/createMessage", _) => json!({
+            "role": "assistant", "model": "a model", "stopReason": "endTurn",
+            "content": { "type": "text", "text": "written by the client's model" },
+        }),
+        ("roots/list", _) => json!({ "roots": [{ "uri": "file:///home/ann/work", "name": "work" }] }),
+        (other, _) => panic!("nobody can be asked {other}"),
+    })
+}
+
+/// Tries a row of the matrix in all the ways that it has.
+async fn in_every_way(feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
+    let row = Row::of(feature);
+    let scene = Scene::start().await;
+    for way in Way::ALL {
+        if row.expected(way).is_there() {
+            let found = attempt(&scene, way).await;
+            row.check(way, &found);
+        }
+    }
+}
+
+/// How a request ended: as it should, if it has a result.
+fn ended<T>(result: Result<T, RequestError>, holds: impl FnOnce(T)) -> Found {
+    match result {
+        Ok(result) => {
+            holds(result);
+            Found::Passed
+        }
+        Err(error) => Found::Refused(error.code),
+    }
+}

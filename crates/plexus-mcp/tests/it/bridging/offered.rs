@@ -1,0 +1,186 @@
+//! What servers offer beside tools.
+
+use plexus_testkit::{AskedClient, Speaks};
+use serde_json::{Value, json};
+
+use super::matrix::Found;
+use super::{Era, Scene, Way, ended, in_every_way};
+
+const TEXT: &str = "test://static-text";
+
+fn texts<'v>(list: &'v [Value], member: &str) -> Vec<&'v str> {
+    list.iter().filter_map(|entry| entry[member].as_str()).collect()
+}
+
+#[tokio::test]
+async fn bridging_resources_are_listed_and_read() {
+    in_every_way("resources: lists, templates, reads", async |scene, way| {
+        let client = scene.client(way, json!({})).await;
+        let resources = scene.listed(&client, "resources/list", "resources").await;
+        assert!(texts(&resources, "uri").contains(&TEXT), "{way:?}: {resources:?}");
+        let templates = scene.listed(&client, "resources/templates/list", "resourceTemplates").await;
+        assert_eq!(texts(&templates, "uriTemplate"), ["test://template/{id}/data"], "{way:?}");
+        for (uri, says) in [(TEXT, "static text"), ("test://template/42/data", "Data for ID: 42")] {
+            let read = client.request("resources/read", json!({ "uri": uri })).await;
+            let found = ended(read, |result| {
+                assert_eq!(result["contents"][0]["uri"], uri, "{way:?}: {result}");
+                let text = result["contents"][0]["text"].as_str().unwrap_or_default();
+                assert!(text.contains(says), "{way:?}: {text}");
+            });
+            if found != Found::Passed {
+                return found;
+            }
+        }
+        let binary = client.request("resources/read", json!({ "uri": "test://static-binary" })).await;
+        ended(binary, |result| assert!(result["contents"][0]["blob"].is_string(), "{way:?}: {result}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bridging_an_unknown_resource_has_the_code_of_the_revision() {
+    in_every_way("the error of a resource that is not there", async |scene, way| {
+        let client = scene.client(way, json!({})).await;
+        scene.listed(&client, "resources/list", "resources").await;
+        let error = client.request("resources/read", json!({ "uri": "test://nowhere" })).await.unwrap_err();
+        let code = if way.client == Era::Session { -32002 } else { -32602 };
+        assert_eq!((error.code, &error.data["uri"]), (code, &json!("test://nowhere")), "{way:?}: {error:?}");
+        Found::Passed
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bridging_what_is_read_is_for_its_reader_alone() {
+    in_every_way("`cacheScope` and `ttlMs` of what is read", async |scene, way| {
+        let client = scene.client(way, json!({})).await;
+        scene.listed(&client, "resources/list", "resources").await;
+        ended(client.request("resources/read", json!({ "uri": TEXT })).await, |result| {
+            assert_eq!(result["cacheScope"], "private", "{way:?}: {result}");
+            assert_eq!(result["ttlMs"], 1_000, "{way:?}: what the server lets its clients keep");
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bridging_prompts_are_listed_and_got() {
+    in_every_way("prompts: list, get", async |scene, way| {
+        let client = scene.client(way, json!({})).await;
+        let prompts = scene.listed(&client, "prompts/list", "prompts").await;
+        let name = way.tool("test_prompt_with_arguments");
+        let prompt = prompts.iter().find(|prompt| prompt["name"] == name.as_str());
+        assert_eq!(
+            prompt.map(|prompt| prompt["arguments"][0]["name"].clone()),
+            Some(json!("arg1")),
+            "{way:?}"
+        );
+        let unknown =
+            client.request("prompts/get", json!({ "name": way.tool("nothing") })).await.unwrap_err();
+        assert_eq!(unknown.code, -32602, "{way:?}: {unknown:?}");
+        let arguments = json!({ "arg1": "one", "arg2": "two" });
+        let got = client.request("prompts/get", json!({ "name": name, "arguments": arguments })).await;
+        ended(got, |result| {
+            let text = &result["messages"][0]["content"]["text"];
+            assert_eq!(text, "Prompt with arguments: arg1='one', arg2='two'", "{way:?}: {result}");
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bridging_arguments_are_completed() {
+    in_every_way("completion", async |scene, way| {
+        let client = scene.client(way, json!({})).await;
+        scene.listed(&client, "prompts/list", "prompts").await;
+        let name = way.tool("test_prompt_with_arguments");
+        let asked = json!({
+            "ref": { "type": "ref/prompt", "name": name },
+            "argument": { "name": "arg1", "value": "par" },
+        });
+        ended(client.request("completion/complete", asked).await, |result| {
+            assert_eq!(result["completion"]["values"], json!(["paris", "park", "party"]), "{way:?}");
+        })
+    })
+    .await;
+}
+
+async fn with_scopes(scene: &Scene, scopes: &[&str]) -> AskedClient {
+    let token = scene.hub.token("scoped", scopes).await.token;
+    AskedClient::connect(&scene.hub, &token, Speaks::Stateless, json!({})).await
+}
+
+#[tokio::test]
+async fn bridging_two_servers_with_one_uri_are_told_apart() {
+    let scene = Scene::start().await;
+    for way in [Way::ALL[2], Way::ALL[3]] {
+        let alone = scene.client(way, json!({})).await;
+        scene.listed(&alone, "resources/list", "resources").await;
+    }
+    let client = with_scopes(&scene, &["call:*"]).await;
+    let listed = scene.listed(&client, "resources/list", "resources").await;
+    let uris = texts(&listed, "uri");
+    for server in ["old", "new"] {
+        let uri = format!("plexus+mcp://{server}/{TEXT}");
+        assert!(uris.contains(&uri.as_str()), "{uris:?}");
+        let read = client.request("resources/read", json!({ "uri": uri })).await.expect("a resource");
+        assert_eq!(read["contents"][0]["uri"], uri.as_str());
+        let audit = scene.hub.api(&format!("/api/v1/audit?tool=mcp__{server}.resources&limit=5")).await;
+        assert_eq!(audit["items"].as_array().map(Vec::len), Some(1), "{audit}");
+        assert_eq!(audit["items"][0]["outcome"], "ok", "{audit}");
+    }
+    assert!(!uris.contains(&TEXT), "which of the two it is nobody could tell: {uris:?}");
+    let error = client.request("resources/read", json!({ "uri": TEXT })).await.unwrap_err();
+    assert!(
+        error.message.contains("plexus+mcp://old/") && error.message.contains("plexus+mcp://new/"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn bridging_what_is_out_of_scope_is_not_reached_by_any_name() {
+    let scene = Scene::start().await;
+    let everything = with_scopes(&scene, &["call:*"]).await;
+    for way in [Way::ALL[2], Way::ALL[3]] {
+        let alone = scene.client(way, json!({})).await;
+        scene.listed(&alone, "prompts/list", "prompts").await;
+        scene.listed(&alone, "resources/list", "resources").await;
+    }
+    let uri = format!("plexus+mcp://old/{TEXT}");
+    everything.request("resources/read", json!({ "uri": uri })).await.expect("it is there");
+
+    // Tools of a server are not what else it offers, and one server is not another.
+    for scopes in
+        [&["call:mcp__old__*"][..], &["call:mcp__new", "call:mcp__new__*"], &["call:mcp__old.prompts"]]
+    {
+        let client = with_scopes(&scene, scopes).await;
+        let hidden = client.request("resources/read", json!({ "uri": uri })).await.unwrap_err();
+        let nowhere = uri.replace("/old/", "/nix/");
+        let missing = client.request("resources/read", json!({ "uri": nowhere })).await.unwrap_err();
+        assert_eq!(hidden.code, missing.code, "{scopes:?}");
+        assert_eq!(hidden.message.replace("/old/", "/nix/"), missing.message, "{scopes:?}");
+        let list = client.request("resources/list", json!({})).await.expect("a list");
+        assert!(!list.to_string().contains("/old/"), "{scopes:?}: {list}");
+        let asked = json!({
+            "ref": { "type": "ref/resource", "uri": "plexus+mcp://old/test://template/{id}/data" },
+            "argument": { "name": "id", "value": "1" },
+        });
+        assert_eq!(
+            client.request("completion/complete", asked).await.unwrap_err().code,
+            -32602,
+            "{scopes:?}"
+        );
+        let mut news = client.listen(&["resources"], &[&uri]).await;
+        assert_eq!(news.acknowledged, json!({ "resourcesListChanged": true }), "{scopes:?}");
+        let touch = json!({ "uri": TEXT });
+        everything.tool_text("mcp__old__touch_resource", touch).await;
+        assert_eq!(news.until_quiet().await, Vec::<Value>::new(), "{scopes:?}");
+    }
+
+    let one = with_scopes(&scene, &["call:mcp__old.prompts.test_simple_prompt"]).await;
+    let prompts = scene.listed(&one, "prompts/list", "prompts").await;
+    assert_eq!(texts(&prompts, "name"), ["mcp__old__test_simple_prompt"]);
+    one.request("prompts/get", json!({ "name": "mcp__old__test_simple_prompt" })).await.expect("a prompt");
+    let other = one.request("prompts/get", json!({ "name": "mcp__old__test_prompt_with_image" })).await;
+    assert_eq!(other.unwrap_err().code, -32602);
+}

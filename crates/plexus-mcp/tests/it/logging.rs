@@ -1,0 +1,61 @@
+//! Log lines of what is called, for clients that want to read them.
+
+use std::time::Duration;
+
+use plexus_testkit::{Speaks, TestHub};
+use serde_json::{Value, json};
+
+use crate::curious::{NAME, NEW, OLD, curious, willing};
+
+async fn hub() -> (TestHub, String) {
+    let hub = TestHub::start().await;
+    curious(&hub, Duration::from_secs(60));
+    let token = hub.token("ann", &["call:*"]).await.token;
+    (hub, token)
+}
+
+fn levels(heard: &[Value]) -> Vec<&str> {
+    heard.iter().map(|message| message["params"]["level"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn lines_from_the_wanted_level_on_come_before_the_result() {
+    let (hub, token) = hub().await;
+    for speaks in [OLD, NEW, Speaks::Stateless] {
+        let client = willing(&hub, &token, speaks).await.reading_log("notice").await;
+        client.tool_text(NAME, json!({ "log": ["debug", "notice", "info", "error"] })).await;
+        let heard = client.heard();
+        assert_eq!(levels(&heard), ["notice", "error"], "{speaks:?}");
+        assert_eq!(heard[0]["method"], "notifications/message");
+        assert_eq!(heard[0]["params"]["logger"], "curious");
+    }
+}
+
+#[tokio::test]
+async fn who_has_said_nothing_reads_nothing() {
+    let (hub, token) = hub().await;
+    for speaks in [OLD, NEW, Speaks::Stateless] {
+        let client = willing(&hub, &token, speaks).await;
+        client.tool_text(NAME, json!({ "log": ["emergency"] })).await;
+        assert!(client.heard().is_empty(), "{speaks:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_level_is_of_one_session_and_outlives_a_restart() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize("2025-11-25").await.0;
+    assert_eq!(client.call("logging/setLevel", json!({ "level": "loud" })).await.error(), (200, -32602));
+    assert_eq!(client.call("logging/setLevel", json!({})).await.error(), (200, -32602));
+    assert_eq!(client.call("logging/setLevel", json!({ "level": "error" })).await.result(), json!({}));
+    let hub = hub.restart().await;
+    curious(&hub, Duration::from_secs(60));
+    let client = client.at(hub.url("/mcp"));
+    let params = json!({ "name": NAME, "arguments": { "log": ["error", "info"] } });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let heard = client.post_stream(&call).await.to_end().await;
+    assert_eq!(levels(&heard[..1]), ["error"]);
+    assert_eq!(heard[1]["result"]["isError"], false, "{heard:?}");
+    let other = hub.mcp(&token).initialize("2025-11-25").await.0;
+    assert_eq!(other.post_json(&call).await.result()["isError"], false);
+}

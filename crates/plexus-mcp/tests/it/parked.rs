@@ -1,0 +1,306 @@
+//! Calls that wait between two requests of 2026-07-28: a ticket is good once, for who it was given to, for the request
+//! that it was given for; and the call is always the same one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plexus_testkit::{McpClient, TestHub};
+use serde_json::{Value, json};
+
+use crate::curious::{NAME, Runs, accepted, curious, form, roots, stateless};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Scene {
+    hub: TestHub,
+    client: McpClient,
+    runs: Arc<Runs>,
+}
+
+async fn scene() -> Scene {
+    over(TestHub::start().await).await
+}
+
+async fn over(hub: TestHub) -> Scene {
+    let runs = curious(&hub, LONG);
+    let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
+    Scene { hub, client, runs }
+}
+
+fn arguments() -> Value {
+    json!({ "rounds": [[form("a")]] })
+}
+
+/// A call that waits: its state, and the whole result that says so.
+async fn park(client: &McpClient) -> (Value, Value) {
+    let result = stateless(client, json!({ "arguments": arguments() })).await.result();
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    (result["requestState"].clone(), result)
+}
+
+fn retry(state: &Value) -> Value {
+    let responses = json!({ "a": accepted("Ann") });
+    json!({ "arguments": arguments(), "requestState": state, "inputResponses": responses })
+}
+
+/// What is said of a state that opens nothing.
+async fn refused(client: &McpClient, params: Value) -> String {
+    let answer = stateless(client, params).await;
+    assert_eq!(answer.error(), (200, -32602), "{answer:?}");
+    answer.json()["error"]["data"]["plexus"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_request_that_brings_the_answers_gets_the_result_of_the_same_call() {
+    let Scene { hub, client, runs } = scene().await;
+    let (state, asked) = park(&client).await;
+    assert_eq!(asked["inputRequests"]["a"]["method"], "elicitation/create");
+    assert_eq!(asked["inputRequests"]["a"]["params"]["mode"], "form");
+    assert!(asked.get("ttlMs").is_none() && asked.get("content").is_none(), "{asked}");
+    let result = stateless(&client, retry(&state)).await.result();
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(result["isError"], false, "{result}");
+    assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
+    assert_eq!(runs.begun(), 1);
+    let audited = hub.api(&format!("/api/v1/audit?tool={NAME}")).await;
+    assert_eq!(audited["items"].as_array().unwrap().len(), 1, "{audited}");
+    assert_eq!(audited["items"][0]["outcome"], "ok");
+    assert_eq!(audited["items"][0]["call_id"], result["_meta"]["plexus/call-id"]);
+}
+
+#[tokio::test]
+async fn a_state_is_good_once() {
+    let Scene { client, runs, .. } = scene().await;
+    let (state, _) = park(&client).await;
+    stateless(&client, retry(&state)).await.result();
+    assert_eq!(refused(&client, retry(&state)).await, "used");
+    // Also when both come at the same time.
+    let (state, _) = park(&client).await;
+    let both = tokio::join!(stateless(&client, retry(&state)), stateless(&client, retry(&state)));
+    let good = [&both.0, &both.1].iter().filter(|answer| answer.json().get("result").is_some()).count();
+    assert_eq!(good, 1, "{both:?}");
+    assert_eq!(runs.begun(), 2);
+}
+
+#[tokio::test]
+async fn a_state_that_was_changed_or_is_anothers_or_for_something_else_opens_nothing() {
+    let Scene { hub, client, runs } = scene().await;
+    let bob = hub.mcp(&hub.token("bob", &["call:*"]).await.token);
+    let (state, _) = park(&client).await;
+    let text = state.as_str().unwrap();
+    let damaged =
+        json!(format!("{}{}", &text[..text.len() - 1], if text.ends_with('A') { "B" } else { "A" }));
+    for params in [retry(&damaged), retry(&json!(format!("{text}-TAMPERED"))), retry(&json!(""))] {
+        assert_eq!(refused(&client, params).await, "changed");
+    }
+    assert_eq!(refused(&bob, retry(&state)).await, "changed");
+    let mut other = retry(&state);
+    other["arguments"] = json!({ "rounds": [[form("b")]] });
+    assert_eq!(refused(&client, other).await, "changed");
+    let mut through = retry(&state);
+    through["arguments"] = json!({ "name": NAME, "arguments": arguments() });
+    through["name"] = json!("tool_call");
+    through["_meta"]["io.modelcontextprotocol/clientCapabilities"] = crate::curious::all();
+    assert_eq!(client.modern("tools/call", through).await.error(), (200, -32602));
+    for malformed in [json!(7), json!({}), json!(true)] {
+        assert_eq!(refused(&client, retry(&malformed)).await, "");
+    }
+    // None of that has used it up. How the arguments are written is not what they say.
+    let result = stateless(&client, retry(&state)).await.result();
+    assert_eq!(result["isError"], false);
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() {
+    let Scene { client, runs, .. } = scene().await;
+    let both = json!({ "rounds": [[form("a"), roots("r")]] });
+    let asked = stateless(&client, json!({ "arguments": both })).await.result();
+    assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 2);
+    let mut states = vec![asked["requestState"].clone()];
+    let wrong = json!({ "a": { "action": "perhaps" }, "r": 7, "x": { "action": "accept" } });
+    for (responses, left) in
+        [(json!({}), vec!["a", "r"]), (wrong, vec!["a", "r"]), (json!({ "a": accepted("Ann") }), vec!["r"])]
+    {
+        let params = json!({ "arguments": both, "requestState": states.last(), "inputResponses": responses });
+        let again = stateless(&client, params).await.result();
+        assert_eq!(again["resultType"], "input_required");
+        let keys: Vec<_> = again["inputRequests"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, left, "{again}");
+        assert!(!states.contains(&again["requestState"]), "each time another state");
+        states.push(again["requestState"].clone());
+    }
+    let last = json!({ "r": { "roots": [] } });
+    let params = json!({ "arguments": both, "requestState": states.last(), "inputResponses": last });
+    let result = stateless(&client, params).await.result();
+    assert_eq!(result["resultType"], "complete");
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("Ann"), "{result}");
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn answers_that_are_no_object_are_refused_and_use_nothing_up() {
+    let Scene { client, .. } = scene().await;
+    let (state, _) = park(&client).await;
+    let mut params = retry(&state);
+    params["inputResponses"] = json!([1]);
+    assert_eq!(refused(&client, params).await, "");
+    assert_eq!(stateless(&client, retry(&state)).await.result()["resultType"], "complete");
+}
+
+#[tokio::test]
+async fn a_call_asks_round_after_round_with_another_state_each() {
+    let Scene { client, runs, .. } = scene().await;
+    let arguments = json!({ "rounds": [[form("a")], [form("a")]] });
+    let first = stateless(&client, json!({ "arguments": arguments })).await.result();
+    let responses = json!({ "a": accepted("Ann") });
+    let mut params =
+        json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": responses });
+    let second = stateless(&client, params.clone()).await.result();
+    assert_eq!(second["resultType"], "input_required");
+    assert_ne!(first["requestState"], second["requestState"]);
+    assert_eq!(refused(&client, params.clone()).await, "used");
+    params["requestState"] = second["requestState"].clone();
+    assert_eq!(stateless(&client, params).await.result()["resultType"], "complete");
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_comes_back_for_is_cancelled() {
+    let hub = TestHub::start_answering(|options| options.asked = Duration::from_millis(300)).await;
+    let Scene { hub, client, runs } = over(hub).await;
+    let (state, _) = park(&client).await;
+    runs.over(1).await;
+    assert_eq!(refused(&client, retry(&state)).await, "expired");
+    assert_eq!(runs.begun(), 1);
+    assert_eq!(hub.outcome_of(NAME).await, "cancelled");
+}
+
+#[tokio::test]
+async fn so_many_calls_of_one_caller_wait_and_no_more() {
+    let Scene { hub, client, runs } = scene().await;
+    let mut states = Vec::new();
+    for _ in 0..16 {
+        states.push(park(&client).await.0);
+    }
+    let refused = stateless(&client, json!({ "arguments": arguments() })).await.result();
+    assert_eq!((&refused["resultType"], &refused["isError"]), (&json!("complete"), &json!(true)));
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("answer one of the open questions first"), "{text}");
+    // Others are not held up by that, and an answer makes room.
+    let bob = hub.mcp(&hub.token("bob", &["call:*"]).await.token);
+    park(&bob).await;
+    stateless(&client, retry(&states[0])).await.result();
+    park(&client).await;
+    assert_eq!(runs.begun(), 19);
+}
+
+#[tokio::test]
+async fn a_tool_that_is_out_of_sight_by_then_is_unknown_and_its_call_is_given_up() {
+    let Scene { hub, client, runs } = scene().await;
+    let (state, _) = park(&client).await;
+    hub.registry().remove(&[NAME]);
+    assert_eq!(stateless(&client, retry(&state)).await.error(), (200, -32602));
+    runs.over(1).await;
+    assert_eq!(hub.outcome_of(NAME).await, "cancelled");
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_brings_no_answers() {
+    let Scene { hub, runs, .. } = scene().await;
+    let token = hub.token("carl", &["call:*"]).await;
+    let client = hub.mcp(&token.token);
+    let (state, _) = park(&client).await;
+    hub.revoke(&token.jti).await;
+    assert_eq!(stateless(&client, retry(&state)).await.status, 401);
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn a_hub_that_stops_gives_up_what_waits_and_the_state_says_so_after() {
+    let Scene { hub, client, runs } = scene().await;
+    let (state, _) = park(&client).await;
+    let began = Instant::now();
+    let hub = hub.restart().await;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    runs.over(1).await;
+    let runs = curious(&hub, LONG);
+    let client = client.at(hub.url("/mcp"));
+    let answer = stateless(&client, retry(&state)).await;
+    assert_eq!(answer.json()["error"]["data"]["plexus"], "lost", "{answer:?}");
+    assert!(answer.body.contains("not run again"), "{answer:?}");
+    assert_eq!(runs.begun(), 0);
+    assert_eq!(hub.outcome_of(NAME).await, "cancelled");
+}
+
+#[tokio::test]
+async fn closing_the_request_that_asks_leaves_the_call_and_closing_the_next_cancels_it() {
+    let Scene { hub, client, runs } = scene().await;
+    let arguments = json!({ "rounds": [[form("a")]], "work_ms": 60_000 });
+    let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
+    let responses = json!({ "a": accepted("Ann") });
+    let params =
+        json!({ "arguments": arguments, "requestState": asked["requestState"], "inputResponses": responses });
+    let working = tokio::time::timeout(Duration::from_millis(500), stateless(&client, params));
+    assert!(working.await.is_err(), "it works for a minute");
+    runs.over(1).await;
+    assert_eq!(hub.outcome_of(NAME).await, "cancelled");
+}
+
+#[tokio::test]
+async fn a_key_stands_for_the_parked_call_and_then_for_its_result() {
+    let Scene { client, runs, .. } = scene().await;
+    let keyed = |mut params: Value| {
+        params["_meta"] = json!({ "plexus/idempotency-key": "k1" });
+        params
+    };
+    let asked = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
+    // Another request with the key waits for the first call.
+    let waiting = stateless(&client, keyed(json!({ "arguments": arguments() })));
+    let answering = stateless(&client, keyed(retry(&asked["requestState"])));
+    let (waited, answered) = tokio::join!(waiting, answering);
+    assert_eq!(answered.result()["resultType"], "complete");
+    assert_eq!(waited.result()["_meta"]["plexus/replayed"], true, "{waited:?}");
+    let third = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
+    assert_eq!(third["_meta"]["plexus/replayed"], true);
+    assert_eq!(third["content"], answered.result()["content"]);
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn a_question_is_the_last_event_of_a_stream_too() {
+    let Scene { client, .. } = scene().await;
+    let meta = json!({
+        "progressToken": "p",
+        "io.modelcontextprotocol/clientCapabilities": crate::curious::all(),
+    });
+    let params = json!({ "name": NAME, "arguments": arguments(), "_meta": meta });
+    let (streaming, body) = client.modern_request(1, "tools/call", params);
+    let heard = streaming.post_stream(&body).await.to_end().await;
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0]["result"]["resultType"], "input_required");
+    let mut params = retry(&heard[0]["result"]["requestState"]);
+    params["_meta"]["progressToken"] = json!("q");
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = crate::curious::all();
+    params["name"] = NAME.into();
+    let (streaming, body) = client.modern_request(2, "tools/call", params);
+    let heard = streaming.post_stream(&body).await.to_end().await;
+    assert_eq!(heard.last().unwrap()["result"]["resultType"], "complete", "{heard:?}");
+}
+
+#[tokio::test]
+async fn only_what_the_last_request_said_that_it_can_is_asked() {
+    let Scene { client, .. } = scene().await;
+    let arguments = json!({ "rounds": [[form("a")], [roots("r")]] });
+    let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
+    let params = json!({
+        "name": NAME,
+        "arguments": arguments,
+        "requestState": asked["requestState"],
+        "inputResponses": { "a": accepted("Ann") },
+        "_meta": { "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } },
+    });
+    let answer = client.modern("tools/call", params).await;
+    assert_eq!(answer.error(), (400, -32021), "{answer:?}");
+    assert_eq!(answer.json()["error"]["data"], json!({ "requiredCapabilities": { "roots": {} } }));
+}
