@@ -1,6 +1,7 @@
 //! The client side of MCP: connections to single servers, and the hub in front of many. All are real processes,
 //! servers or pretending to be one.
 
+pub(crate) mod asking;
 mod calls;
 mod leaks;
 mod living;

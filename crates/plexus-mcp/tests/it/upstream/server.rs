@@ -34,18 +34,23 @@ initialize() {
 }
 "#;
 
-struct Changes(watch::Sender<usize>);
+/// Changes of tools, and the resources that have changed.
+struct Changes(watch::Sender<(usize, Vec<String>)>);
 
 impl Listener for Changes {
     fn heard(&self, news: News) {
-        self.0.send_modify(|changes| *changes += usize::from(news == News::Tools));
+        self.0.send_modify(|(changes, updates)| match news {
+            News::Tools => *changes += 1,
+            News::Updated(uri) => updates.push(uri),
+            News::Resources | News::Prompts => {}
+        });
     }
 }
 
 /// How a server is to be started.
 pub(super) struct Start {
     pub(super) connect: Connect,
-    changes: watch::Receiver<usize>,
+    changes: watch::Receiver<(usize, Vec<String>)>,
 }
 
 impl Start {
@@ -71,7 +76,7 @@ impl Start {
             fingerprint: 0,
             presentation: 0,
         };
-        let (sender, changes) = watch::channel(0);
+        let (sender, changes) = watch::channel((0, Vec::new()));
         let variables = [("PATH", "/usr/bin:/bin"), ("LC_ALL", "C"), ("AWS_SECRET", "of the hub")];
         let environment: Environment =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -169,7 +174,12 @@ impl Server {
 
     /// Whether it has said that its tools have changed.
     pub(super) fn has_changed(&self) -> bool {
-        *self.start.changes.borrow() > 0
+        self.start.changes.borrow().0 > 0
+    }
+
+    /// The resources that it has said have changed.
+    pub(super) fn updates(&self) -> Vec<String> {
+        self.start.changes.borrow().1.clone()
     }
 
     pub(super) async fn closed(&self) -> String {

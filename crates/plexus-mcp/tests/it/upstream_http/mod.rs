@@ -1,5 +1,6 @@
 //! The client side: connections to servers of every transport and era.
 
+mod asking;
 mod busy;
 mod faults;
 mod foreign;
@@ -90,6 +91,7 @@ struct Way {
     settings: ClientSettings,
     ears: Arc<Ears>,
     supervisor: Supervisor,
+    capabilities: Capabilities,
 }
 
 impl Way {
@@ -110,12 +112,19 @@ impl Way {
             },
             ears: Arc::default(),
             supervisor: Supervisor::new(),
+            capabilities: Capabilities::default(),
         }
     }
 
     /// Over the transport of 2024-11-05.
     fn older(mut self) -> Self {
         self.older = true;
+        self
+    }
+
+    /// In a session where this can be asked.
+    fn asked(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
         self
     }
 
@@ -159,7 +168,7 @@ impl Way {
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
             settings: self.settings.clone(),
-            capabilities: Capabilities::default(),
+            capabilities: self.capabilities,
             account: None,
         }
     }
