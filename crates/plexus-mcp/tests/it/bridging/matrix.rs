@@ -1,5 +1,6 @@
 //! What is expected of each way, in the words that the documentation has.
 
+use self::Expected::{Nothing, Passes, PassesAs, Refuses};
 use super::{Era, Way};
 
 /// What becomes of a feature on one way.
@@ -62,15 +63,13 @@ impl Row {
     pub(super) fn check(&self, way: Way, found: &Found) {
         let expected = self.expected(way);
         let right = match expected {
-            Expected::Passes | Expected::PassesAs(_) => *found == Found::Passed,
-            Expected::Refuses { code, .. } => *found == Found::Refused(code),
-            Expected::Nothing(_) => false,
+            Passes | PassesAs(_) => *found == Found::Passed,
+            Refuses { code, .. } => *found == Found::Refused(code),
+            Nothing(_) => false,
         };
         assert!(right, "{}, {way:?}: {found:?}, and not {expected:?}", self.feature);
     }
 }
-
-use Expected::{Nothing, Passes, PassesAs, Refuses};
 
 /// For both ways of one era of client.
 const fn by_client(session: Expected, stateless: Expected) -> [Expected; 4] {
