@@ -73,7 +73,7 @@ pub(super) async fn answer(
     };
     let running = running.detached_after(meta.can.tasks.then_some(state.options.task_after));
     if token.is_none() && meta.log.is_none() {
-        return running.to_the_end().await.map(json);
+        return running.wait().await.map(json);
     }
     stream_call(state, running, token.map(ProgressWriter::new))
 }
@@ -217,7 +217,7 @@ impl<'r> Running<'r> {
     }
 
     /// Nobody listens to what is said on the way.
-    async fn to_the_end(mut self) -> Result<String, RpcError> {
+    async fn wait(mut self) -> Result<String, RpcError> {
         loop {
             let happened = self.happens().await;
             if let Some(Said::Last(last)) = self.said(happened).await {
