@@ -16,6 +16,9 @@ use super::unit::Unit;
 use crate::upstream::client::{Answerer, Bridge};
 use crate::upstream::config::ServerConfig;
 
+/// Questions in the course of one call; a server that has more is told that nobody answers them.
+const MAX_QUESTIONS_OF_CALL: u64 = 128;
+
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
@@ -99,6 +102,9 @@ impl Asking {
     fn question(&self, inquiry: Inquiry, params: Option<RawJson>) -> Result<Question, Answer> {
         let params = normal_form(inquiry, params)?;
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > MAX_QUESTIONS_OF_CALL {
+            return Err(refusal(INTERNAL, "this call has asked more than anybody answers"));
+        }
         let question = Question { key: format!("q{number}"), inquiry, params };
         let can = self.context.capabilities();
         match can.lacks(&question) {

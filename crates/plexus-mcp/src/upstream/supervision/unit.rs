@@ -380,6 +380,7 @@ impl Listener for Heard {
         match news {
             News::Tools => unit.list_changed.notify_one(),
             News::Resources | News::Prompts => unit.offers_changed.notify_one(),
+            News::Updated(uri) if !unit.watches.has(&uri) => {}
             News::Updated(uri) => {
                 // Nobody may listen.
                 let _ = unit.shared.updates.send(Updated { server: unit.slug.clone(), uri });

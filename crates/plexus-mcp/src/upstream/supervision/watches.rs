@@ -40,6 +40,10 @@ impl Watches {
         Some(Watch { watches: self.clone(), uri: uri.to_owned() })
     }
 
+    pub(super) fn has(&self, uri: &str) -> bool {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uri)
+    }
+
     /// How often it has changed what is watched.
     pub(super) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Acquire)
