@@ -55,10 +55,10 @@ impl Talk {
         Self { bridge, asking, rounds: AtomicBool::new(false) }
     }
 
-    /// A question was answered: from now on the call cannot be made as if nothing had been.
+    /// Somebody was asked: from now on the call cannot be made as if nobody had been.
     pub(super) fn has_asked(&self) -> bool {
-        let answered = |asking: &Arc<Asking>| asking.answered.load(Ordering::Acquire);
-        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(answered)
+        let asked = |asking: &Arc<Asking>| asking.asked.load(Ordering::Acquire);
+        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(asked)
     }
 
     pub(super) fn note_round(&self) {
@@ -80,7 +80,7 @@ struct Asking {
     unit: Weak<Unit>,
     /// Of the last question.
     number: AtomicU64,
-    answered: Arc<AtomicBool>,
+    asked: AtomicBool,
     /// The call has ended.
     over: CancellationToken,
 }
@@ -91,7 +91,7 @@ impl Asking {
             context: context.clone(),
             unit: Arc::downgrade(unit),
             number: AtomicU64::new(0),
-            answered: Arc::default(),
+            asked: AtomicBool::new(false),
             over: CancellationToken::new(),
         }
     }
@@ -123,7 +123,8 @@ impl Answerer for Asking {
             Ok(question) => question,
             Err(refusal) => return Box::pin(std::future::ready(refusal)),
         };
-        let (context, over, answered) = (self.context.clone(), self.over.clone(), self.answered.clone());
+        self.asked.store(true, Ordering::Release);
+        let (context, over) = (self.context.clone(), self.over.clone());
         Box::pin(async move {
             let key = question.key.clone();
             let asked = tokio::select! {
@@ -133,7 +134,6 @@ impl Answerer for Asking {
             };
             match asked {
                 Ok(mut answers) => {
-                    answered.store(true, Ordering::Release);
                     answers.remove(&key).unwrap_or_else(|| refusal(INTERNAL, "the client did not answer"))
                 }
                 Err(unasked) => refusal(INTERNAL, unasked.to_string()),
