@@ -138,7 +138,6 @@ async fn a_task_that_is_cancelled_says_so_and_so_does_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not all of it is there yet"]
 async fn a_task_asks_whatever_the_era_of_its_server() {
     for eras in [Eras::Stateless, Eras::Sessions] {
         let (hub, _fixture) = hub(eras).await;
@@ -171,7 +170,6 @@ async fn a_task_asks_whatever_the_era_of_its_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not all of it is there yet"]
 async fn an_error_of_the_tool_is_a_result_and_one_of_the_protocol_is_not() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
     let client = agent(&hub, "modern").await;
@@ -184,7 +182,6 @@ async fn an_error_of_the_tool_is_a_result_and_one_of_the_protocol_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not all of it is there yet"]
 async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
     let (hub, _fixture) = hub(Eras::Sessions).await;
     let client = agent(&hub, "modern").await;
@@ -214,7 +211,6 @@ async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
 
 /// Questions come first: a call becomes a task only when they are answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not all of it is there yet"]
 async fn a_call_that_asks_at_once_is_answered_first_and_becomes_a_task_then() {
     for eras in [Eras::Stateless, Eras::Sessions] {
         let (hub, _fixture) = hub(eras).await;

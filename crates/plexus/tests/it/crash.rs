@@ -52,9 +52,8 @@ async fn crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not all of it is there yet"]
 async fn crashes_while_calls_wait_for_answers_or_go_on_as_tasks_run_nothing_twice() {
-    parked::interrupted(crate::plexus(), 6).await;
+    parked::interrupted(crate::plexus(), 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

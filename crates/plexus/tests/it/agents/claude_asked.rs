@@ -65,7 +65,6 @@ async fn result(scene: &Scene, tool: &str) -> String {
 }
 
 #[test]
-#[ignore = "not all of it is there yet"]
 fn claude_answers_a_question_of_a_2025_06_18_server() {
     AgentHome::on_loopback("claude-code", async |home| {
         let scene = Scene::set("claude", script("test_elicitation", json!({ "message": "Who?" }))).await;
@@ -85,7 +84,6 @@ async fn stateless() -> HttpFixture {
 }
 
 #[test]
-#[ignore = "not all of it is there yet"]
 fn claude_in_the_session_era_answers_an_input_required() {
     AgentHome::on_loopback("claude-code", async |home| {
         let tool = "test_input_required_result_multi_round";
@@ -102,7 +100,6 @@ fn claude_in_the_session_era_answers_an_input_required() {
 }
 
 #[test]
-#[ignore = "not all of it is there yet"]
 fn claude_without_anybody_to_ask_ends_the_call_in_both_eras() {
     AgentHome::on_loopback("claude-code", async |home| {
         let mut home = home;
