@@ -51,6 +51,8 @@ enum Renewals {
     Answered,
     /// Answered with this status and nothing that can be read.
     Failing(u16),
+    /// Refused with all that they have in them.
+    Echoing,
     /// Held before anything is done about them.
     HeldBefore,
     /// Carried out, and the answer held.
@@ -81,7 +83,12 @@ struct Book {
     codes: HashMap<String, Fields>,
     refresh: HashSet<String>,
     renewals: Renewals,
+    /// Codes are held before they are redeemed.
+    codes_held: bool,
+    /// So many tokens are given that no door knows.
+    stale: u64,
     asked: Vec<Fields>,
+    revoked: Vec<String>,
     given: u64,
 }
 
@@ -100,7 +107,10 @@ impl ScriptedAuthority {
                 codes: HashMap::new(),
                 refresh: HashSet::new(),
                 renewals: Renewals::Answered,
+                codes_held: false,
+                stale: 0,
                 asked: vec![],
+                revoked: vec![],
                 given: 0,
             }),
             good: Arc::default(),
@@ -111,6 +121,7 @@ impl ScriptedAuthority {
             .route("/.well-known/oauth-authorization-server", get(document))
             .route("/authorize", get(authorize))
             .route("/token", post(token))
+            .route("/revoke", post(revoke))
             .route("/register", post(register))
             .with_state(inside.clone());
         let mut serving = JoinSet::new();
@@ -149,18 +160,41 @@ impl ScriptedAuthority {
         self.inside.book().renewals = Renewals::Failing(status);
     }
 
+    /// Every request to renew access is refused with what it has in it.
+    pub fn echo_renewals(&self) {
+        self.inside.book().renewals = Renewals::Echoing;
+    }
+
+    /// The next so many tokens are ones that no door knows.
+    pub fn give_stale(&self, tokens: u64) {
+        self.inside.book().stale = tokens;
+    }
+
+    /// The tokens that it was told to end.
+    pub fn revoked(&self) -> Vec<String> {
+        self.inside.book().revoked.clone()
+    }
+
+    /// Codes are held before they are redeemed.
+    pub fn hold_codes(&self) {
+        self.inside.book().codes_held = true;
+    }
+
     /// Requests to renew access are held: before anything is done about them, or when all is done but the answer.
     pub fn hold_renewals(&self, done: bool) {
         self.inside.book().renewals = if done { Renewals::HeldAfter } else { Renewals::HeldBefore };
     }
 
-    /// And from now on they are answered, those that are held too.
+    /// And from now on they are answered, those that are held too; and so are codes.
     pub fn answer_renewals(&self) {
-        self.inside.book().renewals = Renewals::Answered;
+        {
+            let mut book = self.inside.book();
+            (book.renewals, book.codes_held) = (Renewals::Answered, false);
+        }
         self.inside.released.send_modify(|times| *times += 1);
     }
 
-    /// Returns when a request to renew access is held.
+    /// Returns when a request to renew access, or with a code, is held.
     pub async fn renewal_is_held(&self) {
         self.inside.held.notified().await;
     }
@@ -179,7 +213,12 @@ impl Inside {
     fn give(&self, book: &mut Book) -> Value {
         book.given += 1;
         let (access, refresh) = (format!("access-{}", book.given), format!("refresh-{}", book.given));
-        self.good.lock().expect("no panic").insert(access.clone());
+        match book.stale {
+            0 => {
+                self.good.lock().expect("no panic").insert(access.clone());
+            }
+            stale => book.stale = stale - 1,
+        }
         book.refresh.insert(refresh.clone());
         json!({ "access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh })
     }
@@ -220,6 +259,7 @@ async fn document(State(inside): State<Arc<Inside>>) -> Json<Value> {
         "issuer": issuer,
         "authorization_endpoint": inside.url("/authorize"),
         "token_endpoint": token,
+        "revocation_endpoint": inside.url("/revoke"),
         "response_types_supported": ["code"],
         "authorization_response_iss_parameter_supported": true,
         "token_endpoint_auth_methods_supported": ["none"],
@@ -256,14 +296,27 @@ async fn authorize(State(inside): State<Arc<Inside>>, Query(asked): Query<Fields
     Redirect::to(back.as_str())
 }
 
-async fn token(State(inside): State<Arc<Inside>>, form: String) -> Response {
+fn fields(form: &str) -> Fields {
     let form = reqwest::Url::parse(&format!("http://form/?{form}")).expect("a form");
-    let form: Fields = form.query_pairs().into_owned().collect();
+    form.query_pairs().into_owned().collect()
+}
+
+async fn revoke(State(inside): State<Arc<Inside>>, form: String) -> StatusCode {
+    let token = fields(&form).remove("token").expect("a token");
+    inside.good.lock().expect("no panic").remove(&token);
+    let mut book = inside.book();
+    book.refresh.remove(&token);
+    book.revoked.push(token);
+    StatusCode::OK
+}
+
+async fn token(State(inside): State<Arc<Inside>>, form: String) -> Response {
+    let form = fields(&form);
     let renews = form.get("grant_type").is_some_and(|kind| kind == "refresh_token");
-    let renewals = {
+    let (renewals, codes_held) = {
         let mut book = inside.book();
         book.asked.push(form.clone());
-        book.renewals
+        (book.renewals, book.codes_held)
     };
     let mut released = inside.released.subscribe();
     let mut held = async || {
@@ -271,7 +324,17 @@ async fn token(State(inside): State<Arc<Inside>>, form: String) -> Response {
         let _ = released.changed().await;
     };
     let given = match (renews, renewals) {
-        (false, _) => inside.redeem(&form),
+        (false, _) => {
+            if codes_held {
+                held().await;
+            }
+            inside.redeem(&form)
+        }
+        (true, Renewals::Echoing) => {
+            let more = format!("what is wrong with {form:?}");
+            let refused = json!({ "error": "invalid_request", "error_description": more });
+            return (StatusCode::BAD_REQUEST, Json(refused)).into_response();
+        }
         (true, Renewals::Answered) => inside.renew(&form),
         (true, Renewals::Failing(status)) => {
             return StatusCode::from_u16(status).expect("a status").into_response();

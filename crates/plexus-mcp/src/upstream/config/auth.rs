@@ -9,6 +9,7 @@ use url::Url;
 
 use super::check::Given;
 use super::document::{Auth, Document, GrantName, Tls};
+use super::key_readers::KeyReaders;
 use super::problem::Findings;
 use super::transport::absolute;
 use crate::upstream::client::names_loopback;
@@ -145,6 +146,12 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         let fix = r#"write its address, such as "https://login.example.net""#;
         findings.problem("auth.authorization_server", "is not an https address", fix);
     }
+    // Else whoever the server names today would be shown the secret.
+    if client_secret.is_some() && server.is_none() && !findings.is_broken("auth.authorization_server") {
+        let what = "is missing, which says to whom `auth.client_secret` is shown";
+        let fix = r#"write the address where the hub is registered, such as "https://login.example.net""#;
+        findings.problem("auth.authorization_server", what, fix);
+    }
     Some(OauthConfig {
         grant,
         scopes: auth.scopes.clone(),
@@ -191,6 +198,11 @@ fn tls(tls: &Tls, url: Option<&Url>, given: &Given<'_>, findings: &mut Findings)
         let path = absolute(path, given.folder, given);
         if !path.is_file() {
             findings.warn(&field, "names a file that is not there; the server cannot be reached without it");
+        }
+        if name == "client_key"
+            && let Some(readers) = KeyReaders::of(&path)
+        {
+            findings.warn(&field, readers.to_string());
         }
         Some(path)
     };

@@ -99,14 +99,15 @@ pub(super) struct Auth {
     pub(super) scopes: Vec<String>,
     /// The hub, as the authorization server knows it. Left out, the hub introduces itself.
     pub(super) client_id: Option<String>,
-    /// The password that goes with `client_id`: a reference such as `${env:NAME}`.
+    /// The password that goes with `client_id`: a reference such as `${env:NAME}`. It is shown to
+    /// `authorization_server`, which has to be there then, and to nobody else.
     pub(super) client_secret: Option<String>,
     /// Address of a document that describes the hub, for authorization servers that take that.
     pub(super) client_metadata_url: Option<String>,
     /// Port that the browser is sent back to. Left out, any that is free.
     #[schemars(range(min = 1))]
     pub(super) redirect_port: Option<u16>,
-    /// The authorization server, where the server names several or none.
+    /// The authorization server, where the server names several or none, or where there is a `client_secret`.
     pub(super) authorization_server: Option<String>,
     /// Certificates of the connection.
     pub(super) tls: Tls,

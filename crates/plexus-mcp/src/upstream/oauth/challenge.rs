@@ -2,17 +2,17 @@
 
 /// The challenge for bearer tokens; those of other schemes are not looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::upstream) struct Challenge {
+pub(crate) struct Challenge {
     /// Where the server says who gives access to it (RFC 9728).
-    pub(in crate::upstream) resource_metadata: Option<String>,
+    pub(crate) resource_metadata: Option<String>,
     /// What the refused request needs.
-    pub(in crate::upstream) scope: Option<String>,
-    pub(in crate::upstream) error: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl Challenge {
     /// Reads the header; of several, all of them with commas in between.
-    pub(in crate::upstream) fn of(header: &str) -> Self {
+    pub(crate) fn of(header: &str) -> Self {
         let mut challenge = Self::default();
         let mut rest = header;
         let mut bearer = false;

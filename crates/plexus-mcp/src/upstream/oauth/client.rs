@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
 use super::asking::Asking;
+use super::confided::Confided;
 use super::discovery::Authority;
 use super::terms::Terms;
 use super::{LoginError, quoted};
@@ -116,7 +117,7 @@ impl Client {
             return Err(LoginError::Refused(format!(
                 "{issuer} does not register the hub ({}){}",
                 answer.status,
-                super::token::said(&body)
+                super::token::said(&body, &Confided::default())
             )));
         }
         Self::registered(&body, method).ok_or_else(|| {
@@ -140,14 +141,18 @@ impl Client {
         Some(Self { id, secret, method })
     }
 
+    /// Its own, or that of the file.
+    pub(super) fn secret<'a>(&'a self, oauth: &'a OauthConfig) -> Option<&'a Secret> {
+        self.secret.as_ref().or(oauth.client_secret.as_ref())
+    }
+
     /// Adds to a form who sends it; what cannot stand there comes back as a header.
     pub(super) fn sign(
         &self,
         oauth: &OauthConfig,
         form: &mut form_urlencoded::Serializer<'_, String>,
     ) -> Option<HeaderValue> {
-        let secret = self.secret.as_ref().or(oauth.client_secret.as_ref());
-        let (Some(secret), true) = (secret, self.method != Method::None) else {
+        let (Some(secret), true) = (self.secret(oauth), self.method != Method::None) else {
             form.append_pair("client_id", &self.id);
             return None;
         };

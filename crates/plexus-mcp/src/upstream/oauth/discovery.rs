@@ -11,7 +11,7 @@ use super::asking::Asking;
 use super::challenge::Challenge;
 use super::terms::Terms;
 use super::{LoginError, quoted};
-use crate::upstream::client::shown;
+use crate::upstream::client::{names_loopback, shown};
 use crate::upstream::config::is_protected;
 
 /// More authorization servers than this are not looked at.
@@ -197,13 +197,16 @@ fn authority_places(issuer: &Url) -> Vec<Url> {
 }
 
 fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginError> {
+    // A browser and the hub are sent to this machine only by who is on it.
+    let local = |url: &Url| url.host().is_some_and(|host| names_loopback(&host));
+    let is_local = Url::parse(&document.issuer).is_ok_and(|issuer| local(&issuer));
     let address = |text: Option<String>| -> Result<Option<Url>, LoginError> {
         let Some(text) = text else { return Ok(None) };
-        let url = Url::parse(&text).ok().filter(is_protected);
+        let url = Url::parse(&text).ok().filter(|url| is_protected(url) && (is_local || !local(url)));
         url.map(Some).ok_or_else(|| {
             let (place, text) = (shown(place), quoted(&text));
             LoginError::Refused(format!(
-                "{place} has an address that is not encrypted, or none at all: {text}"
+                "{place} has an address that is not encrypted, is on this machine, or is none at all: {text}"
             ))
         })
     };
@@ -226,7 +229,9 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
 
 fn read<T: for<'d> Deserialize<'d>>(place: &Url, document: Value) -> Result<T, LoginError> {
     serde_json::from_value(document).map_err(|error| {
-        LoginError::Refused(format!("the description at {} cannot be used: {error}", shown(place)))
+        // It may have words of the document in it.
+        let (place, error) = (shown(place), quoted(&error.to_string()));
+        LoginError::Refused(format!("the description at {place} cannot be used: {error}"))
     })
 }
 

@@ -90,9 +90,12 @@ impl Grant {
     }
 
     /// Whether renewing it may help against a refusal. What was just got for that reason, and never taken, is refused
-    /// for another one.
-    pub(super) fn may_help_again(&self) -> bool {
-        !self.after_refusal || self.accepted.load(Ordering::Relaxed)
+    /// for another one; that may have gone away after `pause`.
+    pub(super) fn may_help_again(&self, now: Timestamp, pause: Duration) -> bool {
+        let age = now.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
+        !self.after_refusal
+            || self.accepted.load(Ordering::Relaxed)
+            || u128::try_from(age).is_ok_and(|age| age >= pause.as_millis())
     }
 
     pub(super) fn stored(&self) -> Stored {
@@ -151,6 +154,14 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// Whether it is this one, and not what came before or after it.
+    pub(super) fn is(&self, grant: &Grant) -> bool {
+        let refresh = grant.refresh.as_ref().map(|secret| secret.expose_secret());
+        self.binding == grant.source.binding
+            && self.access_token == grant.access.expose_secret()
+            && self.refresh_token.as_deref() == refresh
+    }
+
     pub(super) fn grant(self) -> Option<Grant> {
         let client = Client {
             id: self.client_id,

@@ -6,6 +6,7 @@
 //! | `asking` | requests to servers and authorization servers: bounded, and by the rules of all connections |
 //! | `discovery` | who gives access to a server, and how |
 //! | `client` | as whom the hub asks for it |
+//! | `confided` | what is told to an authorization server and must not come back in an error |
 //! | `token` | what is asked of an authorization server, and what its answers mean |
 //! | `login` | a person gives access: begun here, decided in a browser, ended here |
 //! | `grant` | access that was given |
@@ -13,7 +14,9 @@
 //! | `account` | the access that the hub has to one server, kept good while it is used |
 //!
 //! What always holds:
-//! - A token goes to the server that it was given for, at the address that the file had then, and to nobody else.
+//! - A token goes to the server that it was given for, at the address that the file had then, and to nobody else; also not
+//!   over a connection that was made by another file.
+//! - A secret of the file goes to the authorization server that the file names, and not to one that a server names.
 //! - A refresh token is given up only when its authorization server says that it is no longer good, or a person does.
 //!   Whatever else goes wrong is tried again.
 //! - A new refresh token is in the database before what came with it is used.
@@ -23,6 +26,7 @@ mod account;
 mod asking;
 mod challenge;
 mod client;
+mod confided;
 mod discovery;
 mod error;
 mod grant;
@@ -32,8 +36,9 @@ mod token;
 mod vault;
 
 pub use account::Account;
-pub(in crate::upstream) use account::{AtHand, Bearer, Surroundings};
-pub(in crate::upstream) use challenge::Challenge;
+pub(in crate::upstream) use account::Surroundings;
+pub(crate) use account::{AtHand, Bearer, Pass};
+pub(crate) use challenge::Challenge;
 pub use error::LoginError;
 pub(in crate::upstream) use login::Logins;
 pub use vault::Vault;

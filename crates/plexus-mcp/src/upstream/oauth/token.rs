@@ -11,6 +11,7 @@ use url::{Url, form_urlencoded};
 
 use super::asking::{Answer, Asking};
 use super::client::Client;
+use super::confided::Confided;
 use super::quoted;
 use crate::upstream::client::shown;
 use crate::upstream::config::OauthConfig;
@@ -47,9 +48,10 @@ pub(super) async fn ask(
     pairs: &[(&str, &str)],
 ) -> Result<Tokens, Refused> {
     let (form, authorization) = signed(client, oauth, pairs);
+    let confided = Confided::of(pairs, client.secret(oauth), authorization.as_ref());
     let answer = asking.submit(endpoint, form, authorization).await;
     let answer = answer.map_err(|error| Refused::Passing(error.to_string()))?;
-    read(&shown(endpoint), answer)
+    read(&shown(endpoint), answer, &confided)
 }
 
 /// A form, with who sends it in it or in a header beside it.
@@ -64,7 +66,7 @@ pub(super) fn signed(
     (form.finish(), authorization)
 }
 
-fn read(place: &str, answer: Answer) -> Result<Tokens, Refused> {
+fn read(place: &str, answer: Answer, confided: &Confided) -> Result<Tokens, Refused> {
     let Answer { status, body } = answer;
     let Some(body) = body else {
         return Err(Refused::Passing(format!("{place} answers {status} and nothing that can be read")));
@@ -74,7 +76,7 @@ fn read(place: &str, answer: Answer) -> Result<Tokens, Refused> {
             Refused::Passing(format!("{place} answers without a bearer token that can be sent"))
         });
     }
-    let refused = format!("{place} answers {status}{}", said(&body));
+    let refused = format!("{place} answers {status}{}", said(&body, confided));
     match body["error"].as_str() {
         Some("invalid_grant") if status.is_client_error() => Err(Refused::Grant(refused)),
         // What these servers say of themselves passes, whatever the status.
@@ -96,17 +98,19 @@ fn tokens(body: &Value) -> Option<Tokens> {
     // Some write the number as text.
     let seconds = &body["expires_in"];
     let expires_in = seconds.as_u64().or_else(|| seconds.as_f64().map(|s| s as u64));
+    let expires_in = expires_in.or_else(|| seconds.as_str()?.parse().ok());
     Some(Tokens {
         access: token("access_token")?,
         refresh: token("refresh_token"),
-        expires_in: expires_in.or_else(|| seconds.as_str()?.parse().ok()),
+        // Access that has ended when it is given cannot be meant: it would be renewed for every request.
+        expires_in: expires_in.filter(|seconds| *seconds > 0),
         scope: body["scope"].as_str().map(str::to_owned),
     })
 }
 
-/// What an error of OAuth says, to go on after what happened.
-pub(super) fn said(body: &Value) -> String {
-    let text = |name: &str| body[name].as_str().map(quoted);
+/// What an error of OAuth says, to go on after what happened; without what it was told in confidence.
+pub(super) fn said(body: &Value, confided: &Confided) -> String {
+    let text = |name: &str| body[name].as_str().map(|text| quoted(&confided.out_of(text)));
     match (text("error"), text("error_description")) {
         (Some(error), Some(more)) => format!(": {error} ({more})"),
         (Some(error), None) => format!(": {error}"),
@@ -123,7 +127,8 @@ mod tests {
     use super::*;
 
     fn of(status: u16, body: Option<Value>) -> Result<Tokens, Refused> {
-        read("https://a.example", Answer { status: StatusCode::from_u16(status).unwrap(), body })
+        let answer = Answer { status: StatusCode::from_u16(status).unwrap(), body };
+        read("https://a.example", answer, &Confided::default())
     }
 
     #[test]
@@ -155,9 +160,17 @@ mod tests {
 
     #[test]
     fn access_is_read_however_its_time_is_written() {
-        for (written, read) in
-            [(json!(60), Some(60)), (json!("60"), Some(60)), (json!(60.5), Some(60)), (json!(null), None)]
-        {
+        for (written, read) in [
+            (json!(60), Some(60)),
+            (json!("60"), Some(60)),
+            (json!(60.5), Some(60)),
+            (json!(null), None),
+            // It is not renewed for every request.
+            (json!(0), None),
+            (json!("0"), None),
+            (json!(-1), None),
+            (json!(0.5), None),
+        ] {
             let body = json!({
                 "access_token": "a", "token_type": "BEARER", "refresh_token": "r", "expires_in": written,
             });

@@ -26,8 +26,8 @@ impl Upstreams {
         answer: &FinishLoginParams,
     ) -> Result<Upstream, LoginError> {
         let (unit, config) = self.to_log_in(name)?;
-        let http = config.transport.http().ok_or_else(|| not_http(name))?;
-        unit.account.finish(http, &self.0.shared.logins, id, answer).await?;
+        config.transport.http().ok_or_else(|| not_http(name))?;
+        unit.account.finish(|| unit.config(), &self.0.shared.logins, id, answer).await?;
         unit.settled(unit.want_restart(None), self.0.shared.timing.settle).await;
         Ok(self.describe(&unit))
     }

@@ -134,7 +134,7 @@ fn facilities(config: &ServerConfig, offer: &Offer, [resources, prompts]: [Arc<R
     }
     if let Some(listed) = &offer.prompts {
         // A scope may name one prompt, as it may name one action of a tool.
-        let names: BTreeSet<String> = listed.iter().filter_map(|prompt| prompt_of(prompt)).collect();
+        let names: BTreeSet<String> = listed.iter().filter_map(prompt_of).collect();
         let action = |name| Action { name: Cow::Owned(name), access: Access::READ };
         let actions = names.into_iter().map(action).collect();
         facilities.push(Tool::upstream(spec(config, Facility::Prompts, actions), prompts));

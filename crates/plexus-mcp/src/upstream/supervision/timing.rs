@@ -23,6 +23,8 @@ pub struct Timing {
     pub crash_window: Duration,
     /// A server that was given up is tried again after this, in case its reason has gone away.
     pub given_up: Duration,
+    /// Access that was refused as soon as it was renewed is renewed once more after this: the reason may have gone away.
+    pub renew_again: Duration,
     /// Between two lists of a server that says that they change.
     pub relist: Duration,
     /// A server that was not heard for so long is asked whether it is there.
@@ -59,6 +61,7 @@ impl Default for Timing {
             crashes: 8,
             crash_window: Duration::from_secs(600),
             given_up: Duration::from_secs(600),
+            renew_again: Duration::from_secs(45),
             relist: Duration::from_millis(500),
             ping: Duration::from_secs(30),
             ping_answer: Duration::from_secs(10),

@@ -1,5 +1,6 @@
 //! What is expected of each way, in the words that the documentation has.
 
+use self::Expected::{Nothing, Passes, PassesAs, Refuses};
 use super::{Era, Way};
 
 /// What becomes of a feature on one way.
@@ -62,15 +63,13 @@ impl Row {
     pub(super) fn check(&self, way: Way, found: &Found) {
         let expected = self.expected(way);
         let right = match expected {
-            Expected::Passes | Expected::PassesAs(_) => *found == Found::Passed,
-            Expected::Refuses { code, .. } => *found == Found::Refused(code),
-            Expected::Nothing(_) => false,
+            Passes | PassesAs(_) => *found == Found::Passed,
+            Refuses { code, .. } => *found == Found::Refused(code),
+            Nothing(_) => false,
         };
         assert!(right, "{}, {way:?}: {found:?}, and not {expected:?}", self.feature);
     }
 }
-
-use Expected::{Nothing, Passes, PassesAs, Refuses};
 
 /// For both ways of one era of client.
 const fn by_client(session: Expected, stateless: Expected) -> [Expected; 4] {
@@ -155,6 +154,11 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "a question of `prompts/get`",
         test: "bridging_a_prompt_asks_before_it_is_there",
+        ways: [Passes, Passes, PARKED, PARKED],
+    },
+    Row {
+        feature: "a question of `resources/read`",
+        test: "bridging_a_resource_asks_before_it_is_read",
         ways: [Passes, Passes, PARKED, PARKED],
     },
     Row {
@@ -249,6 +253,42 @@ pub(super) static MATRIX: &[Row] = &[
         ),
     },
     Row {
+        feature: "the tasks extension",
+        test: "bridging_a_long_call_is_a_task_to_those_who_know_tasks",
+        ways: by_client(
+            PassesAs("no task, the call is answered when it is done: tasks are declared with each request"),
+            PassesAs("a task of the hub, for any tool that takes long"),
+        ),
+    },
+    Row {
+        feature: "a task of the server's own",
+        test: "bridging_a_task_of_the_server_is_followed",
+        ways: [
+            Nothing("the extension is of 2026-07-28"),
+            PassesAs("the hub follows it, and answers when it is done"),
+            Nothing("the extension is of 2026-07-28"),
+            PassesAs("the hub follows it, with a task of its own in front where it takes long"),
+        ],
+    },
+    Row {
+        feature: "`x-mcp-header`: arguments repeated in headers by the client",
+        test: "bridging_arguments_in_headers_are_compared",
+        ways: by_client(
+            Nothing("2026-07-28 has them, sessions do not"),
+            PassesAs("compared by the hub, whatever the server is; -32020 where they differ"),
+        ),
+    },
+    Row {
+        feature: "`x-mcp-header`: arguments repeated in headers to the server",
+        test: "bridging_arguments_are_repeated_in_headers",
+        ways: [
+            Nothing("2026-07-28 has them, sessions do not"),
+            Passes,
+            Nothing("2026-07-28 has them, sessions do not"),
+            Passes,
+        ],
+    },
+    Row {
         feature: "ping",
         test: "bridging_a_ping_is_answered_by_the_hub",
         ways: by_client(PassesAs("answered by the hub"), NO_PING),
@@ -290,6 +330,7 @@ fn bridging_the_matrix_in_the_docs_is_the_one_that_is_tested() {
 #[test]
 fn bridging_every_row_has_its_test_and_every_refusal_a_reason_of_the_protocol() {
     let sources = [
+        include_str!("jobs.rs"),
         include_str!("offered.rs"),
         include_str!("questions.rs"),
         include_str!("shared.rs"),

@@ -3,6 +3,7 @@
 //! `matrix` says what is expected of each of the four ways, and is what `docs/bridging.md` shows; a test here tries a row
 //! of it in all four, against the fixture server over HTTP, and is wrong when anything else comes out.
 
+mod jobs;
 mod matrix;
 mod offered;
 mod questions;
@@ -73,7 +74,10 @@ impl Scene {
 
     /// With these revisions of the server that has sessions.
     async fn with(old: Eras) -> Self {
-        let hub = TestHub::start().await;
+        Self::at(TestHub::start().await, old).await
+    }
+
+    async fn at(hub: TestHub, old: Eras) -> Self {
         let servers =
             [Fixture::new().only(old).start().await, Fixture::new().only(Eras::Stateless).start().await];
         for (name, server) in ["old", "new"].into_iter().zip(&servers) {
@@ -145,11 +149,14 @@ fn obliging(method: &str, params: &Value) -> Reply {
 
 /// Tries a row of the matrix in all the ways that it has.
 async fn in_every_way(feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
+    in_every_way_of(&Scene::start().await, feature, attempt).await;
+}
+
+async fn in_every_way_of(scene: &Scene, feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
     let row = Row::of(feature);
-    let scene = Scene::start().await;
     for way in Way::ALL {
         if row.expected(way).is_there() {
-            let found = attempt(&scene, way).await;
+            let found = attempt(scene, way).await;
             row.check(way, &found);
         }
     }

@@ -178,6 +178,19 @@ async fn bridging_a_prompt_asks_before_it_is_there() {
 }
 
 #[tokio::test]
+async fn bridging_a_resource_asks_before_it_is_read() {
+    in_every_way("a question of `resources/read`", async |scene, way| {
+        let client = scene.able(way).await.answering(obliging);
+        scene.listed(&client, "resources/list", "resources").await;
+        ended(client.request("resources/read", json!({ "uri": "test://asking" })).await, |result| {
+            assert_eq!(result["contents"][0]["text"], "Read by Ann.", "{way:?}: {result}");
+            assert_eq!(only_question(&client, "elicitation/create")["message"], "Who wants to read?");
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn bridging_a_client_that_cannot_be_asked_is_not() {
     in_every_way("a question to a client that cannot be asked", async |scene, way| {
         for capabilities in [json!({}), json!({ "sampling": {} })] {

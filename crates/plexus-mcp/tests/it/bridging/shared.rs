@@ -90,10 +90,12 @@ async fn bridging_without_a_hub_between_them_the_eras_do_not_meet() {
         let server = Fixture::new().only(eras).start().await;
         let http = plexus_testkit::http_client();
         let direct = McpClient::new(http, server.url(), "none");
-        let attempt = tokio::spawn(async move {
+        let mut attempt = tokio::task::JoinSet::new();
+        attempt.spawn(async move {
             let client = AskedClient::with(&direct, speaks, everything()).await.answering(obliging);
             client.tool("test_elicitation", json!({ "message": "Who?" })).await.expect("a result")
         });
-        assert!(attempt.await.is_err(), "{speaks:?} to {eras:?}");
+        let met = attempt.join_next().await.expect("an attempt");
+        assert!(met.is_err(), "{speaks:?} to {eras:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Servers that want to see a certificate.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,6 +86,11 @@ fn pem(kind: &str, der: &[u8]) -> String {
 fn write(folder: &Path, name: &str, text: &str) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join(name), text).unwrap();
+    set_mode(folder, name, 0o600);
+}
+
+fn set_mode(folder: &Path, name: &str, mode: u32) {
+    std::fs::set_permissions(folder.join(name), Permissions::from_mode(mode)).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,4 +140,15 @@ async fn a_server_is_shown_the_certificate_of_its_file() {
         let why = down.last_error.unwrap().message;
         assert!(why.contains(said), "{name}: {why}");
     }
+
+    // A key that others can read is said, and one that all can read is not used.
+    set_mode(&folder, "hub.key", 0o640);
+    hub.add_upstream("grouped", &shown).await;
+    let warnings = hub.upstream_in("grouped", UpstreamState::Ready).await.warnings.join("\n");
+    assert!(warnings.contains("`auth.tls.client_key` has mode 0640"), "{warnings}");
+    set_mode(&folder, "hub.key", 0o644);
+    hub.write_upstream("open", &shown);
+    hub.upstreams().reload().await;
+    let why = hub.upstream_in("open", UpstreamState::Down).await.last_error.unwrap().message;
+    assert!(why.contains("every user of this machine can read the key"), "{why}");
 }

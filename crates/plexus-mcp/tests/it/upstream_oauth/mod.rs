@@ -1,13 +1,19 @@
 //! Servers that want a login, behind the hub.
 
+mod bound;
 mod certificates;
+mod late;
 mod oidc;
 mod passing;
 mod refused;
 mod secrecy;
 
+use std::time::Duration;
+
+use plexus_mcp::upstream::Timing;
 use plexus_proto::api::{Upstream, UpstreamState};
 use plexus_testkit::TestHub;
+use plexus_testkit::fixture::Eras;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -57,9 +63,15 @@ async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
 
 /// A scripted authorization server, a server that it guards, and a hub that is logged in there as `docs`.
 async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
+    logged_in_as(Eras::Both).await
+}
+
+/// The same, where the server is of these eras only.
+async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
     let authority = ScriptedAuthority::start().await;
-    let server = Protected::start(&authority.issuer(), authority.door()).await;
-    let hub = TestHub::start_timed(crate::upstream::quick()).await;
+    let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;
+    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::quick() };
+    let hub = TestHub::start_timed(timing).await;
     locked(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;
     (authority, server, hub)

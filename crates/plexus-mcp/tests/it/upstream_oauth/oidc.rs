@@ -94,6 +94,7 @@ async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_i
     ] {
         let mut auth = auth;
         auth["type"] = json!("oauth");
+        auth["authorization_server"] = json!(authority.issuer());
         locked(&hub, name, &json!({ "url": url, "auth": auth })).await;
         let (_, begun) = begin(&hub, name).await;
         let url = begun["url"].as_str().unwrap();
@@ -112,6 +113,7 @@ async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_i
         "auth": {
             "type": "oauth", "grant": "client_credentials", "scopes": ["tools"],
             "client_id": "robot", "client_secret": "of+the robot",
+            "authorization_server": authority.issuer(),
         },
     });
     hub.add_upstream("robot", &robot).await;

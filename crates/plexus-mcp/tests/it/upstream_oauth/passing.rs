@@ -43,6 +43,27 @@ async fn whatever_passes_ends_no_login() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_login() {
+    let (authority, server, hub) = logged_in().await;
+    let client = agent(&hub).await;
+    authority.give_stale(1);
+    authority.expire_access();
+    let result = client.tool("mcp__docs__echo", json!({ "text": "not yet" })).await;
+    assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{result}");
+    assert_eq!((server.calls_with("not yet"), authority.asked("refresh_token").len()), (0, 1));
+    // Nobody does anything about it.
+    let back = tokio::time::timeout(PATIENCE, async {
+        while client.tool("mcp__docs__echo", json!({ "text": "now" })).await["isError"] == true {
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    back.await.expect("it is back in time");
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    assert_eq!(authority.asked("refresh_token").len(), 2);
+    assert_eq!(authority.asked("authorization_code").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn access_that_comes_when_its_caller_has_left_is_kept() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;

@@ -5,6 +5,7 @@ use plexus_testkit::oauth::{Protected, ScriptedAuthority};
 use serde_json::json;
 
 use super::{logged_in, post};
+use crate::upstream::agent;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
@@ -34,6 +35,18 @@ async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
     for secret in ["access-1", "refresh-1", "code-"] {
         assert!(!told.contains(secret), "{secret} can be read");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_authorization_server_repeats_of_what_it_was_told_is_not_shown() {
+    let (authority, _server, hub) = logged_in().await;
+    authority.echo_renewals();
+    authority.expire_access();
+    let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "x" })).await;
+    let down = hub.upstream_in("docs", UpstreamState::Down).await;
+    let told = format!("{result} {:?} {}", down, hub.api("/api/v1/audit?limit=200").await);
+    assert!(told.contains("invalid_request (what is wrong with"), "{told}");
+    assert!(told.contains("[redacted]") && !told.contains("refresh-1"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

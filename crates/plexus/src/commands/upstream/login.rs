@@ -67,7 +67,9 @@ fn tell(out: &Output, name: &str, begun: &UpstreamLogin, raw: &str, no_browser: 
     if out.json() {
         out.json_line(raw)?;
     } else {
-        out.note(&format!("To give the hub access to {}, open this and log in:", one_line(name)));
+        // Whom the server names is who gets to know the person: it should be known to them.
+        let (name, issuer) = (one_line(name), one_line(&begun.issuer));
+        out.note(&format!("To give the hub access to {name}, open this and log in at {issuer}:"));
         out.line(&begun.url)?;
         out.note("If the browser is on another machine, paste here the address that it ends up at.");
     }

@@ -58,8 +58,8 @@ fn asked(home: &AgentHome) -> Vec<String> {
 /// What the tool said to the model, and that it was one call.
 async fn result(scene: &Scene, tool: &str) -> String {
     scene.model.assert_played();
-    let calls = scene.hub.list(&format!("/api/v1/audit?tool={tool}"), |_| false).await;
-    let [call] = calls.as_slice() else { panic!("not one call: {calls:#?}") };
+    let page = scene.hub.api(&format!("/api/v1/audit?tool={tool}")).await;
+    let Some([call]) = page["items"].as_array().map(Vec::as_slice) else { panic!("not one call: {page:#}") };
     assert_eq!(call["outcome"], "ok", "{call}");
     scene.model.request_for(1).results().map(|result| result.text.clone()).collect()
 }

@@ -23,7 +23,7 @@ use super::place::{self, Place};
 use super::wire::{Outbound, Unsent, Wire};
 use crate::upstream::client::ClientError;
 use crate::upstream::config::HttpConfig;
-use crate::upstream::oauth::{Account, AtHand, Bearer};
+use crate::upstream::oauth::{AtHand, Bearer, Pass};
 
 const MAX_REDIRECTS: usize = 3;
 const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
@@ -33,7 +33,7 @@ pub(crate) struct Line {
     /// Headers of the file. They are all that is ever sent of credentials: what a caller of the hub presents is its own.
     headers: HeaderMap,
     /// Who the hub is logged in as there, where the file gives no such header.
-    account: Option<Arc<Account>>,
+    account: Option<Pass>,
     home: Arc<Place>,
     idle: Idle,
     limit: usize,
@@ -62,7 +62,7 @@ impl Line {
     }
 
     /// With what an account gives, unless the file's own headers say who the hub is.
-    pub(crate) fn with_account(mut self, account: Option<Arc<Account>>) -> Self {
+    pub(crate) fn with_account(mut self, account: Option<Pass>) -> Self {
         self.account = account.filter(|_| !self.headers.contains_key(AUTHORIZATION));
         self
     }
@@ -264,7 +264,7 @@ impl Reply {
     }
 
     /// Who the hub is logged in as where this comes from, or would be.
-    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+    pub(crate) fn account(&self) -> Option<&Pass> {
         self.line.account.as_ref().filter(|_| self.place.own)
     }
 

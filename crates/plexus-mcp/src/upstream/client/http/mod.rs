@@ -157,7 +157,8 @@ impl<'a> Dial<'a> {
         let settings = self.settings;
         let (inner, patience, limit) =
             (settings.allow_private, settings.connect_timeout.min(DIALLING), settings.max_message);
-        Ok(Line::new(self.config, inner, patience, limit)?.with_account(self.account.cloned()))
+        let pass = self.account.map(|account| account.pass(self.config)).transpose()?;
+        Ok(Line::new(self.config, inner, patience, limit)?.with_account(pass))
     }
 }
 

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 
-use crate::upstream::config::TlsConfig;
+use crate::upstream::config::{KeyReaders, TlsConfig};
 
 /// Trusts what the machine trusts, or what `SSL_CERT_FILE` says instead, and beside that the authority of the file.
 /// `identified`: the file's certificate is shown to servers that ask for one.
@@ -35,6 +35,10 @@ fn make(tls: TlsConfig, identified: bool) -> Result<TlsConnector, String> {
         None => config.with_no_client_auth(),
         Some((cert, key)) => {
             let shown = certificates(&cert)?;
+            // One that those of its group can read is warned about with its file: they may be there for the hub.
+            if let Some(readers) = KeyReaders::of(&key).filter(KeyReaders::is_everyone) {
+                return Err(format!("{} {readers}", key.display()));
+            }
             let private = PrivateKeyDer::from_pem_file(&key)
                 .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;
             config.with_client_auth_cert(shown, private).map_err(|error| {

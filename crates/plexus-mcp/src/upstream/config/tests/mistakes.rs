@@ -87,6 +87,10 @@ const WRONG: &[(&str, &str)] = &[
             "authorization_server": "http://login.example"}}"#,
     ),
     (
+        "auth-secret.json",
+        r#"{"url": "https://a.example", "auth": {"type": "oauth", "client_id": "hub", "client_secret": "${env:TOKEN}"}}"#,
+    ),
+    (
         "auth-robot.json",
         r#"{"url": "https://a.example", "auth": {"type": "oauth", "grant": "client_credentials", "client_id": " "}}"#,
     ),

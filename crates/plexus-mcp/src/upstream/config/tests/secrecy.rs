@@ -273,6 +273,7 @@ fn no_text_has_a_value_in_it() {
 #[test]
 fn the_secret_of_a_client_is_masked_and_the_path_of_its_certificate_is_not() {
     let text = r#"{"url": "https://a.example", "auth": {"type": "oauth", "client_id": "hub", "client_secret": "hunter2",
+        "authorization_server": "https://login.example",
         "tls": {"client_cert": "a.pem", "client_key": "keys/a.key"}}}"#;
     let (_dir, folder) = folder(&[("my-server.json", text)]);
     let shown = folder.document("my-server").unwrap();

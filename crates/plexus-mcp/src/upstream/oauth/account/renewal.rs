@@ -3,6 +3,10 @@
 //! What the authorization server answered is in the database before it is used. Where the database cannot take it, it
 //! waits here for the next attempt: the authorization server is not asked a second time, since what it was asked with may
 //! no longer be good. Pauses after failures double, each shortened by a random part.
+//!
+//! Access may change while it is renewed: the file leads elsewhere, somebody logs in or out. What comes too late for it is
+//! not used, and not lost either: it takes the place of what it came from where that is still kept, and is given back where
+//! a person has ended it.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,13 +15,14 @@ use plexus_kit::{ExposeSecret, Stage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Account, Bearer, Held};
+use super::{Account, Held};
 use crate::upstream::client::ClientError;
 use crate::upstream::oauth::asking::Asking;
 use crate::upstream::oauth::client::Client;
 use crate::upstream::oauth::grant::{Grant, Source};
 use crate::upstream::oauth::terms::Terms;
 use crate::upstream::oauth::token::{self, Refused, Tokens};
+use crate::upstream::oauth::vault::{Kept, Vault};
 use crate::upstream::oauth::{LoginError, discovery, login, quoted};
 
 /// Longest pause between two attempts: an authorization server that is back is found soon.
@@ -32,14 +37,30 @@ pub(super) struct Renewal {
     /// Failures in a row, the newest with when there is another attempt.
     failures: u32,
     pausing: Option<(Instant, ClientError)>,
-    /// What could not be put into the database, and in place of what.
-    unkept: Option<(u64, Grant)>,
+    /// What could not be put into the database.
+    unkept: Option<Renewed>,
+}
+
+/// Access that is to take the place of other.
+struct Renewed {
+    /// The generation that it is to follow.
+    of: u64,
+    /// The terms that it was asked for under.
+    terms: Arc<Terms>,
+    /// What it was asked for with, which may no longer be good. None: the hub's own access comes from nothing.
+    before: Option<Arc<Grant>>,
+    grant: Grant,
 }
 
 impl Renewal {
     /// What was in the way was in the way of something else.
     pub(super) fn forget_trouble(&mut self) {
         (self.failures, self.pausing, self.unkept) = (0, None, None);
+    }
+
+    /// The newest access, if it could not be put into the database.
+    pub(super) fn take_unkept(&mut self) -> Option<Grant> {
+        self.unkept.take().map(|renewed| renewed.grant)
     }
 }
 
@@ -62,37 +83,24 @@ impl Drop for Turn {
 }
 
 impl Account {
-    fn renewing(&self) -> MutexGuard<'_, Renewal> {
+    pub(super) fn renewing(&self) -> MutexGuard<'_, Renewal> {
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Newer access than that of this generation, as soon as there is any.
-    pub(super) async fn renew(
-        self: &Arc<Self>,
-        generation: u64,
-        refused: bool,
-    ) -> Result<Option<Bearer>, ClientError> {
+    /// Returns as soon as there is newer access than that of this generation, or something else in its place.
+    pub(super) async fn renew(self: &Arc<Self>, generation: u64, refused: bool) -> Result<(), ClientError> {
         let mut outcome = match self.start(generation, refused) {
-            Started::Done => return Ok(self.current()),
+            Started::Done => return Ok(()),
             Started::Later(error) => return Err(error),
             Started::Waiting(outcome) => outcome,
         };
         let ended = outcome.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
-        match ended {
-            Some(Ok(())) => Ok(self.current()),
-            Some(Err(error)) => Err(error),
-            None => Err(ClientError::Unreachable("the hub is stopping".to_owned())),
-        }
+        ended.unwrap_or_else(|| Err(ClientError::Unreachable("the hub is stopping".to_owned())))
     }
 
     /// The same without waiting for it.
     pub(super) fn renew_soon(self: &Arc<Self>, generation: u64) {
         drop(self.start(generation, false));
-    }
-
-    fn current(&self) -> Option<Bearer> {
-        let held = self.held.load();
-        held.grant.as_ref().map(|grant| held.bearer(grant))
     }
 
     fn start(self: &Arc<Self>, generation: u64, refused: bool) -> Started {
@@ -123,19 +131,22 @@ impl Account {
     }
 
     async fn attempt(&self, generation: u64, refused: bool) -> Result<(), ClientError> {
-        let unkept = self.renewing().unkept.take().filter(|(of, _)| *of == generation);
-        let asked = match unkept {
-            Some((_, grant)) => Ok(grant),
-            None => self.ask().await,
+        let unkept = self.renewing().unkept.take();
+        let asked = match unkept.filter(|renewed| renewed.of == generation) {
+            Some(renewed) => Ok(Some(renewed)),
+            None => self.ask(generation).await,
         };
         match asked {
-            Ok(mut grant) => {
-                grant.after_refusal = refused;
-                self.adopt(generation, grant).await
+            Ok(None) => Ok(()),
+            Ok(Some(mut renewed)) => {
+                renewed.grant.after_refusal = refused;
+                self.adopt(renewed).await
             }
             Err(Refused::Grant(why)) => {
+                if !self.end(generation, "its authorization server has ended its access").await {
+                    return Ok(());
+                }
                 tracing::warn!(server = %self.server, %why, "its access has ended, and a login is needed");
-                self.end(generation, "its authorization server has ended its access").await;
                 let why = format!("its access has ended ({why})");
                 Err(ClientError::NeedsLogin(self.wants_login(&why)))
             }
@@ -145,30 +156,34 @@ impl Account {
         }
     }
 
-    /// Asks the authorization server.
-    async fn ask(&self) -> Result<Grant, Refused> {
-        let Some(terms) = self.terms.load_full() else {
+    /// Asks the authorization server. None: there is something else already.
+    async fn ask(&self, generation: u64) -> Result<Option<Renewed>, Refused> {
+        let held = self.held.load_full();
+        if held.generation != generation {
+            return Ok(None);
+        }
+        let Some(terms) = held.terms.clone() else {
             return Err(Refused::Passing("its file has not been read yet".to_owned()));
         };
         let asking =
             Asking::new(&terms, &self.around.settings).map_err(|error| Refused::Other(error.to_string()))?;
-        if terms.by_itself() {
-            return self.ask_by_itself(&asking, &terms).await;
-        }
-        let held = self.held.load_full();
-        let Some((grant, refresh)) =
-            held.grant.as_ref().and_then(|grant| Some((grant, grant.refresh.as_ref()?)))
-        else {
-            return Err(Refused::Grant("there is nothing to renew it with".to_owned()));
+        let before = held.grant.clone().filter(|_| !terms.by_itself());
+        let grant = match &before {
+            _ if terms.by_itself() => self.ask_by_itself(&asking, &terms).await?,
+            Some(grant) => self.ask_with(&asking, &terms, grant).await?,
+            None => return Err(nothing_to_renew()),
         };
-        let source = &grant.source;
+        Ok(Some(Renewed { of: generation, terms, before, grant }))
+    }
+
+    async fn ask_with(&self, asking: &Asking, terms: &Terms, grant: &Grant) -> Result<Grant, Refused> {
+        let (source, refresh) = (&grant.source, grant.refresh.as_ref().ok_or_else(nothing_to_renew)?);
         let pairs = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose_secret()),
             ("resource", &source.resource),
         ];
-        let tokens =
-            token::ask(&asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await?;
+        let tokens = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await?;
         grant.renewed(tokens, self.around.clock.now()).ok_or_else(unsendable)
     }
 
@@ -207,30 +222,74 @@ impl Account {
         Ok((login::source(terms, &authority, client, resource.id), scopes))
     }
 
-    /// Keeps new access, and only then uses it. Whoever logged in meanwhile has newer one.
-    async fn adopt(&self, generation: u64, grant: Grant) -> Result<(), ClientError> {
-        let _turn = self.changing.lock().await;
-        if self.held.load().generation != generation {
+    /// Keeps new access, and only then uses it.
+    async fn adopt(&self, renewed: Renewed) -> Result<(), ClientError> {
+        let turn = self.changing.lock().await;
+        let held = self.held.load_full();
+        if held.generation != renewed.of {
+            if self.came_late(&renewed).await {
+                drop(turn);
+                self.give_back(&renewed.terms, &renewed.grant).await;
+            }
             return Ok(());
         }
-        if !self.by_itself()
+        if renewed.before.is_some()
             && let Some(vault) = &self.around.vault
-            && let Err(error) = vault.keep(&self.server, &grant).await
+            && let Err(error) = vault.keep(&self.server, &renewed.grant).await
         {
             tracing::warn!(server = %self.server, %error, "its new access cannot be stored yet, and is not used");
-            self.renewing().unkept = Some((generation, grant));
+            self.renewing().unkept = Some(renewed);
             return Err(self.later("its new access cannot be stored now".to_owned()));
         }
-        tracing::debug!(server = %self.server, issuer = %quoted(&grant.source.issuer), "its access was renewed");
-        self.put(Held { grant: Some(grant), ..Held::default() });
+        let issuer = quoted(&renewed.grant.source.issuer);
+        tracing::debug!(server = %self.server, %issuer, "its access was renewed");
+        self.put(Held { terms: held.terms.clone(), grant: Some(Arc::new(renewed.grant)), ..Held::default() });
         Ok(())
     }
 
-    /// There is no access any more.
-    async fn end(&self, generation: u64, why: &str) {
+    /// Something else is there than what access was renewed for. Whether the new one is to be given back; else it is kept
+    /// in place of what it came from, or there is newer one.
+    async fn came_late(&self, renewed: &Renewed) -> bool {
+        let (Some(before), held) = (&renewed.before, self.held.load_full()) else { return false };
+        let Some(vault) = &self.around.vault else { return held.grant.is_none() };
+        let kept = match vault.read(&self.server).await {
+            Ok(Kept::Grant(stored)) if stored.is(before) => vault.keep(&self.server, &renewed.grant).await,
+            Ok(Kept::Nothing) => return true,
+            // Whoever logged in meanwhile has newer one.
+            Ok(Kept::Grant(_) | Kept::Unreadable) => return false,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(server = %self.server, %error, "its new access cannot be stored, and a login may be needed");
+        } else if held.is_for(&renewed.terms.binding) {
+            // The file has changed, and back again: what was found again is what this came from.
+            let terms = held.terms.clone();
+            match self.kept(vault, &renewed.terms.binding).await {
+                Ok(found) => self.put(Held { terms, ..found }),
+                Err(error) => tracing::warn!(server = %self.server, %error, "its new access is not used yet"),
+            }
+        }
+        false
+    }
+
+    /// Stores what could not be stored before, as long as what it came from is still there. To be called by whoever has
+    /// `changing`.
+    pub(super) async fn keep_unkept(&self, vault: &Vault) -> Result<(), String> {
+        let unkept = self.renewing().unkept.take();
+        let Some(renewed) = unkept else { return Ok(()) };
+        let kept = vault.keep(&self.server, &renewed.grant).await;
+        if kept.is_err() {
+            self.renewing().unkept = Some(renewed);
+        }
+        kept
+    }
+
+    /// There is no access any more; false where there is something else already.
+    async fn end(&self, generation: u64, why: &str) -> bool {
         let _turn = self.changing.lock().await;
-        if self.held.load().generation != generation {
-            return;
+        let held = self.held.load_full();
+        if held.generation != generation {
+            return false;
         }
         if let Some(vault) = &self.around.vault
             && let Err(error) = vault.forget(&self.server).await
@@ -238,7 +297,8 @@ impl Account {
             // The next hub finds it, is told the same, and forgets it then.
             tracing::warn!(server = %self.server, %error, "access that has ended cannot be forgotten yet");
         }
-        self.put(Held { why: Some(why.to_owned()), ..Held::default() });
+        self.put(Held { terms: held.terms.clone(), why: Some(why.to_owned()), ..Held::default() });
+        true
     }
 
     /// Notes a failure, and when there is another attempt.
@@ -257,4 +317,8 @@ impl Account {
 
 fn unsendable() -> Refused {
     Refused::Passing("the token that was given cannot be sent".to_owned())
+}
+
+fn nothing_to_renew() -> Refused {
+    Refused::Grant("there is nothing to renew it with".to_owned())
 }

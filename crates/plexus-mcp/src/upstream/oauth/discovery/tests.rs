@@ -74,6 +74,36 @@ fn an_authorization_server_whose_addresses_are_open_to_all_is_refused() {
     };
     let place = url("https://a.example");
     assert!(usable(document("https://a.example/token"), &place).is_ok());
-    assert!(usable(document("http://127.0.0.1:1/token"), &place).is_ok());
     assert!(usable(document("http://a.example/token"), &place).is_err());
+}
+
+#[test]
+fn nobody_elsewhere_sends_a_browser_to_this_machine() {
+    let leads = |issuer: &str, endpoint: &str| {
+        let token = format!("{issuer}/token");
+        let document = serde_json::json!({
+            "issuer": issuer, "token_endpoint": token, "authorization_endpoint": endpoint,
+        });
+        usable(serde_json::from_value(document).unwrap(), &url(issuer)).is_ok()
+    };
+    for (issuer, endpoint, taken) in [
+        ("https://a.example", "https://login.a.example/authorize", true),
+        ("https://a.example", "http://127.0.0.1:8080/authorize", false),
+        ("https://a.example", "http://localhost:8080/authorize", false),
+        ("https://a.example", "https://[::1]/authorize", false),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1/authorize", true),
+        ("http://localhost:1", "http://127.0.0.1:2/authorize", true),
+        ("http://127.0.0.1:1", "https://a.example/authorize", true),
+    ] {
+        assert_eq!(leads(issuer, endpoint), taken, "{issuer} {endpoint}");
+    }
+}
+
+#[test]
+fn a_description_that_cannot_be_used_is_not_repeated_at_length() {
+    let document =
+        serde_json::json!({ "issuer": "https://a.example", "scopes_supported": "\u{1b}x".repeat(9_000) });
+    let place = url("https://a.example");
+    let refused = read::<AuthorityDocument>(&place, document).err().unwrap().to_string();
+    assert!(refused.len() < 400 && !refused.contains('\u{1b}'), "{refused}");
 }

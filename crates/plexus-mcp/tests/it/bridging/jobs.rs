@@ -1,0 +1,113 @@
+//! Calls that take long, and arguments that are repeated in headers.
+
+use std::time::Duration;
+
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::{AskedClient, TestHub};
+use serde_json::{Value, json};
+
+use super::matrix::Found;
+use super::{Era, Scene, Way, in_every_way, in_every_way_of};
+
+/// Short, so that no test waits long for its task.
+const TASK_AFTER: Duration = Duration::from_millis(250);
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// A hub that soon makes tasks of calls, for clients that know them.
+async fn busy() -> Scene {
+    let hub = TestHub::start_answering(|options| options.task_after = TASK_AFTER).await;
+    Scene::at(hub, Eras::Sessions).await
+}
+
+/// The result of a call, followed where it became a task, and whether it did.
+async fn followed(client: &AskedClient, tool: &str, arguments: Value) -> (bool, Value) {
+    let result = client.tool(tool, arguments).await.expect("a result");
+    if result["resultType"] != "task" {
+        return (false, result);
+    }
+    let id = &result["taskId"];
+    let end = async {
+        loop {
+            let task = client.request("tasks/get", json!({ "taskId": id })).await.expect("the task");
+            match task["status"].as_str() {
+                Some("working") => tokio::time::sleep(Duration::from_millis(20)).await,
+                Some("completed") => return task["result"].clone(),
+                _ => panic!("{task}"),
+            }
+        }
+    };
+    (true, tokio::time::timeout(Duration::from_secs(20), end).await.expect("it ends"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bridging_a_long_call_is_a_task_to_those_who_know_tasks() {
+    in_every_way_of(&busy().await, "the tasks extension", async |scene, way| {
+        let client = scene.client(way, json!({ "extensions": { TASKS: {} } })).await;
+        let long = json!({ "seconds": 0.6, "label": "job" });
+        let (was_task, result) = followed(&client, &way.tool("slow_compute"), long).await;
+        assert_eq!(was_task, way.client == Era::Stateless, "{way:?}: {result}");
+        assert!(result["content"][0]["text"].to_string().contains("job"), "{way:?}: {result}");
+        let (was_task, _) = followed(&client, &way.tool("greet"), json!({})).await;
+        assert!(!was_task, "{way:?}: it takes no time");
+        Found::Passed
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bridging_a_task_of_the_server_is_followed() {
+    in_every_way_of(&busy().await, "a task of the server's own", async |scene, way| {
+        for capabilities in [json!({}), json!({ "extensions": { TASKS: {} } })] {
+            let knows_tasks = capabilities != json!({}) && way.client == Era::Stateless;
+            let client = scene.client(way, capabilities).await;
+            let (was_task, result) = followed(&client, &way.tool("own_task"), json!({ "ms": 600 })).await;
+            assert_eq!(was_task, knows_tasks, "{way:?}: {result}");
+            assert_eq!(result["isError"], false, "{way:?}: {result}");
+        }
+        Found::Passed
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bridging_arguments_in_headers_are_compared() {
+    in_every_way("`x-mcp-header`: arguments repeated in headers by the client", async |scene, way| {
+        let scope = format!("call:mcp__{}__*", way.server());
+        let client = scene.hub.mcp(&scene.hub.token("headers", &[&scope]).await.token);
+        let params = json!({ "name": way.tool("test_header_annotations"), "arguments": { "region": "eu" } });
+        let (client, body) = client.modern_request(1, "tools/call", params);
+        for wrong in [client.clone(), client.header("mcp-param-region", "us")] {
+            assert_eq!(wrong.post_json(&body).await.error(), (400, -32020), "{way:?}");
+        }
+        let answer = client.header("mcp-param-region", "eu").post_json(&body).await;
+        assert_eq!(answer.result()["isError"], false, "{way:?}: {answer:?}");
+        Found::Passed
+    })
+    .await;
+}
+
+/// The fixture refuses a call whose headers are not as they should be.
+async fn repeats(scene: &Scene, way: Way) -> Found {
+    let arguments = json!({ "region": "eu", "replicas": 3, "dry_run": true, "note": "none" });
+    let scope = format!("call:mcp__{}__*", way.server());
+    let client = scene.hub.mcp(&scene.hub.token("headers", &[&scope]).await.token);
+    let params = json!({ "name": way.tool("test_header_annotations"), "arguments": arguments });
+    let answer = match way.client {
+        Era::Session => client.initialize("2025-11-25").await.0.call("tools/call", params).await,
+        Era::Stateless => {
+            let (client, body) = client.modern_request(1, "tools/call", params);
+            let client = client.header("mcp-param-region", "eu").header("mcp-param-replicas", "3");
+            client.header("mcp-param-dry-run", "true").post_json(&body).await
+        }
+    };
+    assert_eq!(answer.result()["isError"], false, "{way:?}: {answer:?}");
+    Found::Passed
+}
+
+#[tokio::test]
+async fn bridging_arguments_are_repeated_in_headers() {
+    in_every_way("`x-mcp-header`: arguments repeated in headers to the server", async |scene, way| {
+        repeats(scene, way).await
+    })
+    .await;
+}

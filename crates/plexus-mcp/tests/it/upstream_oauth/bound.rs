@@ -1,0 +1,103 @@
+//! What the hub has for one address does not get to another, and its secrets go to whom the file names.
+
+use std::time::Duration;
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::TestHub;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use super::{begin, finish, logged_in, logged_in_as};
+use crate::upstream::{agent, quick, until};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two logins of who waits for the file to be read.
+const POLL: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
+    let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
+    let server = Protected::start(&evil.issuer(), evil.door()).await;
+    let hub = TestHub::start_timed(quick()).await;
+    let mut document = json!({
+        "url": server.url(),
+        "auth": {
+            "type": "oauth", "grant": "client_credentials", "client_id": "robot", "client_secret": "of+the robot",
+        },
+    });
+    hub.write_upstream("robot", &document);
+    hub.upstreams().reload().await;
+    let why = hub.upstream_in("robot", UpstreamState::Invalid).await.last_error.unwrap().message;
+    assert!(why.contains("`auth.authorization_server` is missing"), "{why}");
+    // With whom it was agreed is not whom the server names today.
+    document["auth"]["authorization_server"] = json!(honest.issuer());
+    hub.write_upstream("robot", &document);
+    hub.upstreams().reload().await;
+    let why = hub.upstream_in("robot", UpstreamState::Down).await.last_error.unwrap().message;
+    assert!(why.contains("does not name the `authorization_server` of the server's file"), "{why}");
+    assert_eq!((honest.asked("client_credentials").len(), evil.asked("client_credentials").len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_outlives_its_file_is_not_given_what_the_next_one_has() {
+    let (authority, old, hub) = logged_in_as(Eras::Sessions).await;
+    let new = Protected::start(&authority.issuer(), authority.door()).await;
+    let client = agent(&hub).await;
+    // A call holds the old connection while the file leads elsewhere and somebody logs in there.
+    let call = tokio::spawn(async move { client.tool("mcp__docs__slow", json!({ "ms": 60_000 })).await });
+    until("the call runs", || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
+    hub.write_upstream("docs", &json!({ "url": new.url() }));
+    let begun = begun_at(&hub, &new).await;
+    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    let (status, upstream) = finish(&hub, "docs", &begun, &back).await;
+    assert_eq!(status, 200, "{upstream}");
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    assert!(new.shown().iter().all(|shown| shown == "Bearer access-2"), "{:?}", new.shown());
+    hub.stop().await;
+    call.abort();
+    let shown = old.shown();
+    assert!(shown.iter().all(|shown| shown == "Bearer access-1"), "{shown:?}");
+}
+
+/// A login at the server, as soon as the hub has read that it is the one.
+async fn begun_at(hub: &TestHub, server: &Protected) -> Value {
+    let begun = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let (status, begun) = begin(hub, "docs").await;
+            assert_eq!(status, 200, "{begun}");
+            let url = Url::parse(begun["url"].as_str().unwrap()).unwrap();
+            if url.query_pairs().any(|(name, value)| name == "resource" && value == server.url()) {
+                return begun;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    begun.await.expect("the file is read in time")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_to_what_the_file_named_before_is_not_taken() {
+    let (authority, _server, hub) = logged_in().await;
+    let stranger = ScriptedAuthority::start().await;
+    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    let (_, begun) = begin(&hub, "docs").await;
+    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    authority.hold_codes();
+    let finishing = finish(&hub, "docs", &begun, &back);
+    let changing = async {
+        authority.renewal_is_held().await;
+        hub.write_upstream("docs", &json!({ "url": other.url() }));
+        hub.upstreams().reload().await;
+        hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+        authority.answer_renewals();
+    };
+    let ((status, refused), ()) = tokio::join!(finishing, changing);
+    let message = refused["message"].as_str().unwrap();
+    assert!(status == 409 && message.contains("has changed since the login was begun"), "{status} {message}");
+    assert_eq!(authority.revoked(), ["refresh-2", "access-2"], "what came of it was given back");
+    hub.upstreams().reload().await;
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    assert_eq!(other.shown(), Vec::<String>::new());
+}

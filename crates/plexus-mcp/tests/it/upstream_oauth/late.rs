@@ -1,0 +1,90 @@
+//! Access that comes when something else has happened.
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use serde_json::json;
+
+use super::{begin, finish, logged_in, post};
+use crate::upstream::{agent, text, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_that_comes_when_the_file_leads_elsewhere_is_there_when_it_leads_back() {
+    let (authority, server, hub) = logged_in().await;
+    let stranger = ScriptedAuthority::start().await;
+    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    let client = agent(&hub).await;
+    authority.hold_renewals(true);
+    authority.expire_access();
+    let call = client.tool("mcp__docs__echo", json!({ "text": "never mind" }));
+    tokio::select! {
+        result = call => panic!("it is held: {result}"),
+        () = authority.renewal_is_held() => {}
+    }
+    hub.write_upstream("docs", &json!({ "url": other.url() }));
+    hub.upstreams().reload().await;
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    // What the hub had is worth nothing any more, and what it is given now is not for where the file leads.
+    authority.answer_renewals();
+    hub.write_upstream("docs", &json!({ "url": server.url() }));
+    hub.upstreams().reload().await;
+    hub.upstream_in("docs", UpstreamState::Ready).await;
+    let result = client.tool("mcp__docs__echo", json!({ "text": "back" })).await;
+    assert_eq!(text(&result), "back", "{result}");
+    assert_eq!((other.shown(), authority.asked("refresh_token").len()), (vec![], 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_that_comes_after_a_logout_is_given_back() {
+    let (authority, _server, hub) = logged_in().await;
+    let client = agent(&hub).await;
+    authority.hold_renewals(true);
+    authority.expire_access();
+    let call = client.tool("mcp__docs__echo", json!({ "text": "never mind" }));
+    tokio::select! {
+        result = call => panic!("it is held: {result}"),
+        () = authority.renewal_is_held() => {}
+    }
+    let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
+    assert_eq!((status, &logout["forgotten"]), (200, &json!(true)), "{logout}");
+    authority.answer_renewals();
+    until("it is given back", || authority.revoked().iter().any(|token| token == "access-2")).await;
+    assert!(authority.revoked().contains(&"refresh-2".to_owned()), "{:?}", authority.revoked());
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_ends_after_a_logout_is_none() {
+    let (authority, _server, hub) = logged_in().await;
+    let (_, begun) = begin(&hub, "docs").await;
+    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    authority.hold_codes();
+    let finishing = finish(&hub, "docs", &begun, &back);
+    let leaving = async {
+        authority.renewal_is_held().await;
+        let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
+        assert_eq!((status, &logout["revoked"]), (200, &json!(true)), "{logout}");
+        authority.answer_renewals();
+    };
+    let ((status, refused), ()) = tokio::join!(finishing, leaving);
+    let message = refused["message"].as_str().unwrap();
+    assert!(status == 409 && message.contains("logged out"), "{status} {message}");
+    assert_eq!(authority.revoked(), ["refresh-1", "access-1", "refresh-2", "access-2"]);
+    let hub = hub.restart().await;
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logout_ends_also_what_was_given_before_the_file_changed() {
+    let (authority, _server, hub) = logged_in().await;
+    let stranger = ScriptedAuthority::start().await;
+    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    hub.write_upstream("docs", &json!({ "url": other.url() }));
+    hub.upstreams().reload().await;
+    hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
+    let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
+    let ended = (status, &logout["forgotten"], &logout["revoked"]);
+    assert_eq!(ended, (200, &json!(true), &json!(true)), "{logout}");
+    assert_eq!(authority.revoked(), ["refresh-1", "access-1"]);
+    let (_, again) = post(&hub, "docs/logout", &json!({})).await;
+    assert_eq!((&again["forgotten"], &again["revoked"]), (&json!(false), &json!(false)), "{again}");
+}
