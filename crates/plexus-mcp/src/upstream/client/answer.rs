@@ -72,6 +72,7 @@ pub(in crate::upstream) fn called(result: &Bytes) -> Called {
         structured: parts.structured_content.map(|data| RawJson::within(result, data)),
         is_error: parts.is_error.unwrap_or(false),
         meta: parts.meta.filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::within(result, meta)),
+        lacking: None,
     }))
 }
 

@@ -334,6 +334,9 @@ pub trait Listener: Send + Sync + 'static {
     /// The server has begun to send what is no message; told once for a connection.
     fn chatter_began(&self) {}
 
+    /// The server asked something that the client of a request cannot be asked; it has the number of its bridge.
+    fn could_not_ask(&self, _request: u64, _lacking: Capabilities) {}
+
     /// The server asked something while several callers had calls there, and was refused; told once for a connection.
     fn questions_refused(&self) {}
 }

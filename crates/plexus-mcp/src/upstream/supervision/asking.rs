@@ -47,11 +47,12 @@ impl Talk {
             true => Capabilities { tasks: false, ..context.capabilities() },
             false => Capabilities::default(),
         };
-        let asking = (!capabilities.is_empty()).then(|| Arc::new(Asking::new(unit, context)));
+        let number = unit.lacking.number();
+        let asking = (!capabilities.is_empty()).then(|| Arc::new(Asking::new(unit, context, number)));
         let caller = (asking.is_some() || log.is_some())
             .then(|| format!("{} {}", context.principal.subject(), context.session_id).into());
         let answerer = asking.clone().map(|asking| asking as Arc<dyn Answerer>);
-        let bridge = Bridge { caller, answerer, capabilities, log };
+        let bridge = Bridge { caller, answerer, number, capabilities, log };
         Self { bridge, asking, rounds: AtomicBool::new(false) }
     }
 
@@ -78,6 +79,8 @@ impl Drop for Talk {
 struct Asking {
     context: ToolContext,
     unit: Weak<Unit>,
+    /// Of the call.
+    call: u64,
     /// Of the last question.
     number: AtomicU64,
     asked: AtomicBool,
@@ -86,10 +89,11 @@ struct Asking {
 }
 
 impl Asking {
-    fn new(unit: &Arc<Unit>, context: &ToolContext) -> Self {
+    fn new(unit: &Arc<Unit>, context: &ToolContext, call: u64) -> Self {
         Self {
             context: context.clone(),
             unit: Arc::downgrade(unit),
+            call,
             number: AtomicU64::new(0),
             asked: AtomicBool::new(false),
             over: CancellationToken::new(),
@@ -104,6 +108,9 @@ impl Asking {
         match can.lacks(&question) {
             None => Ok(question),
             Some(lacking) => {
+                if let Some(unit) = self.unit.upgrade() {
+                    unit.lacking.note(self.call, lacking);
+                }
                 // Of what it can be asked at all, this is only one way.
                 let has_base = (lacking.url && can.form) || (lacking.sampling_tools && can.sampling);
                 let code = if has_base { INVALID_PARAMS } else { METHOD_NOT_FOUND };

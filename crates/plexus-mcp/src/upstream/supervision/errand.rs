@@ -99,6 +99,11 @@ impl<'c> Mission<'c> {
         }
     }
 
+    /// What the caller could not be asked in the course of it.
+    pub(super) fn lacking(&self) -> Option<Capabilities> {
+        self.reach.unit.lacking.take(self.talk.bridge.number)
+    }
+
     fn may_repeat(&self) -> bool {
         self.repeatable && !self.talk.has_asked()
     }

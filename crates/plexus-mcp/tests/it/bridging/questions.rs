@@ -199,6 +199,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
             assert!(client.heard().is_empty(), "{way:?}");
             match answer {
                 Ok(result) => {
+                    assert_eq!(way.client, Era::Session, "{way:?}: {result}");
                     assert_eq!(result["isError"], true, "{way:?}: {result}");
                     let text = result["content"][0]["text"].as_str().unwrap_or_default();
                     assert!(text.contains("elicitation"), "{way:?}: what is lacking is said: {text}");

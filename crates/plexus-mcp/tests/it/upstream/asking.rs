@@ -75,7 +75,8 @@ impl Answerer for Person {
 /// A call by somebody who can be asked everything.
 pub(crate) fn by(caller: &str, person: &Arc<Person>, tool: &str, arguments: Value) -> Outgoing {
     let answerer = Some(person.clone() as Arc<dyn Answerer>);
-    let bridge = Bridge { caller: Some(caller.into()), answerer, capabilities: EVERYTHING, log: None };
+    let bridge =
+        Bridge { caller: Some(caller.into()), answerer, capabilities: EVERYTHING, ..Bridge::default() };
     Outgoing { bridge, ..outgoing(tool, arguments) }
 }
 
