@@ -1,6 +1,5 @@
 //! MCP over a pipe: the handshake of either era, and the methods.
 
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,6 @@ use std::time::Duration;
 use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::Capabilities;
-use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -16,10 +14,10 @@ use super::answer::{self, Undiscovered};
 use super::message::{self, Said};
 use super::pipe::{BorrowedPipe, Manner, Pipe};
 use super::process::Process;
-use super::subscriptions::{Difference, Subscriptions, TAKING_NOTE};
+use super::subscriptions::{Subscriptions, TAKING_NOTE};
 use super::verbosity::Verbosity;
 use super::{
-    Bridge, Called, ClientError, Connect, Definitions, Listed, Method, News, Offers, Outgoing, Peer, Replied,
+    Bridge, Called, ClientError, Connect, Definitions, Listed, News, Offers, Outgoing, Peer, Replied,
     Request, SharedListener,
 };
 
@@ -95,7 +93,6 @@ impl Connection {
     }
 
     pub(super) async fn call(&self, call: Outgoing) -> Called {
-        self.turn_up(&call.bridge).await;
         let manner = Manner {
             progress: call.progress.clone(),
             cancel: Some(&call.cancel),
@@ -117,10 +114,7 @@ impl Connection {
         };
         let asked = self.pipe.request(|id| message::request(id, &request, said), manner);
         let result = match request.cancel {
-            Some(_) => {
-                self.turn_up(&request.bridge).await;
-                asked.await?
-            }
+            Some(_) => asked.await?,
             None => self.timely(name, asked).await?,
         };
         answer::replied(result, name)
@@ -130,38 +124,12 @@ impl Connection {
         Said::of(self.peer.era, bridge, self.follows)
     }
 
-    /// Has the server of a session write as much to its log as a caller wants to read.
-    async fn turn_up(&self, bridge: &Bridge) {
-        let Some(log) = bridge.log.as_ref().filter(|_| self.peer.offers.logging) else { return };
-        if self.peer.era == UpstreamEra::Session && self.verbosity.wants(log.least) {
-            let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
-            // Whatever it says to this, the call is not about it.
-            let _ = Box::pin(self.request(Request::new(Method::SetLevel, level))).await;
-        }
+    pub(super) fn verbosity(&self) -> &Verbosity {
+        &self.verbosity
     }
 
-    /// From now on says when one of these changes.
-    pub(super) async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
-        if !self.peer.offers.subscribe {
-            return Ok(());
-        }
-        if self.peer.era == UpstreamEra::Stateless {
-            self.subscriptions.want(uris).await;
-            return Ok(());
-        }
-        let Difference { more, fewer } = self.subscriptions.difference(&uris);
-        let more = more.into_iter().map(|uri| (Method::Subscribe, uri));
-        for (method, uri) in fewer.into_iter().map(|uri| (Method::Unsubscribe, uri)).chain(more) {
-            let params = Map::from_iter([("uri".to_owned(), Value::from(&*uri))]);
-            match self.request(Request::new(method, params)).await {
-                // One that it does not know is not asked for again.
-                Ok(_) | Err(ClientError::Rpc { .. }) => {
-                    self.subscriptions.subscribed(uri, method == Method::Subscribe);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    pub(super) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
     }
 
     pub(super) async fn ping(&self) -> Result<(), ClientError> {

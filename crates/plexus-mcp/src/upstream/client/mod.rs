@@ -6,7 +6,7 @@
 //! | `answer` | what the results of a server say |
 //! | `bridge` | what passes between a server and the client that it is asked for |
 //! | `asked` | what a server asks, and whose question that is |
-//! | `subscriptions`, `verbosity` | which resources are listened for, and how much of a log is wanted |
+//! | `following` | which resources are listened for (`subscriptions`), and how much of a log is wanted (`verbosity`) |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
@@ -23,6 +23,7 @@ mod bridge;
 mod chatter;
 mod connection;
 mod detail;
+mod following;
 mod http;
 mod message;
 mod net;
@@ -34,7 +35,6 @@ mod stdio;
 mod subscriptions;
 mod verbosity;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,6 +180,7 @@ impl Client {
 
     /// Has no time limit of its own: whoever calls cancels. Dropping the future cancels too.
     pub async fn call(&self, call: Outgoing) -> Called {
+        self.turn_up(&call.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.call(call).await,
             Wire::Http(client) => client.call(call).await,
@@ -188,6 +189,7 @@ impl Client {
 
     /// Anything but a call of a tool. Without a `cancel` it is given as long as a connection is.
     pub async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+        self.turn_up(&request.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.request(request).await,
             Wire::Http(client) => client.request(request).await,
@@ -199,15 +201,6 @@ impl Client {
         match &self.0 {
             Wire::Pipe(connection) => connection.list(what).await,
             Wire::Http(client) => client.list(what).await,
-        }
-    }
-
-    /// From now on tells of these resources when they change, and of no others. Returns when the server has taken note;
-    /// for one caller at a time.
-    pub async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
-        match &self.0 {
-            Wire::Pipe(connection) => connection.watch(uris).await,
-            Wire::Http(client) => client.watch(uris).await,
         }
     }
 

@@ -16,6 +16,9 @@ use super::unit::Unit;
 use crate::upstream::client::{Answerer, Bridge};
 use crate::upstream::config::ServerConfig;
 
+/// Questions in the course of one call; a server that has more is told that nobody answers them.
+const MAX_QUESTIONS_OF_CALL: u64 = 128;
+
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
@@ -103,6 +106,9 @@ impl Asking {
     fn question(&self, inquiry: Inquiry, params: Option<RawJson>) -> Result<Question, Answer> {
         let params = normal_form(inquiry, params)?;
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > MAX_QUESTIONS_OF_CALL {
+            return Err(refusal(INTERNAL, "this call has asked more than anybody answers"));
+        }
         let question = Question { key: format!("q{number}"), inquiry, params };
         let can = self.context.capabilities();
         match can.lacks(&question) {
@@ -180,8 +186,9 @@ pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<O
             }
             Some("url") => {
                 params.remove("elicitationId");
-                if !params.get("url").is_some_and(Value::is_string) {
-                    return Err(wrong("it has no `url`"));
+                // A person is to open it in a browser, and nothing else on their machine.
+                if !params.get("url").and_then(Value::as_str).is_some_and(is_web) {
+                    return Err(wrong("it has no `url` that begins with https:// or http://"));
                 }
             }
             Some(_) => return Err(wrong("its `mode` is not known here")),
@@ -192,6 +199,10 @@ pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<O
     }
     let text = to_raw_value(&params).map_err(|_| wrong("its parameters cannot be written"))?;
     Ok(Some(RawJson::of(&text)))
+}
+
+fn is_web(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
 }
 
 fn refusal(code: i64, message: impl Into<String>) -> Answer {
@@ -237,6 +248,8 @@ mod tests {
             json!({ "message": 7, "requestedSchema": {} }),
             json!({ "message": "?" }),
             json!({ "message": "?", "mode": "url" }),
+            json!({ "message": "?", "mode": "url", "url": "javascript:alert(1)" }),
+            json!({ "message": "?", "mode": "url", "url": "file:///etc/passwd" }),
             json!({ "message": "?", "mode": "telepathy", "requestedSchema": {} }),
             json!({ "message": "?", "mode": null, "requestedSchema": {} }),
         ] {

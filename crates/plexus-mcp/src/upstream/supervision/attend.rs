@@ -61,7 +61,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         pinged_at: Instant::now(),
         missed: 0,
         unlisted: 0,
-        offers_at: offers_something(client).then(Instant::now),
+        offers_at: (offers_something(client) || offered_before(unit)).then(Instant::now),
         offered_at: None,
         watch: !unit.watches.uris().is_empty(),
     };
@@ -127,6 +127,11 @@ struct Attendance<'u> {
     offered_at: Option<Instant>,
     /// It is to be told which resources are watched.
     watch: bool,
+}
+
+/// There is something of it that may have to go.
+fn offered_before(unit: &Unit) -> bool {
+    *unit.offering.offer() != offers::Offer::default()
 }
 
 fn offers_something(client: &Client) -> bool {

@@ -82,7 +82,15 @@ pub(super) async fn follow(
                 }
                 continue;
             }
-            Err(error) => return Err(error.into()),
+            // The call has begun, whatever became of it.
+            Err(ClientError::NeedsLogin(why) | ClientError::Protocol(why)) => {
+                return Err(ClientError::Lost(why).into());
+            }
+            Err(ClientError::Rpc { message, code, .. }) => {
+                let why = format!("the task that it had become cannot be asked after: {message} ({code})");
+                return Err(ClientError::Lost(why).into());
+            }
+            Err(ClientError::Cancelled) => return Err(ClientError::Cancelled.into()),
         };
         misses = 0;
         unit.pulse.hear();

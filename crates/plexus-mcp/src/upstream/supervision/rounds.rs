@@ -180,7 +180,7 @@ fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<Raw
         };
         given.insert(key, serde_json::from_str(text).map_err(unwritten)?);
     }
-    Ok(RawJson::of(&*to_raw_value(&given).map_err(unwritten)?))
+    Ok(RawJson::of(&to_raw_value(&given).map_err(unwritten)?))
 }
 
 /// Why nobody answers, for whoever called.

@@ -32,7 +32,7 @@ pub(crate) mod refusal;
 mod session;
 mod wire;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,7 +42,6 @@ use http::Method;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::Capabilities;
-use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -54,7 +53,7 @@ use self::session::Session;
 use super::answer;
 use super::asked::Asked;
 use super::message::{self, RequestId, Said};
-use super::subscriptions::{Difference, Subscriptions};
+use super::subscriptions::Subscriptions;
 use super::verbosity::Verbosity;
 use super::{
     Bridge, Called, ClientError, ClientSettings, Connect, Definitions, Listed, News, Outgoing, Peer, Replied,
@@ -223,7 +222,6 @@ impl HttpClient {
     }
 
     pub(crate) async fn call(&self, call: Outgoing) -> Called {
-        self.turn_up(&call.bridge).await;
         let errand = Errand {
             method: "tools/call",
             name: Some(&call.tool),
@@ -261,7 +259,6 @@ impl HttpClient {
         let build = |id| message::request(id, &request, said);
         let result = match &request.cancel {
             Some(cancel) => {
-                self.turn_up(&request.bridge).await;
                 let (arguments, progress, bridge) = (None, None, &request.bridge);
                 self.shared.run(Errand { method, name, arguments, progress, bridge, cancel }, build).await?
             }
@@ -274,39 +271,12 @@ impl HttpClient {
         Said::of(self.peer.era, bridge, self.follows)
     }
 
-    /// Has the server of a session write as much to its log as a caller wants to read.
-    async fn turn_up(&self, bridge: &Bridge) {
-        let Some(log) = bridge.log.as_ref().filter(|_| self.peer.offers.logging) else { return };
-        if self.peer.era == UpstreamEra::Session && self.shared.verbosity.wants(log.least) {
-            let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
-            // Whatever it says to this, the call is not about it.
-            let _ = Box::pin(self.request(Request::new(super::Method::SetLevel, level))).await;
-        }
+    pub(crate) fn verbosity(&self) -> &Verbosity {
+        &self.shared.verbosity
     }
 
-    /// From now on says when one of these changes.
-    pub(crate) async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
-        let subscriptions = &self.shared.subscriptions;
-        if !self.peer.offers.subscribe {
-            return Ok(());
-        }
-        if self.peer.era == UpstreamEra::Stateless {
-            subscriptions.want(uris).await;
-            return Ok(());
-        }
-        let Difference { more, fewer } = subscriptions.difference(&uris);
-        let more = more.into_iter().map(|uri| (super::Method::Subscribe, uri));
-        for (method, uri) in fewer.into_iter().map(|uri| (super::Method::Unsubscribe, uri)).chain(more) {
-            let params = Map::from_iter([("uri".to_owned(), Value::from(&*uri))]);
-            match self.request(Request::new(method, params)).await {
-                // One that it does not know is not asked for again.
-                Ok(_) | Err(ClientError::Rpc { .. }) => {
-                    subscriptions.subscribed(uri, method == super::Method::Subscribe);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.shared.subscriptions
     }
 
     /// Whether the server is there; the stateless era has no way to ask.
