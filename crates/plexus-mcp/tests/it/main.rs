@@ -30,6 +30,7 @@ mod python;
 mod resume;
 mod revisions;
 mod scripts;
+mod sdk_asked;
 mod sessions;
 mod streams;
 mod subscriptions;

@@ -179,8 +179,9 @@ pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<O
             }
             Some("url") => {
                 params.remove("elicitationId");
-                if !params.get("url").is_some_and(Value::is_string) {
-                    return Err(wrong("it has no `url`"));
+                // A person is to open it in a browser, and nothing else on their machine.
+                if !params.get("url").and_then(Value::as_str).is_some_and(is_web) {
+                    return Err(wrong("it has no `url` that begins with https:// or http://"));
                 }
             }
             Some(_) => return Err(wrong("its `mode` is not known here")),
@@ -191,6 +192,10 @@ pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<O
     }
     let text = to_raw_value(&params).map_err(|_| wrong("its parameters cannot be written"))?;
     Ok(Some(RawJson::of(&text)))
+}
+
+fn is_web(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
 }
 
 fn refusal(code: i64, message: impl Into<String>) -> Answer {
@@ -236,6 +241,8 @@ mod tests {
             json!({ "message": 7, "requestedSchema": {} }),
             json!({ "message": "?" }),
             json!({ "message": "?", "mode": "url" }),
+            json!({ "message": "?", "mode": "url", "url": "javascript:alert(1)" }),
+            json!({ "message": "?", "mode": "url", "url": "file:///etc/passwd" }),
             json!({ "message": "?", "mode": "telepathy", "requestedSchema": {} }),
             json!({ "message": "?", "mode": null, "requestedSchema": {} }),
         ] {
