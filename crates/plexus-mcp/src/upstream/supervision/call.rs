@@ -44,7 +44,8 @@ async fn run(
         inject::fill(&entry.injected, &context, home, arguments).map_err(CallError::before_it_ran)?;
     }
     let mission = Mission::begin(&unit, &config, &context, entry.repeatable).await?;
-    let ended = mission.run(&Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments) }).await;
+    let call = Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments), as_task: entry.as_task };
+    let ended = mission.run(&call).await;
     let lacking = mission.lacking();
     match ended? {
         Ended::Output(output) => Ok(Outcome::Ready(ToolOutput::Foreign(ForeignOutput { lacking, ..output }))),
