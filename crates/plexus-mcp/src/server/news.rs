@@ -2,19 +2,18 @@
 //!
 //! A list has changed when what this client sees of it has: what it may not see comes and goes without a word.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use plexus_auth::Principal;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 use super::list::Rendered;
 use super::offers::{self, Listed};
 use super::rpc::RpcError;
 use super::version::Features;
 use super::{State, reads};
-use crate::upstream::{Updated, Watch};
+use crate::upstream::{Mailbox, Watch};
 
 /// Resources that one client hears of at most.
 const MAX_WATCHED: usize = 256;
@@ -119,72 +118,66 @@ impl Lists {
     }
 }
 
-/// The resources that one client hears of, by the URIs that it gave.
+/// The resources that one client hears of.
 #[derive(Debug, Default)]
-pub(super) struct Watching(BTreeMap<String, Watched>);
+pub(super) struct Watching {
+    /// By the URIs that it gave.
+    watched: BTreeMap<String, Watched>,
+    mailbox: Arc<Mailbox>,
+}
 
 #[derive(Debug)]
 struct Watched {
     server: String,
-    /// As the server knows it.
-    uri: String,
     _watch: Watch,
 }
 
 impl Watching {
     /// Follows one more. False where its server tells nothing of it, or too many are followed already.
     pub(super) fn add(&mut self, state: &State, principal: &Principal, uri: &str) -> Result<bool, RpcError> {
-        if self.0.contains_key(uri) {
+        if self.watched.contains_key(uri) {
             return Ok(true);
         }
         let seen = offers::seen(state, principal);
         let owned = seen.owner(uri).map_err(|unowned| reads::not_found(uri, &unowned.could_be))?;
-        if !seen.tells_of_changes(&owned.server) || self.0.len() >= MAX_WATCHED {
+        if !seen.tells_of_changes(&owned.server) || self.watched.len() >= MAX_WATCHED {
             return Ok(false);
         }
-        let Some(watch) = state.upstreams.watch_resource(&owned.server, &owned.uri) else { return Ok(false) };
-        self.0.insert(uri.to_owned(), Watched { server: owned.server, uri: owned.uri, _watch: watch });
+        let watch = state.upstreams.watch_resource(&owned.server, &owned.uri, &self.mailbox, uri);
+        let Some(watch) = watch else { return Ok(false) };
+        self.watched.insert(uri.to_owned(), Watched { server: owned.server, _watch: watch });
         Ok(true)
     }
 
     pub(super) fn remove(&mut self, uri: &str) {
-        self.0.remove(uri);
+        self.watched.remove(uri);
     }
 
     pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.watched.keys().map(String::as_str)
     }
 
-    /// Those of its URIs that this is about, as far as the client still sees their servers.
-    pub(super) fn told(&self, state: &State, principal: &Principal, update: &Update) -> Vec<String> {
-        let is_meant = |watched: &Watched| match update {
-            Update::One(Updated { server, uri }) => watched.server == *server && watched.uri == *uri,
-            Update::Any => true,
-        };
-        let mut meant = self.0.iter().filter(|(_, watched)| is_meant(watched)).peekable();
-        if meant.peek().is_none() {
-            return Vec::new();
-        }
+    /// Slugs of the servers that they are of.
+    pub(super) fn servers(&self) -> BTreeSet<String> {
+        self.watched.values().map(|watched| watched.server.clone()).collect()
+    }
+
+    /// Where its changes are put down.
+    pub(super) fn mailbox(&self) -> Arc<Mailbox> {
+        self.mailbox.clone()
+    }
+
+    /// Those of its URIs that have changed and are still watched, as far as the client still sees their servers.
+    pub(super) fn told(
+        &self,
+        state: &State,
+        principal: &Principal,
+        changed: BTreeSet<String>,
+    ) -> Vec<String> {
         let seen = offers::seen(state, principal);
-        let meant = meant.filter(|(_, watched)| seen.tells_of_changes(&watched.server));
-        meant.map(|(given, _)| given.clone()).collect()
-    }
-}
-
-/// What is said of a resource.
-#[derive(Debug)]
-pub(super) enum Update {
-    One(Updated),
-    /// So much was said that some of it is lost: anything may have changed.
-    Any,
-}
-
-/// The next that is said of any resource.
-pub(super) async fn updated(updates: &mut broadcast::Receiver<Updated>) -> Update {
-    match updates.recv().await {
-        Ok(updated) => Update::One(updated),
-        Err(RecvError::Lagged(_)) => Update::Any,
-        // Gone with the hub.
-        Err(RecvError::Closed) => std::future::pending().await,
+        let is_told = |uri: &String| {
+            self.watched.get(uri).is_some_and(|watched| seen.tells_of_changes(&watched.server))
+        };
+        changed.into_iter().filter(is_told).collect()
     }
 }

@@ -16,5 +16,5 @@ mod trust;
 
 pub(crate) use offers::{Seen, server_uri};
 pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
-pub(crate) use supervision::{Updated, Watch};
+pub(crate) use supervision::{Mailbox, Watch};
 pub use trust::APPROVE;

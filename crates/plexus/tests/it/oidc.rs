@@ -71,6 +71,7 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
     assert_eq!(code, Some(0), "{out} {err}");
     assert!(out.starts_with("docs is up and brings "), "{out}");
     assert!(err.contains("Logged in to docs."), "{err}");
+    assert!(err.contains(&format!("log in at {}:", authority.issuer())), "who asks is said: {err}");
     let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", "text=hello"]).await;
     assert_eq!(called.ok(), "hello\n");
 

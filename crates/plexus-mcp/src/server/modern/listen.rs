@@ -10,16 +10,15 @@ use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::broadcast;
 use tokio::time::Interval;
 
 use super::meta::META_SUBSCRIPTION;
-use crate::server::news::{self, Changed, Lists, Watching};
+use crate::server::news::{Changed, Lists, Watching};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::version::Features;
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, sse};
-use crate::upstream::Updated;
+use crate::upstream::Mailbox;
 
 /// An acknowledgement of what is honoured, then a notification whenever a list that this caller sees or a resource that
 /// it named has changed, then a result when the hub stops.
@@ -44,7 +43,6 @@ pub(super) fn open(
         .into_iter()
         .filter(|list| wanted.get(filter(*list)) == Some(&Value::Bool(true)))
         .collect();
-    let updates = state.upstreams.updates();
     let mut watching = Watching::default();
     let uris = wanted.get("resourceSubscriptions").and_then(Value::as_array);
     for uri in uris.into_iter().flatten().filter_map(Value::as_str) {
@@ -55,8 +53,8 @@ pub(super) fn open(
         id: request.id.to_owned(),
         follow: Lists::new(state, &principal, Features::ALL),
         lists,
+        mailbox: watching.mailbox(),
         watching,
-        updates,
         untold: VecDeque::new(),
         welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
         principal,
@@ -90,7 +88,7 @@ struct Subscription {
     lists: Vec<Changed>,
     follow: Lists,
     watching: Watching,
-    updates: broadcast::Receiver<Updated>,
+    mailbox: Arc<Mailbox>,
     /// Resources that have changed and were not told yet.
     untold: VecDeque<String>,
     principal: Arc<Principal>,
@@ -106,7 +104,7 @@ impl Subscription {
             Phase::Acknowledge => {
                 if self.watching.uris().next().is_some() {
                     // What changes from now on is heard of.
-                    self.state.upstreams.watches_heeded().await;
+                    self.state.upstreams.watches_heeded(&self.watching.servers()).await;
                 }
                 self.phase = Phase::Follow;
                 let honoured = json!({ "notifications": self.honoured() });
@@ -144,8 +142,8 @@ impl Subscription {
                         return Some(self.notification(list.method(), json!({})));
                     }
                 }
-                update = news::updated(&mut self.updates), if self.watching.uris().next().is_some() => {
-                    self.untold.extend(self.watching.told(&self.state, &self.principal, &update));
+                changed = self.mailbox.take() => {
+                    self.untold.extend(self.watching.told(&self.state, &self.principal, changed));
                 }
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),

@@ -14,17 +14,17 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
 use serde_json::json;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tokio::time::Interval;
 
 use super::stream::{Next, StreamLog};
 use super::{McpSession, State, open};
 use crate::server::headers::{LAST_EVENT_ID, accepts};
-use crate::server::news::{self, Changed, Lists, Watching};
+use crate::server::news::{Changed, Lists, Watching};
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::sse;
 use crate::server::welcome::Welcome;
-use crate::upstream::Updated;
+use crate::upstream::Mailbox;
 
 pub(in crate::server) async fn get(
     state: &Arc<State>,
@@ -120,7 +120,6 @@ fn listen(
     principal: Arc<Principal>,
     last: Option<&str>,
 ) -> Response {
-    let updates = state.upstreams.updates();
     let lists = Lists::new(state, &principal, session.version().features());
     let now = lists.fingerprints();
     let told = last.map_or(now.map(Some), told_by);
@@ -140,9 +139,9 @@ fn listen(
         principal,
         welcome,
         state: state.clone(),
+        mailbox: session.watched(|watching| watching.mailbox()),
         session,
         lists,
-        updates,
         mine,
         holder,
         ticks: sse::ticks(state.options.keep_alive),
@@ -162,7 +161,7 @@ struct Listener {
     principal: Arc<Principal>,
     welcome: Welcome,
     lists: Lists,
-    updates: broadcast::Receiver<Updated>,
+    mailbox: Arc<Mailbox>,
     /// What the client knows of each list.
     told: [u64; 3],
     /// Lists that it has yet to be told of from before, and resources.
@@ -200,8 +199,8 @@ impl Listener {
                 }
                 () = self.welcome.ended() => return None,
                 list = self.lists.changed(&self.state, &self.principal) => return Some(self.changed(list)),
-                update = news::updated(&mut self.updates) => {
-                    let told = |watching: &mut Watching| watching.told(&self.state, &self.principal, &update);
+                changed = self.mailbox.take() => {
+                    let told = |watching: &mut Watching| watching.told(&self.state, &self.principal, changed);
                     self.untold.extend(self.session.watched(told));
                 }
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),

@@ -19,7 +19,8 @@ pub(super) async fn subscribe(
     match session.watched(|watching| watching.add(state, principal, &uri))? {
         true => {
             // What changes from now on is heard of.
-            state.upstreams.watches_heeded().await;
+            let servers = session.watched(|watching| watching.servers());
+            state.upstreams.watches_heeded(&servers).await;
             Ok(String::new())
         }
         false => Err(RpcError::invalid_params(

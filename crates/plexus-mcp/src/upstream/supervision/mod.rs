@@ -54,7 +54,7 @@ mod unit;
 mod watches;
 mod watching;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,7 +66,7 @@ use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
 
 use serde_json::{Map, Value};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 use super::client::ClientSettings;
 use super::config::Folder;
@@ -77,18 +77,14 @@ use approval::Oddities;
 use memory::Memory;
 use metrics::UpstreamMetrics;
 use offering::Uncompleted;
-pub(crate) use unit::Updated;
 use unit::{Shared, Unit};
-pub(crate) use watches::Watch;
+pub(crate) use watches::{Mailbox, Watch};
 
 pub use approval::ApproveError;
 pub use timing::{Jitter, Timing};
 
 /// What it may take at most to list what is known from earlier.
 const RECALLING: Duration = Duration::from_secs(2);
-
-/// Changed resources that wait to be told; whoever falls further behind takes all of its own for changed.
-const UPDATES: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
@@ -155,7 +151,6 @@ impl Upstreams {
             metrics: UpstreamMetrics::default(),
             changes: watch::Sender::new(0),
             offers: watch::Sender::new(0),
-            updates: broadcast::Sender::new(UPDATES),
         });
         let upstreams = Self(Arc::new(Inner {
             folder: Folder::new(dir, environment).with_clock(clock),
@@ -273,22 +268,25 @@ impl Upstreams {
         self.0.shared.offers.subscribe()
     }
 
-    /// Watches a resource of a server for as long as the result is held; none where there is no such server, or too many
-    /// are watched there.
-    pub(crate) fn watch_resource(&self, server: &str, uri: &str) -> Option<Watch> {
-        self.units().into_iter().find(|unit| unit.slug == server).and_then(|unit| unit.watches.hold(uri))
+    /// Watches a resource of a server for as long as the result is held; its changes are put into the mailbox, by the name
+    /// that its owner has for it. None where there is no such server, or too many are watched there.
+    pub(crate) fn watch_resource(
+        &self,
+        server: &str,
+        uri: &str,
+        mailbox: &Arc<Mailbox>,
+        known_as: &str,
+    ) -> Option<Watch> {
+        let unit = self.units().into_iter().find(|unit| unit.slug == server)?;
+        unit.watches.hold(uri, mailbox, known_as)
     }
 
-    /// Returns when the servers that are there have been told of all that is watched by now, or have taken too long.
-    pub(crate) async fn watches_heeded(&self) {
+    /// Returns when these servers, as far as they are there, have been told of all that is watched by now, or have taken too
+    /// long.
+    pub(crate) async fn watches_heeded(&self, servers: &BTreeSet<String>) {
         let units = self.units();
-        let there = units.iter().filter(|unit| unit.client.load().is_some());
+        let there = units.iter().filter(|unit| servers.contains(&unit.slug) && unit.client.load().is_some());
         futures_util::future::join_all(there.map(|unit| unit.watches.heeded())).await;
-    }
-
-    /// Follows resources that somebody watches: each that has changed.
-    pub(crate) fn updates(&self) -> broadcast::Receiver<Updated> {
-        self.0.shared.updates.subscribe()
     }
 
     /// Lets others read what is measured here.

@@ -13,7 +13,7 @@ use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
 use plexus_tools::{Capabilities, Registry};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, watch};
 
 use super::approval::Oddities;
 use super::catalog::Catalog;
@@ -62,16 +62,6 @@ pub(super) struct Shared {
     pub(super) changes: watch::Sender<u64>,
     /// Grows with every change of what is offered beside tools.
     pub(super) offers: watch::Sender<u64>,
-    pub(super) updates: broadcast::Sender<Updated>,
-}
-
-/// A server says that a resource of its has changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Updated {
-    /// Its slug.
-    pub(crate) server: String,
-    /// As the server knows it.
-    pub(crate) uri: String,
 }
 
 impl Shared {
@@ -380,11 +370,7 @@ impl Listener for Heard {
         match news {
             News::Tools => unit.list_changed.notify_one(),
             News::Resources | News::Prompts => unit.offers_changed.notify_one(),
-            News::Updated(uri) if !unit.watches.has(&uri) => {}
-            News::Updated(uri) => {
-                // Nobody may listen.
-                let _ = unit.shared.updates.send(Updated { server: unit.slug.clone(), uri });
-            }
+            News::Updated(uri) => unit.watches.tell(&uri),
         }
     }
 

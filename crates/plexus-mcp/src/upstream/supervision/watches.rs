@@ -1,8 +1,11 @@
 //! Resources of one server that somebody wants to hear of. Whoever attends the server tells it which these are.
+//!
+//! What has changed is put into the mailbox of each who wants to hear of it, once however often it is said. So a server that
+//! says more than anybody can read costs nobody anything, and what it says is lost on nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -14,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// By how many.
-    counts: Mutex<BTreeMap<String, usize>>,
+    /// By those who watch it.
+    watched: Mutex<BTreeMap<String, Vec<Subscriber>>>,
     /// Others are watched than before; any number of times is once.
     pub(super) changed: Notify,
     /// Grows with every change.
@@ -24,24 +27,40 @@ pub(super) struct Watches {
     heeded: watch::Sender<u64>,
 }
 
+/// Who hears of a resource, and by what name.
+#[derive(Debug)]
+struct Subscriber {
+    mailbox: Arc<Mailbox>,
+    known_as: String,
+}
+
 impl Watches {
-    /// Watches a resource for as long as this is held. None: too many are.
-    pub(super) fn hold(self: &Arc<Self>, uri: &str) -> Option<Watch> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= MAX && !counts.contains_key(uri) {
+    /// Watches a resource for as long as this is held; its changes are put into the mailbox by the name that its owner
+    /// has for it. None: too many are watched.
+    pub(super) fn hold(self: &Arc<Self>, uri: &str, mailbox: &Arc<Mailbox>, known_as: &str) -> Option<Watch> {
+        let mut watched = self.lock();
+        if watched.len() >= MAX && !watched.contains_key(uri) {
             return None;
         }
-        let count = counts.entry(uri.to_owned()).or_default();
-        *count += 1;
-        if *count == 1 {
+        let subscribers = watched.entry(uri.to_owned()).or_default();
+        subscribers.push(Subscriber { mailbox: mailbox.clone(), known_as: known_as.to_owned() });
+        if subscribers.len() == 1 {
             self.turn.fetch_add(1, Ordering::AcqRel);
             self.changed.notify_one();
         }
-        Some(Watch { watches: self.clone(), uri: uri.to_owned() })
+        let (watches, mailbox) = (self.clone(), mailbox.clone());
+        Some(Watch { watches, uri: uri.to_owned(), mailbox, known_as: known_as.to_owned() })
     }
 
-    pub(super) fn has(&self, uri: &str) -> bool {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uri)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Subscriber>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A resource has changed. Costs nothing where nobody wants to hear of it.
+    pub(super) fn tell(&self, uri: &str) {
+        for Subscriber { mailbox, known_as } in self.lock().get(uri).into_iter().flatten() {
+            mailbox.put(known_as);
+        }
     }
 
     /// How often it has changed what is watched.
@@ -63,7 +82,7 @@ impl Watches {
 
     /// All that are watched.
     pub(super) fn uris(&self) -> BTreeSet<String> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.lock().keys().cloned().collect()
     }
 }
 
@@ -72,17 +91,55 @@ impl Watches {
 pub(crate) struct Watch {
     watches: Arc<Watches>,
     uri: String,
+    mailbox: Arc<Mailbox>,
+    known_as: String,
+}
+
+impl Watch {
+    fn is_mine(&self, subscriber: &Subscriber) -> bool {
+        Arc::ptr_eq(&subscriber.mailbox, &self.mailbox) && subscriber.known_as == self.known_as
+    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut counts = self.watches.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        match counts.get_mut(&self.uri) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                counts.remove(&self.uri);
-                self.watches.changed.notify_one();
+        let mut watched = self.watches.lock();
+        let Some(subscribers) = watched.get_mut(&self.uri) else { return };
+        if let Some(mine) = subscribers.iter().position(|subscriber| self.is_mine(subscriber)) {
+            subscribers.swap_remove(mine);
+        }
+        if subscribers.is_empty() {
+            watched.remove(&self.uri);
+            self.watches.changed.notify_one();
+        }
+    }
+}
+
+/// Where the resources are put down that have changed, each once, until their reader comes.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    changed: Mutex<BTreeSet<String>>,
+    news: Notify,
+}
+
+impl Mailbox {
+    fn put(&self, uri: &str) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !changed.contains(uri) {
+            changed.insert(uri.to_owned());
+            self.news.notify_one();
+        }
+    }
+
+    /// All that have changed since they were last taken, as soon as there are any. It has one reader at a time. Dropped
+    /// halfway, it loses nothing.
+    pub(crate) async fn take(&self) -> BTreeSet<String> {
+        loop {
+            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            if !changed.is_empty() {
+                return changed;
             }
+            self.news.notified().await;
         }
     }
 }
@@ -93,13 +150,15 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use super::{MAX, Watches};
+    use super::{MAX, Mailbox, Watches};
 
     #[test]
     fn a_resource_is_watched_for_as_long_as_anybody_wants_it() {
         let watches = Arc::<Watches>::default();
         let changed = || watches.changed.notified().now_or_never().is_some();
-        let (first, second) = (watches.hold("a://1"), watches.hold("a://1"));
+        let mailbox = Arc::<Mailbox>::default();
+        let hold = |known_as: &str| watches.hold("a://1", &mailbox, known_as);
+        let (first, second) = (hold("one"), hold("two"));
         assert!(changed() && !changed(), "the server is told once");
         drop(first);
         assert!(!changed() && watches.uris().contains("a://1"));
@@ -110,9 +169,32 @@ mod tests {
     #[test]
     fn only_so_many_are_watched() {
         let watches = Arc::<Watches>::default();
-        let held: Vec<_> = (0..MAX).map(|n| watches.hold(&format!("a://{n}"))).collect();
+        let mailbox = Arc::<Mailbox>::default();
+        let hold = |uri: &str| watches.hold(uri, &mailbox, uri);
+        let held: Vec<_> = (0..MAX).map(|n| hold(&format!("a://{n}"))).collect();
         assert!(held.iter().all(Option::is_some));
-        assert!(watches.hold("a://one-more").is_none());
-        assert!(watches.hold("a://1").is_some(), "that one is watched anyway");
+        assert!(hold("a://one-more").is_none());
+        assert!(hold("a://1").is_some(), "that one is watched anyway");
+    }
+
+    #[test]
+    fn a_change_is_kept_once_for_each_who_wants_to_hear_of_it() {
+        let (watches, ann, bob) =
+            (Arc::<Watches>::default(), Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
+        let _anns = watches.hold("a://1", &ann, "hers");
+        let bobs = watches.hold("a://1", &bob, "his");
+        for _ in 0..1_000 {
+            watches.tell("a://1");
+            watches.tell("a://2");
+        }
+        let taken =
+            |mailbox: &Mailbox| mailbox.take().now_or_never().map(|all| all.into_iter().collect::<Vec<_>>());
+        assert_eq!(taken(&ann), Some(vec!["hers".to_owned()]));
+        assert_eq!(taken(&ann), None, "it was told");
+        drop(bobs);
+        watches.tell("a://1");
+        assert_eq!(taken(&bob), Some(vec!["his".to_owned()]), "what had changed before");
+        assert_eq!(taken(&bob), None, "and nothing after");
+        assert_eq!(taken(&ann), Some(vec!["hers".to_owned()]));
     }
 }

@@ -85,15 +85,13 @@ impl Account {
         if let Some(vault) = &self.around.vault {
             let later =
                 |error| LoginError::Unreachable(format!("the login cannot be forgotten now: {error}"));
-            if grant.is_none() {
-                // It may have been given for what the file said before: it is forgotten all the same.
-                match vault.read(&self.server).await.map_err(later)? {
-                    Kept::Nothing => {}
-                    Kept::Unreadable => unreadable = true,
-                    Kept::Grant(stored) => {
-                        grant = stored.grant().map(Arc::new);
-                        unreadable = grant.is_none();
-                    }
+            // It may have been given for what the file said before: it is forgotten all the same.
+            match vault.read(&self.server).await.map_err(later)? {
+                Kept::Nothing => {}
+                Kept::Unreadable => unreadable = true,
+                Kept::Grant(stored) => {
+                    grant = stored.grant().map(Arc::new);
+                    unreadable = grant.is_none();
                 }
             }
             vault.forget(&self.server).await.map_err(later)?;

@@ -150,6 +150,8 @@ impl Account {
                 let why = format!("its access has ended ({why})");
                 Err(ClientError::NeedsLogin(self.wants_login(&why)))
             }
+            // It was about something else.
+            Err(_) if self.held.load().generation != generation => Ok(()),
             Err(Refused::Other(why) | Refused::Passing(why)) => {
                 Err(self.later(format!("its access cannot be renewed now: {why}")))
             }
@@ -272,8 +274,8 @@ impl Account {
         false
     }
 
-    /// Stores what could not be stored before, as long as what it came from is still there. To be called by whoever has
-    /// `changing`.
+    /// Stores what could not be stored before. To be called by whoever has `changing`, before something else takes the
+    /// place of what it came from.
     pub(super) async fn keep_unkept(&self, vault: &Vault) -> Result<(), String> {
         let unkept = self.renewing().unkept.take();
         let Some(renewed) = unkept else { return Ok(()) };
