@@ -280,6 +280,8 @@ pub struct Outgoing {
     pub bridge: Bridge,
     /// What it brings along that the server asked for.
     pub inputs: Inputs,
+    /// In a session: it can be called as a task only, as the experiment of 2025-11-25 has it.
+    pub as_task: bool,
 }
 
 impl fmt::Debug for Outgoing {

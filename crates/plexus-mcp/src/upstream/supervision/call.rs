@@ -44,7 +44,8 @@ async fn run(
         inject::fill(&entry.injected, &context, home, arguments).map_err(CallError::before_it_ran)?;
     }
     let mission = Mission::begin(&unit, &config, &context, entry.repeatable).await?;
-    match mission.run(&Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments) }).await? {
+    let call = Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments), as_task: entry.as_task };
+    match mission.run(&call).await? {
         Ended::Output(output) => Ok(Outcome::Ready(ToolOutput::Foreign(output))),
         Ended::Result(_) => {
             Err(CallError::new(ErrorCode::Internal, "a call of a tool ended as something else"))

@@ -27,7 +27,7 @@ pub(super) const MISSING_CAPABILITY: i64 = -32021;
 
 /// What is to be done.
 pub(super) enum Errand<'e> {
-    Call { tool: &'e str, arguments: Arc<Value> },
+    Call { tool: &'e str, arguments: Arc<Value>, as_task: bool },
     Request { method: Method, params: Map<String, Value> },
 }
 
