@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::Capabilities;
+
 /// The result of a call that ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -30,6 +32,9 @@ pub struct ForeignOutput {
     pub is_error: bool,
     /// Its `_meta`, an object.
     pub meta: Option<RawJson>,
+    /// What its caller could not be asked in the course of it.
+    #[serde(skip)]
+    pub lacking: Option<Capabilities>,
 }
 
 impl ToolOutput {

@@ -168,7 +168,14 @@ pub(super) fn result_members(
 ) -> Result<String, RpcError> {
     let features = dialect.features();
     let (text, structured, is_error) = match reply.result {
-        Ok(ToolOutput::Foreign(foreign)) => return Ok(foreign_members(&foreign, features)),
+        Ok(ToolOutput::Foreign(foreign)) => {
+            return match foreign.lacking {
+                Some(lacking) if foreign.is_error && dialect == Dialect::Modern => {
+                    Err(errors::unasked(lacking))
+                }
+                _ => Ok(foreign_members(&foreign, features)),
+            };
+        }
         Ok(ToolOutput::Passed(result)) => return reads::members(&result, subject, dialect),
         Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
         Err(error) => (errors::told(error, subject, dialect)?, None, true),

@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 use plexus_proto::ErrorCode;
-use plexus_tools::{CallError, RpcCause};
+use plexus_tools::{CallError, Capabilities, RpcCause, Unasked};
 use serde_json::{Value, json};
 
 use super::call::Subject;
@@ -40,6 +40,13 @@ pub(super) fn told(error: CallError, subject: &Subject, dialect: Dialect) -> Res
         }
         _ => Ok(error.text()),
     }
+}
+
+/// A tool failed that could not ask its caller what it has to.
+pub(super) fn unasked(lacking: Capabilities) -> RpcError {
+    let code = i32::try_from(MISSING_CAPABILITY).unwrap_or(INVALID_REQUEST);
+    RpcError::new(StatusCode::BAD_REQUEST, code, Unasked::Incapable(lacking).to_string())
+        .with_data(json!({ "requiredCapabilities": lacking.to_json() }))
 }
 
 fn missing_capability(error: &CallError, cause: &RpcCause) -> RpcError {

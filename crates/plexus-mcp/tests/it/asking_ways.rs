@@ -136,5 +136,12 @@ async fn who_cannot_be_asked_gets_no_questions_of_servers() {
         let result: Value = client.tool(&tool, json!({})).await.unwrap();
         assert_eq!(result["isError"], true, "{result}");
         assert!(client.heard().is_empty());
+        // The stateless revision has a code for it, whatever the server behind has.
+        for can in [json!({}), json!({ "elicitation": {} })] {
+            let client = AskedClient::connect(&hub, &token, Speaks::Stateless, can).await;
+            let error = client.tool(&tool, json!({})).await.unwrap_err();
+            assert_eq!((error.status, error.code), (400, -32021), "{name}: {error:?}");
+            assert_eq!(error.data, json!({ "requiredCapabilities": { "sampling": {} } }), "{name}");
+        }
     }
 }

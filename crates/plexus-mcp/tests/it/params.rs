@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 const TOOL: &str = "mcp__fix__test_header_annotations";
 
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 /// A call with these headers: its status, the code of an error, and what was said.
 async fn call(
     client: &McpClient,
@@ -31,7 +33,7 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
         let encoded = ("Mcp-Param-Region", "=?base64?S8O2bG4=?=");
         let (three, yes) = (("mcp-param-replicas", "3"), ("Mcp-Param-Dry-Run", "true"));
 
-        let right: [(Value, &[(&str, &str)]); 5] = [
+        let right: [(Value, Headers<'_>); 5] = [
             (all.clone(), &[encoded, three, yes]),
             (all.clone(), &[encoded, ("mcp-param-replicas", "3.0"), yes]),
             (all.clone(), &[encoded, three, yes, ("Mcp-Param-Nobodys", "x")]),
@@ -44,7 +46,7 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
             assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), arguments, "{headers:?}");
         }
 
-        let wrong: [(Value, &[(&str, &str)], &str); 7] = [
+        let wrong: [(Value, Headers<'_>, &str); 7] = [
             (all.clone(), &[three, yes], "mcp-param-region is missing"),
             (all.clone(), &[encoded, ("mcp-param-replicas", "4"), yes], "mcp-param-replicas says \"4\""),
             (all.clone(), &[encoded, ("mcp-param-replicas", "three"), yes], "says \"three\""),

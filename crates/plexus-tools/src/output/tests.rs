@@ -13,6 +13,7 @@ fn what_another_server_sent_is_kept_to_the_last_character() {
         structured: Some(raw("\"text\"")),
         is_error: true,
         meta: Some(raw("{\"b\":1,\"a\":2}")),
+        lacking: None,
     });
     let stored = serde_json::to_string(&output).unwrap();
     assert_eq!(serde_json::from_str::<ToolOutput>(&stored).unwrap(), output);

@@ -48,6 +48,9 @@ pub(in crate::upstream) fn called(result: &Bytes) -> Called {
         #[serde(borrow)]
         structured_content: Option<&'a RawValue>,
         is_error: Option<bool>,
+        // Of a call that became one in a session.
+        #[serde(borrow)]
+        task: Option<&'a RawValue>,
         #[serde(borrow, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
@@ -65,6 +68,7 @@ pub(in crate::upstream) fn called(result: &Bytes) -> Called {
         Some(_) => return Err(malformed("tools/call", &"`content` is not an array")),
         // Required, but data alone says what there is to say.
         None if parts.structured_content.is_some() => RawJson::empty_array(),
+        None if parts.task.is_some() => return task::begun_in_session(result),
         None => return Err(malformed("tools/call", &"it has no `content`")),
     };
     Ok(Returned::Output(ForeignOutput {
@@ -72,6 +76,7 @@ pub(in crate::upstream) fn called(result: &Bytes) -> Called {
         structured: parts.structured_content.map(|data| RawJson::within(result, data)),
         is_error: parts.is_error.unwrap_or(false),
         meta: parts.meta.filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::within(result, meta)),
+        lacking: None,
     }))
 }
 

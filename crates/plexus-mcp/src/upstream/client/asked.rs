@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
-use plexus_tools::{Answer, Inquiry, RawJson};
+use plexus_tools::{Answer, Capabilities, Inquiry, Question, RawJson};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -140,7 +140,11 @@ impl Asked {
                 ));
             }
             Owner::One(Bridge { answerer: Some(answerer), .. }) => answerer,
-            Owner::One(_) => {
+            Owner::One(bridge) => {
+                let question = Question { key: String::new(), inquiry, params: params.map(RawJson::of) };
+                if let Some(lacking) = Capabilities::default().lacks(&question) {
+                    listener.could_not_ask(bridge.number, lacking);
+                }
                 let why = format!("the client of this call cannot be asked: {method}");
                 return now(refusal(METHOD_NOT_FOUND, why));
             }

@@ -18,6 +18,8 @@ pub struct Bridge {
     /// Subject and session: requests of one caller may stand for each other. None where nothing may be told to it.
     pub caller: Option<Arc<str>>,
     pub answerer: Option<Arc<dyn Answerer>>,
+    /// What the listener knows the request by.
+    pub number: u64,
     pub capabilities: Capabilities,
     pub log: Option<LogSink>,
 }

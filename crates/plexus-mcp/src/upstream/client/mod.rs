@@ -280,6 +280,8 @@ pub struct Outgoing {
     pub bridge: Bridge,
     /// What it brings along that the server asked for.
     pub inputs: Inputs,
+    /// In a session: it can be called as a task only, as the experiment of 2025-11-25 has it.
+    pub as_task: bool,
 }
 
 impl fmt::Debug for Outgoing {
@@ -326,6 +328,9 @@ pub trait Listener: Send + Sync + 'static {
 
     /// The server has begun to send what is no message; told once for a connection.
     fn chatter_began(&self) {}
+
+    /// The server asked something that the client of a request cannot be asked; it has the number of its bridge.
+    fn could_not_ask(&self, _request: u64, _lacking: Capabilities) {}
 
     /// The server asked something while several callers had calls there, and was refused; told once for a connection.
     fn questions_refused(&self) {}

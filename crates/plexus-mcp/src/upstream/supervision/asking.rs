@@ -50,18 +50,19 @@ impl Talk {
             true => Capabilities { tasks: false, ..context.capabilities() },
             false => Capabilities::default(),
         };
-        let asking = (!capabilities.is_empty()).then(|| Arc::new(Asking::new(unit, context)));
+        let number = unit.lacking.number();
+        let asking = (!capabilities.is_empty()).then(|| Arc::new(Asking::new(unit, context, number)));
         let caller = (asking.is_some() || log.is_some())
             .then(|| format!("{} {}", context.principal.subject(), context.session_id).into());
         let answerer = asking.clone().map(|asking| asking as Arc<dyn Answerer>);
-        let bridge = Bridge { caller, answerer, capabilities, log };
+        let bridge = Bridge { caller, answerer, number, capabilities, log };
         Self { bridge, asking, rounds: AtomicBool::new(false) }
     }
 
-    /// A question was answered: from now on the call cannot be made as if nothing had been.
+    /// Somebody was asked: from now on the call cannot be made as if nobody had been.
     pub(super) fn has_asked(&self) -> bool {
-        let answered = |asking: &Arc<Asking>| asking.answered.load(Ordering::Acquire);
-        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(answered)
+        let asked = |asking: &Arc<Asking>| asking.asked.load(Ordering::Acquire);
+        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(asked)
     }
 
     pub(super) fn note_round(&self) {
@@ -81,20 +82,23 @@ impl Drop for Talk {
 struct Asking {
     context: ToolContext,
     unit: Weak<Unit>,
+    /// Of the call.
+    call: u64,
     /// Of the last question.
     number: AtomicU64,
-    answered: Arc<AtomicBool>,
+    asked: AtomicBool,
     /// The call has ended.
     over: CancellationToken,
 }
 
 impl Asking {
-    fn new(unit: &Arc<Unit>, context: &ToolContext) -> Self {
+    fn new(unit: &Arc<Unit>, context: &ToolContext, call: u64) -> Self {
         Self {
             context: context.clone(),
             unit: Arc::downgrade(unit),
+            call,
             number: AtomicU64::new(0),
-            answered: Arc::default(),
+            asked: AtomicBool::new(false),
             over: CancellationToken::new(),
         }
     }
@@ -110,6 +114,9 @@ impl Asking {
         match can.lacks(&question) {
             None => Ok(question),
             Some(lacking) => {
+                if let Some(unit) = self.unit.upgrade() {
+                    unit.lacking.note(self.call, lacking);
+                }
                 // Of what it can be asked at all, this is only one way.
                 let has_base = (lacking.url && can.form) || (lacking.sampling_tools && can.sampling);
                 let code = if has_base { INVALID_PARAMS } else { METHOD_NOT_FOUND };
@@ -129,7 +136,8 @@ impl Answerer for Asking {
             Ok(question) => question,
             Err(refusal) => return Box::pin(std::future::ready(refusal)),
         };
-        let (context, over, answered) = (self.context.clone(), self.over.clone(), self.answered.clone());
+        self.asked.store(true, Ordering::Release);
+        let (context, over) = (self.context.clone(), self.over.clone());
         Box::pin(async move {
             let key = question.key.clone();
             let asked = tokio::select! {
@@ -139,7 +147,6 @@ impl Answerer for Asking {
             };
             match asked {
                 Ok(mut answers) => {
-                    answered.store(true, Ordering::Release);
                     answers.remove(&key).unwrap_or_else(|| refusal(INTERNAL, "the client did not answer"))
                 }
                 Err(unasked) => refusal(INTERNAL, unasked.to_string()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use plexus_kit::env;
 use plexus_proto::ErrorCode;
-use plexus_tools::{CallError, Outcome, Run, ToolContext, ToolOutput};
+use plexus_tools::{CallError, ForeignOutput, Outcome, Run, ToolContext, ToolOutput};
 use serde_json::Value;
 
 use super::errand::{Ended, Errand, Mission};
@@ -44,8 +44,11 @@ async fn run(
         inject::fill(&entry.injected, &context, home, arguments).map_err(CallError::before_it_ran)?;
     }
     let mission = Mission::begin(&unit, &config, &context, entry.repeatable).await?;
-    match mission.run(&Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments) }).await? {
-        Ended::Output(output) => Ok(Outcome::Ready(ToolOutput::Foreign(output))),
+    let call = Errand::Call { tool: &entry.tool, arguments: Arc::new(arguments), as_task: entry.as_task };
+    let ended = mission.run(&call).await;
+    let lacking = mission.lacking();
+    match ended? {
+        Ended::Output(output) => Ok(Outcome::Ready(ToolOutput::Foreign(ForeignOutput { lacking, ..output }))),
         Ended::Result(_) => {
             Err(CallError::new(ErrorCode::Internal, "a call of a tool ended as something else"))
         }

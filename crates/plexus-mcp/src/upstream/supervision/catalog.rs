@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) tool: String,
     /// It may be run again when nobody knows whether it ran.
     pub(super) repeatable: bool,
+    /// It can be called as a task of the server only.
+    pub(super) as_task: bool,
     pub(super) injected: Injected,
 }
 
@@ -50,6 +52,7 @@ struct Draft<'d> {
     tool: &'d str,
     /// The one to use here.
     shown: &'d str,
+    as_task: bool,
     definition: Map<String, Value>,
 }
 
@@ -132,6 +135,9 @@ fn draft<'d>(
             "the definition of {name:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
         ));
     }
+    // Who calls it need not know: the hub follows the task.
+    let as_task = definition.get("execution").and_then(|execution| execution.get("taskSupport"));
+    let as_task = as_task == Some(&Value::from("required"));
     let mut definition = definition.clone();
     definition::clean(&mut definition).map_err(|why| format!("{name:?} {why} and is left out"))?;
     if marks::marks(definition.get("inputSchema").unwrap_or(&Value::Null)).is_err() {
@@ -143,7 +149,7 @@ fn draft<'d>(
         description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
         description.push_str(" […]");
     }
-    Ok(Some(Draft { tool: name, shown: rules.name_of(name), definition }))
+    Ok(Some(Draft { tool: name, shown: rules.name_of(name), as_task, definition }))
 }
 
 /// Takes back what would give a tool the name that another has of its own: whoever calls that name means the other.
@@ -191,7 +197,7 @@ fn named<'d>(slug: &str, drafts: Vec<Draft<'d>>) -> Vec<(String, Draft<'d>)> {
 }
 
 fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolSpec) {
-    let Draft { tool, shown, mut definition } = draft;
+    let Draft { tool, shown, as_task, mut definition } = draft;
     let schema = definition.remove("inputSchema").unwrap_or_default();
     let (input_schema, injected) = inject::prepare(schema, &config.inject);
     let text = |member: &str| definition.get(member).and_then(Value::as_str).map(str::to_owned);
@@ -219,7 +225,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         admin: false,
         starts_agents: false,
     };
-    let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, injected };
+    let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, as_task, injected };
     (entry, spec)
 }
 

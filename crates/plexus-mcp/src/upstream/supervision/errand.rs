@@ -27,7 +27,7 @@ pub(super) const MISSING_CAPABILITY: i64 = -32021;
 
 /// What is to be done.
 pub(super) enum Errand<'e> {
-    Call { tool: &'e str, arguments: Arc<Value> },
+    Call { tool: &'e str, arguments: Arc<Value>, as_task: bool },
     Request { method: Method, params: Map<String, Value> },
 }
 
@@ -97,6 +97,11 @@ impl<'c> Mission<'c> {
             ClientError::Unreachable(_) if ended => Box::pin(self.anew(errand)).await,
             error => Err(self.explain(errand, error)),
         }
+    }
+
+    /// What the caller could not be asked in the course of it.
+    pub(super) fn lacking(&self) -> Option<Capabilities> {
+        self.reach.unit.lacking.take(self.talk.bridge.number)
     }
 
     fn may_repeat(&self) -> bool {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use plexus_kit::Stage;
+use plexus_proto::api::UpstreamEra;
 use plexus_tools::ToolContext;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -51,6 +53,35 @@ impl Drop for Followed<'_> {
     }
 }
 
+/// In a session there is a request that is answered when the task has ended, and the server asks meanwhile.
+async fn in_session(task: &mut Followed<'_>, talk: &Talk, context: &ToolContext) -> Result<Ended, Failed> {
+    let cancel = Some(context.cancel.clone());
+    let request = Request { cancel, ..task.request(Method::TaskResult, talk) };
+    let replied = task.client.request(request).await.map_err(begun)?;
+    task.ended = true;
+    match replied {
+        Replied::Result(result) => ended(&result),
+        Replied::Ask { .. } => Err(ClientError::Protocol("tasks/result asks something".to_owned()).into()),
+    }
+}
+
+fn ended(result: &Bytes) -> Result<Ended, Failed> {
+    match called(result)? {
+        Returned::Output(output) => Ok(Ended::Output(output)),
+        _ => Err(ClientError::Protocol("a task ended with what is no result".to_owned()).into()),
+    }
+}
+
+/// A call that has begun is lost, whatever is said of its task.
+fn begun(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why) => {
+            ClientError::Lost(why)
+        }
+        error => error,
+    }
+}
+
 pub(super) async fn follow(
     unit: &Arc<Unit>,
     client: &Client,
@@ -60,6 +91,9 @@ pub(super) async fn follow(
     context: &ToolContext,
 ) -> Result<Ended, Failed> {
     let mut task = Followed { unit, client, id, ended: false };
+    if client.peer().era == UpstreamEra::Session {
+        return in_session(&mut task, talk, context).await;
+    }
     let mut poll = poll;
     let mut misses = 0;
     let mut answered = BTreeSet::new();
@@ -112,10 +146,7 @@ pub(super) async fn follow(
             }
             TaskState::Completed(result) => {
                 task.ended = true;
-                return match called(&result)? {
-                    Returned::Output(output) => Ok(Ended::Output(output)),
-                    _ => Err(ClientError::Protocol("a task ended with what is no result".to_owned()).into()),
-                };
+                return ended(&result);
             }
             TaskState::Failed(error) => {
                 task.ended = true;

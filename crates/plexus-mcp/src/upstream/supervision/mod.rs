@@ -31,6 +31,7 @@ mod follow;
 mod gate;
 mod inject;
 mod instructions;
+mod lacking;
 mod life;
 mod listing;
 mod login;

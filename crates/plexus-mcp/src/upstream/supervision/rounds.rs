@@ -117,9 +117,9 @@ async fn send(
     let (cancel, trace) = (context.cancel.clone(), context.trace_context().cloned());
     let bridge = talk.bridge.clone();
     match errand {
-        Errand::Call { tool, arguments } => {
-            let (tool, arguments) = ((*tool).to_owned(), arguments.clone());
-            let call = Outgoing { tool, arguments, progress, cancel, trace, bridge, inputs };
+        Errand::Call { tool, arguments, as_task } => {
+            let (tool, arguments, as_task) = ((*tool).to_owned(), arguments.clone(), *as_task);
+            let call = Outgoing { tool, arguments, progress, cancel, trace, bridge, inputs, as_task };
             Ok(match client.call(call).await? {
                 Returned::Output(output) => Sent::Ended(Ended::Output(output)),
                 Returned::Ask { questions, state } => Sent::Ask { questions, state },

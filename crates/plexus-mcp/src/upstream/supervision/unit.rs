@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::approval::Oddities;
 use super::catalog::Catalog;
 use super::gate::Gate;
+use super::lacking::Lacking;
 use super::listing::Listing;
 use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
@@ -111,6 +112,8 @@ pub(super) struct Unit {
     pub(super) listing: Listing,
     /// It asked something while several callers had calls there.
     questions_refused: AtomicBool,
+    /// What its calls lack that it wanted to ask in.
+    pub(super) lacking: Lacking,
     pub(super) offering: Offering,
     /// The server says that what it offers beside tools has changed; any number of times is once.
     pub(super) offers_changed: Notify,
@@ -142,6 +145,7 @@ impl Unit {
             judgement: ArcSwap::default(),
             listing: Listing::default(),
             questions_refused: AtomicBool::new(false),
+            lacking: Lacking::default(),
             offering: Offering::default(),
             offers_changed: Notify::new(),
             watches: Arc::default(),
@@ -371,6 +375,12 @@ impl Listener for Heard {
             News::Tools => unit.list_changed.notify_one(),
             News::Resources | News::Prompts => unit.offers_changed.notify_one(),
             News::Updated(uri) => unit.watches.tell(&uri),
+        }
+    }
+
+    fn could_not_ask(&self, request: u64, lacking: Capabilities) {
+        if let Some(unit) = self.0.upgrade() {
+            unit.lacking.note(request, lacking);
         }
     }
 

@@ -82,6 +82,7 @@ const REMOVED: Expected = Refuses {
 };
 const NO_PING: Expected = Refuses { code: -32601, why: "2026-07-28 has no ping" };
 const PARKED: Expected = PassesAs("by a result that asks");
+const NOT_ASKED: Expected = PassesAs("the server is told, and the tool fails and says what the client lacks");
 const NOBODYS: Expected = Refuses {
     code: -32603,
     why: "on a shared connection nothing says whose call asks; with `\"per_session\": true` it passes",
@@ -165,7 +166,7 @@ pub(super) static MATRIX: &[Row] = &[
         feature: "a question to a client that cannot be asked",
         test: "bridging_a_client_that_cannot_be_asked_is_not",
         ways: by_client(
-            PassesAs("the server is told, and the tool fails and says what the client lacks"),
+            NOT_ASKED,
             Refuses { code: -32021, why: "2026-07-28 has this code for it, with what the request lacks" },
         ),
     },

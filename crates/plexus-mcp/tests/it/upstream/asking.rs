@@ -75,7 +75,8 @@ impl Answerer for Person {
 /// A call by somebody who can be asked everything.
 pub(crate) fn by(caller: &str, person: &Arc<Person>, tool: &str, arguments: Value) -> Outgoing {
     let answerer = Some(person.clone() as Arc<dyn Answerer>);
-    let bridge = Bridge { caller: Some(caller.into()), answerer, capabilities: EVERYTHING, log: None };
+    let bridge =
+        Bridge { caller: Some(caller.into()), answerer, capabilities: EVERYTHING, ..Bridge::default() };
     Outgoing { bridge, ..outgoing(tool, arguments) }
 }
 
@@ -326,4 +327,26 @@ async fn it_is_told_that_callers_share_a_connection_that_asks() {
     let asked = asks.tool_text("mcp__own__test_elicitation", json!({ "message": "Who?" }));
     let (_, asked) = tokio::join!(slow, asked);
     assert!(asked.contains("action=decline"), "{asked}");
+}
+
+/// Of 2025-11-25: only as a task, whose result is asked for.
+const ONLY_AS_TASK: &str = r#"case "$line" in
+  *'"task":{'*)
+    reply '"result":{"task":{"taskId":"t-1","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":1000,"pollInterval":10}}'
+    IFS= read -r line; id=${line#*'"id":'}; id=${id%%[,\}]*}
+    case "$line" in *'"method":"tasks/result"'*'"taskId":"t-1"'*) say "as a task" ;; *) say "unexpected" ;; esac ;;
+  *) reply '"error":{"code":-32601,"message":"only as a task"}' ;;
+esac"#;
+
+#[tokio::test]
+async fn a_tool_that_can_be_called_as_a_task_only_is_called_so() {
+    let hub = TestHub::start_timed(quick()).await;
+    let mut script = Script::answering(ONLY_AS_TASK);
+    script.tools[0]["execution"] = json!({ "taskSupport": "required" });
+    hub.add_upstream("s", &script.install(&hub, "s")).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    for speaks in [Speaks::Session("2025-11-25"), Speaks::Stateless] {
+        let client = AskedClient::connect(&hub, &token, speaks, json!({})).await;
+        assert_eq!(client.tool_text("mcp__s__work", json!({})).await, "as a task", "{speaks:?}");
+    }
 }

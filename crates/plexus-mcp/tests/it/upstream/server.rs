@@ -201,6 +201,7 @@ pub(super) fn outgoing(tool: &str, arguments: Value) -> Outgoing {
         trace: None,
         bridge: Bridge::default(),
         inputs: Inputs::default(),
+        as_task: false,
     }
 }
 

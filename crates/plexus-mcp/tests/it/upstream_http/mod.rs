@@ -221,6 +221,7 @@ fn outgoing(tool: &str, arguments: Value) -> Outgoing {
         trace,
         bridge: Bridge::default(),
         inputs: Inputs::default(),
+        as_task: false,
     }
 }
 

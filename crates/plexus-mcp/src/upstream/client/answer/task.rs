@@ -43,13 +43,33 @@ pub(super) fn begun(result: &Bytes) -> Called {
         poll_interval_ms: Option<f64>,
     }
     let Parts { task_id, poll_interval_ms } = parsed(result, "tools/call")?;
-    if task_id.is_empty() || task_id.len() > MAX_ID {
+    returned(task_id, poll(poll_interval_ms))
+}
+
+/// The same as the experiment of 2025-11-25 had it.
+pub(super) fn begun_in_session(result: &Bytes) -> Called {
+    #[derive(Deserialize)]
+    struct Parts {
+        task: Task,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Task {
+        task_id: String,
+        poll_interval: Option<f64>,
+    }
+    let Parts { task } = parsed(result, "tools/call")?;
+    returned(task.task_id, poll(task.poll_interval))
+}
+
+fn returned(id: String, poll: Duration) -> Called {
+    if id.is_empty() || id.len() > MAX_ID {
         return Err(malformed(
             "tools/call",
             &format_args!("the id of its task is not of 1 to {MAX_ID} bytes"),
         ));
     }
-    Ok(Returned::Task { id: task_id, poll: poll(poll_interval_ms) })
+    Ok(Returned::Task { id, poll })
 }
 
 /// What `tasks/get` says.

@@ -13,6 +13,8 @@ use super::super::{Bridge, Inputs, Offers, Outgoing, Request as Wanted};
 use super::RequestId;
 use crate::server::{MODERN, Version};
 
+/// How long a session is to keep a task that a call became, in milliseconds: longer than any call may take.
+const TASK_TTL: u64 = 25 * 60 * 60 * 1000;
 /// A small request fits without the buffer growing; a line break may follow.
 const ROOM: usize = 512;
 
@@ -224,20 +226,29 @@ fn raw(json: &RawJson) -> Option<&RawValue> {
     json.parsed().ok()
 }
 
+/// A call that is to become a task.
+#[derive(Serialize)]
+struct AsTask {
+    ttl: u64,
+}
+
 /// A call; its id is the token of its progress, if the caller wants any.
 pub(in crate::upstream::client) fn call(id: RequestId, call: &Outgoing, said: Said<'_>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         name: &'a str,
         arguments: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        task: Option<AsTask>,
         #[serde(flatten)]
         given: Option<Given<'a>>,
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
+    let task = (call.as_task && said.era == UpstreamEra::Session).then_some(AsTask { ttl: TASK_TTL });
     let meta = Meta::of(said, call.progress.is_some().then_some(id));
     let given = (!call.inputs.is_empty()).then(|| Given::of(&call.inputs));
-    send(id, "tools/call", Params { name: &call.tool, arguments: &call.arguments, given, meta })
+    send(id, "tools/call", Params { name: &call.tool, arguments: &call.arguments, task, given, meta })
 }
 
 /// Any other request.

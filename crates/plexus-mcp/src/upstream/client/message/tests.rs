@@ -38,6 +38,7 @@ fn call(with_extras: bool) -> Outgoing {
         trace: with_extras.then(|| TraceContext::extract(headers).unwrap()),
         bridge: Bridge::default(),
         inputs: Inputs::default(),
+        as_task: false,
     }
 }
 
