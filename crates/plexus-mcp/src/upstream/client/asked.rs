@@ -2,13 +2,15 @@
 //!
 //! On the stream of one request a message is part of that request. On a channel that requests share nothing says which of
 //! them it belongs to: it goes to the caller of all of them if there is only one, and is refused otherwise. It is never
-//! guessed whom a server means, since the answer is what a person typed.
+//! guessed whom a server means, since the answer is what a person typed. Whoever has stopped waiting may still be meant.
 //!
 //! | what | bound | beyond it |
 //! |---|---|---|
 //! | questions of a connection that are open | [`MAX_ASKED`] | refused |
 //! | bytes of a question | [`MAX_QUESTION`] | refused |
 //! | bytes of its id | [`MAX_ID`] | it gets no answer |
+
+mod departed;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,7 @@ use plexus_tools::{Answer, Capabilities, Inquiry, Question, RawJson};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::departed::Departed;
 use super::message::{self, METHOD_NOT_FOUND, RequestId};
 use super::{Bridge, SharedListener};
 
@@ -45,6 +48,7 @@ impl Owner {
     /// something with it.
     pub(super) fn among<'a>(
         in_flight: impl Iterator<Item = (RequestId, &'a Bridge)>,
+        departed: &Departed,
         can_use: impl Fn(&Bridge) -> bool,
     ) -> Self {
         let mut owner: Option<(bool, RequestId, &Bridge)> = None;
@@ -56,7 +60,11 @@ impl Owner {
                 _ => owner = Some(found),
             }
         }
-        owner.map_or(Self::Nobody, |(.., bridge)| Self::One(bridge.clone()))
+        match owner {
+            None => Self::Nobody,
+            Some((.., bridge)) if departed.may_mean_another_than(bridge.caller.as_ref()) => Self::Several,
+            Some((.., bridge)) => Self::One(bridge.clone()),
+        }
     }
 }
 

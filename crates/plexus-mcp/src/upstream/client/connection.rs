@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::answer::{self, Undiscovered};
 use super::message::{self, Said};
-use super::pipe::{BorrowedPipe, Manner, Pipe};
+use super::pipe::{BorrowedPipe, Manner, Pipe, Present};
 use super::process::Process;
 use super::subscriptions::{Subscriptions, TAKING_NOTE};
 use super::verbosity::Verbosity;
@@ -130,6 +130,10 @@ impl Connection {
 
     pub(super) fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
+    }
+
+    pub(super) fn present(&self, bridge: Bridge) -> Present {
+        self.pipe.present(bridge)
     }
 
     pub(super) async fn ping(&self) -> Result<(), ClientError> {

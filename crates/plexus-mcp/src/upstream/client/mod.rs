@@ -196,6 +196,15 @@ impl Client {
         }
     }
 
+    /// Somebody whom the server works for between requests, or in one that has no bridge: what it says in between may be
+    /// meant for them, until this is dropped.
+    pub(in crate::upstream) fn present(&self, bridge: Bridge) -> Present {
+        match &self.0 {
+            Wire::Pipe(connection) => Present(Presence::Pipe(connection.present(bridge))),
+            Wire::Http(client) => Present(Presence::Http(client.present(bridge))),
+        }
+    }
+
     /// All that a server has of a kind, however many pages it comes in.
     pub async fn list_all(&self, what: Listed) -> Result<Definitions, ClientError> {
         match &self.0 {
@@ -249,6 +258,25 @@ impl Client {
         match &self.0 {
             Wire::Pipe(connection) => connection.pid(),
             Wire::Http(_) => None,
+        }
+    }
+}
+
+/// Keeps somebody among those whom a server may mean.
+#[must_use]
+pub(in crate::upstream) struct Present(Presence);
+
+enum Presence {
+    Pipe(pipe::Present),
+    Http(http::Present),
+}
+
+impl Present {
+    /// Nobody waits any more, and the server may go on: what it says later may still be about it.
+    pub(in crate::upstream) fn depart(mut self) {
+        match &mut self.0 {
+            Presence::Pipe(present) => present.goes_on = true,
+            Presence::Http(present) => present.goes_on = true,
         }
     }
 }

@@ -28,7 +28,7 @@ use plexus_tools::ProgressSink;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asked::{Asked, Owner};
+use super::asked::{Asked, Departed, Owner};
 use super::message::RequestId;
 use super::{Bridge, Chatter, ClientError, SharedListener};
 
@@ -156,6 +156,13 @@ impl Pipe {
         }
     }
 
+    /// Somebody may be meant by what the server says for as long as this is kept.
+    pub(super) fn present(&self, bridge: Bridge) -> Present {
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.state().present.insert(id, bridge);
+        Present { shared: self.shared.clone(), id, goes_on: false }
+    }
+
     /// The same pipe for a task that must not keep it open.
     pub(super) fn borrowed(&self) -> BorrowedPipe {
         BorrowedPipe(self.shared.clone())
@@ -200,6 +207,25 @@ impl BorrowedPipe {
     }
 }
 
+/// Somebody whom the server works for, whether or not a request is under way.
+pub(super) struct Present {
+    shared: Arc<Shared>,
+    id: RequestId,
+    /// The server may go on with it when this is dropped.
+    pub(super) goes_on: bool,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        if let Some(bridge) = state.present.remove(&self.id)
+            && self.goes_on
+        {
+            state.departed.leave(self.id, bridge.caller);
+        }
+    }
+}
+
 /// Ends the pipe when one of its tasks does, however that came: nobody waits for a task that is gone.
 struct Lifeline(Arc<Shared>);
 
@@ -227,6 +253,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: HashMap<RequestId, Waiting>,
+    /// Whom the server works for beside those who wait.
+    present: HashMap<RequestId, Bridge>,
+    departed: Departed,
     /// Requests that the server is to be told about.
     cancelled: Vec<RequestId>,
     why_ended: Option<String>,
@@ -323,7 +352,10 @@ impl Shared {
     /// The caller is gone: what comes back is a stray, and the server hears of it if it has heard of the request.
     fn forget(&self, id: RequestId, quiet: bool) {
         let mut state = self.state();
-        let Some(Waiting { sent: true, .. }) = state.waiting.remove(&id) else { return };
+        let Some(Waiting { sent: true, bridge, .. }) = state.waiting.remove(&id) else { return };
+        if let Some(bridge) = bridge {
+            state.departed.leave(id, bridge.caller);
+        }
         if !quiet && state.why_ended.is_none() {
             state.cancelled.push(id);
             drop(state);
@@ -339,7 +371,11 @@ impl Shared {
     }
 
     fn answer(&self, id: RequestId, answer: Answer) {
-        let waiting = self.state().waiting.remove(&id);
+        let waiting = {
+            let mut state = self.state();
+            state.departed.answered(id);
+            state.waiting.remove(&id)
+        };
         match waiting {
             // A caller that is gone by now does not want it any more.
             Some(waiting) => drop(waiting.answer.send(answer)),
@@ -351,7 +387,8 @@ impl Shared {
     fn owner(&self, can_use: impl Fn(&Bridge) -> bool) -> Owner {
         let state = self.state();
         let bridged = state.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.bridge.as_ref()?)));
-        Owner::among(bridged, can_use)
+        let present = state.present.iter().map(|(id, bridge)| (*id, bridge));
+        Owner::among(bridged.chain(present), &state.departed, can_use)
     }
 
     /// Some servers send nothing but what nobody asked for, so words are made only for those who read them.

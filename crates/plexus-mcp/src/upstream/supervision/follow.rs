@@ -16,7 +16,7 @@ use super::errand::Ended;
 use super::rounds::{self, Failed};
 use super::unit::Unit;
 use crate::upstream::client::{
-    Client, ClientError, Method, Replied, Request, Returned, TaskState, called, task_state,
+    Client, ClientError, Method, Present, Replied, Request, Returned, TaskState, called, task_state,
 };
 
 /// Looks in a row that fail before the task is given up for lost.
@@ -27,6 +27,8 @@ struct Followed<'f> {
     unit: &'f Arc<Unit>,
     client: &'f Client,
     id: String,
+    /// Between two looks no request is under way, and the server is at work all the same.
+    present: Option<Present>,
     ended: bool,
 }
 
@@ -42,6 +44,9 @@ impl Drop for Followed<'_> {
         // Where tasks end because all of them do, nobody is left to say it.
         if self.ended || Handle::try_current().is_err() {
             return;
+        }
+        if let Some(present) = self.present.take() {
+            present.depart();
         }
         let params = Map::from_iter([("taskId".to_owned(), Value::from(&*self.id))]);
         let (client, request) = (self.client.clone(), Request::new(Method::CancelTask, params));
@@ -90,7 +95,8 @@ pub(super) async fn follow(
     talk: &Talk,
     context: &ToolContext,
 ) -> Result<Ended, Failed> {
-    let mut task = Followed { unit, client, id, ended: false };
+    let present = Some(client.present(talk.bridge.clone()));
+    let mut task = Followed { unit, client, id, present, ended: false };
     if client.peer().era == UpstreamEra::Session {
         return in_session(&mut task, talk, context).await;
     }

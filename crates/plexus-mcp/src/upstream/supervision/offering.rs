@@ -20,7 +20,9 @@ use serde_json::{Map, Value, json};
 use super::request;
 use super::target::Target;
 use super::unit::Unit;
-use crate::upstream::client::{self, Client, ClientError, Listed, Method, Replied, Request, for_callers};
+use crate::upstream::client::{
+    self, Bridge, Client, ClientError, Listed, Method, Replied, Request, for_callers,
+};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::offers::{Lists, Offer};
 
@@ -229,6 +231,8 @@ pub(super) async fn complete(unit: &Unit, asked: Map<String, Value>) -> Result<O
         let message = format!("{} did not complete it: {}", unit.name, for_callers(message));
         Err(Uncompleted { message, is_about_params })
     };
+    // Whoever types it is not known here: for as long as it takes it may be anybody.
+    let _present = client.present(Bridge::default());
     match client.request(Request::new(Method::Complete, asked)).await {
         Ok(Replied::Result(text)) => Ok(Some(text)),
         Ok(Replied::Ask { .. }) => uncompleted("it asks back, which nothing that is typed can answer", false),

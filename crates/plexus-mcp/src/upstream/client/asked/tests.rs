@@ -56,7 +56,7 @@ fn now(taken: Taken) -> Value {
 
 fn owner(in_flight: &[(RequestId, Bridge)]) -> Owner {
     let in_flight = in_flight.iter().map(|(id, bridge)| (*id, bridge));
-    Owner::among(in_flight, |bridge| bridge.answerer.is_some())
+    Owner::among(in_flight, &Departed::default(), |bridge| bridge.answerer.is_some())
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Requests that somebody waits for, and what becomes of them when nobody does any more.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::super::asked::Owner;
+use super::super::asked::{Departed, Owner};
 use super::super::message::{self, RequestId};
 use super::Shared;
 use super::exchange::Waiting;
@@ -39,32 +40,55 @@ pub(super) struct Errand<'a> {
     pub(super) cancel: &'a CancellationToken,
 }
 
+/// Requests in a session, where the server may speak to their callers on another stream than their own.
+#[derive(Default)]
+pub(super) struct Flights {
+    open: HashMap<RequestId, Bridge>,
+    departed: Departed,
+}
+
 /// A call whose answer is waited for. Dropped before that, the server hears of it.
 struct Unanswered<'a> {
     shared: &'a Arc<Shared>,
     id: RequestId,
-    /// The server may know of it.
+    /// The server may know of it, and be at work on it.
     sent: bool,
+    /// Nobody waits any more.
+    over: bool,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
+        let mut flights = self.shared.flights();
+        if let Some(bridge) = flights.open.remove(&self.id)
+            && self.sent
+        {
+            flights.departed.leave(self.id, bridge.caller);
+        }
+        drop(flights);
         // Where tasks end because all of them do, nobody is left to say it.
-        if self.sent && Handle::try_current().is_ok() {
+        if self.sent && !self.over && Handle::try_current().is_ok() {
             self.shared.forget(self.id);
         }
     }
 }
 
-/// A request in a session, where the server may speak to its caller on another stream than its own.
-struct Flight<'a> {
-    shared: &'a Shared,
+/// Somebody whom the server of a session works for, beside those who wait as [`Unanswered`].
+pub(in super::super) struct Present {
+    shared: Arc<Shared>,
     id: RequestId,
+    /// The server may go on with it when this is dropped.
+    pub(in super::super) goes_on: bool,
 }
 
-impl Drop for Flight<'_> {
+impl Drop for Present {
     fn drop(&mut self) {
-        self.shared.flights().remove(&self.id);
+        let mut flights = self.shared.flights();
+        if let Some(bridge) = flights.open.remove(&self.id)
+            && self.goes_on
+        {
+            flights.departed.leave(self.id, bridge.caller);
+        }
     }
 }
 
@@ -79,11 +103,10 @@ impl Shared {
             return Err(ClientError::Unreachable(format!("the connection to {} was closed", self.server)));
         }
         let id = self.next_id();
-        let mut unanswered = Unanswered { shared: self, id, sent: false };
-        let _flight = self.session().has_id.then(|| {
-            self.flights().insert(id, errand.bridge.clone());
-            Flight { shared: self, id }
-        });
+        let mut unanswered = Unanswered { shared: self, id, sent: false, over: false };
+        if self.session().has_id {
+            self.flights().open.insert(id, errand.bridge.clone());
+        }
         let answered = tokio::select! {
             biased;
             () = errand.cancel.cancelled() => return Err(ClientError::Cancelled),
@@ -92,7 +115,8 @@ impl Shared {
             ))),
             result = self.carry(id, errand, build(id), &mut unanswered.sent) => result,
         };
-        unanswered.sent = false;
+        unanswered.over = true;
+        unanswered.sent &= matches!(answered, Err(ClientError::Lost(_) | ClientError::Protocol(_)));
         if answered.is_ok() && errand.bridge.log.is_some() && self.logs_aside.load(Ordering::Relaxed) {
             tokio::time::sleep(LINGER).await;
         }
@@ -160,7 +184,18 @@ impl Shared {
 
     /// Whom the server means on a stream that is of no request.
     pub(super) fn owner(&self, can_use: impl Fn(&Bridge) -> bool) -> Owner {
-        Owner::among(self.flights().iter().map(|(id, bridge)| (*id, bridge)), can_use)
+        let flights = self.flights();
+        let open = flights.open.iter().map(|(id, bridge)| (*id, bridge));
+        Owner::among(open, &flights.departed, can_use)
+    }
+
+    /// Somebody may be meant by what the server of a session says for as long as this is kept.
+    pub(super) fn present(self: &Arc<Self>, bridge: Bridge) -> Present {
+        let id = self.next_id();
+        if self.session().has_id {
+            self.flights().open.insert(id, bridge);
+        }
+        Present { shared: self.clone(), id, goes_on: false }
     }
 
     /// Why a call has no result. A place that redirects led to and that is gone is no longer gone to.

@@ -32,7 +32,6 @@ pub(crate) mod refusal;
 mod session;
 mod wire;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,7 +44,8 @@ use plexus_tools::Capabilities;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::errand::Errand;
+pub(super) use self::errand::Present;
+use self::errand::{Errand, Flights};
 use self::line::Line;
 use self::parameters::Parameters;
 use self::refusal::Refusal;
@@ -104,8 +104,8 @@ struct Shared {
     capabilities: Capabilities,
     /// Questions of the server.
     asked: Arc<Asked>,
-    /// Requests in a session, and whom they are for.
-    flights: Mutex<HashMap<RequestId, Bridge>>,
+    /// Whom the requests in a session are for.
+    flights: Mutex<Flights>,
     /// The server writes to its log on another stream than that of the call.
     logs_aside: AtomicBool,
     verbosity: Verbosity,
@@ -279,6 +279,10 @@ impl HttpClient {
         &self.shared.subscriptions
     }
 
+    pub(crate) fn present(&self, bridge: Bridge) -> Present {
+        self.shared.present(bridge)
+    }
+
     /// Whether the server is there; the stateless era has no way to ask.
     pub(crate) async fn ping(&self) -> Result<(), ClientError> {
         if self.peer.era == UpstreamEra::Stateless {
@@ -334,7 +338,7 @@ impl Shared {
     }
 
     /// Held for moments, and never while waiting.
-    fn flights(&self) -> MutexGuard<'_, HashMap<RequestId, Bridge>> {
+    fn flights(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

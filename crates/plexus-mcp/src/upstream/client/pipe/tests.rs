@@ -3,13 +3,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use plexus_kit::{Stage, Supervisor};
+use plexus_tools::{Answer, Inquiry, RawJson};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, RequestId, Transmit, TransmitError};
-use crate::upstream::client::{ClientError, Listener, News, message};
+use crate::upstream::client::{Answerer, Bridge, ClientError, Listener, News, message};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -338,4 +340,76 @@ async fn some_garbage_is_forgiven_and_nothing_but_garbage_is_not() {
     let why = tokio::time::timeout(PATIENCE, pipe.closed()).await.unwrap();
     assert!(why.contains("100 lines") && why.ends_with("line 99 [redacted]"), "{why}");
     server.alone().await;
+}
+
+/// Refuses at once, with a code that nobody else has.
+struct Refuses;
+
+impl Answerer for Refuses {
+    fn ask(&self, _: Inquiry, _: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(Answer::Error { code: -1, message: "no".to_owned(), data: None }))
+    }
+}
+
+fn of(caller: &str) -> Bridge {
+    Bridge { caller: Some(caller.into()), answerer: Some(Arc::new(Refuses)), ..Bridge::default() }
+}
+
+/// A request for somebody; its id, when it was sent.
+async fn ask_for(
+    caller: &str,
+    cancel: &CancellationToken,
+    (pipe, server): (&Pipe, &mut Server),
+) -> (Value, tokio::task::JoinHandle<Result<Bytes, ClientError>>) {
+    let (pipe, cancel, bridge) = (pipe.clone(), cancel.clone(), Some(of(caller)));
+    let call = spawn(async move {
+        let manner = Manner { cancel: Some(&cancel), bridge, ..Manner::default() };
+        pipe.request(message::ping, manner).await
+    });
+    (server.hear().await["id"].clone(), call)
+}
+
+/// The code that a question is refused with.
+async fn refusal(server: &mut Server) -> Value {
+    server.say(json!({ "id": "q", "method": "roots/list" }));
+    server.hear().await["error"]["code"].clone()
+}
+
+#[tokio::test]
+async fn a_question_of_a_call_that_nobody_waits_for_goes_to_nobody_else() {
+    let (pipe, mut server) = open();
+    let (cancel, never) = (CancellationToken::new(), never());
+    let (ann, call) = ask_for("ann", &cancel, (&pipe, &mut server)).await;
+    let (bob, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    cancel.cancel();
+    assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
+    assert_eq!(server.hear().await["method"], "notifications/cancelled");
+    assert_eq!(refusal(&mut server).await, -32603, "it may be about what Ann wanted");
+    // Whoever has left is the only one, and may be asked in another call.
+    server.say(json!({ "id": bob, "result": {} }));
+    waits.await.unwrap().unwrap();
+    let (again, waits) = ask_for("ann", &never, (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -1);
+    server.say(json!({ "id": again, "result": {} }));
+    waits.await.unwrap().unwrap();
+    // With the answer it is over.
+    server.say(json!({ "id": ann, "result": {} }));
+    let (_, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -1);
+    waits.abort();
+}
+
+#[tokio::test]
+async fn whoever_is_present_may_be_meant_without_a_request() {
+    let (pipe, mut server) = open();
+    let present = pipe.present(of("ann"));
+    let (_, waits) = ask_for("bob", &never(), (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -32603);
+    drop(present);
+    assert_eq!(refusal(&mut server).await, -1);
+    let mut present = pipe.present(of("ann"));
+    present.goes_on = true;
+    drop(present);
+    assert_eq!(refusal(&mut server).await, -32603);
+    waits.abort();
 }
