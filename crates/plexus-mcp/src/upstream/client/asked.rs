@@ -13,7 +13,7 @@
 mod departed;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -87,25 +87,39 @@ pub(super) struct Reply {
 /// The questions of one connection that are open, by the text of their ids.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    open: Mutex<HashMap<String, CancellationToken>>,
+    open: Mutex<HashMap<String, Asking>>,
+    /// Of the last question.
+    number: AtomicU64,
     /// It was told that questions are refused because callers share the connection.
     told: AtomicBool,
+}
+
+/// A question that is open.
+#[derive(Debug)]
+struct Asking {
+    /// Ids come again when a server begins anew; this does not.
+    number: u64,
+    cancel: CancellationToken,
 }
 
 #[derive(Debug)]
 struct Open {
     asked: Arc<Asked>,
     id: String,
+    number: u64,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.asked.lock().remove(&self.id);
+        let mut open = self.asked.lock();
+        if open.get(&self.id).is_some_and(|asking| asking.number == self.number) {
+            open.remove(&self.id);
+        }
     }
 }
 
 impl Asked {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Asking>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,8 +182,9 @@ impl Asked {
                 let why = format!("{MAX_ASKED} questions of this server are open already");
                 return now(refusal(INTERNAL, why));
             }
-            open.insert(id.get().to_owned(), cancel.clone());
-            Open { asked: self.clone(), id: id.get().to_owned() }
+            let number = self.number.fetch_add(1, Ordering::Relaxed);
+            open.insert(id.get().to_owned(), Asking { number, cancel: cancel.clone() });
+            Open { asked: self.clone(), id: id.get().to_owned(), number }
         };
         let (id, asking) = (id.to_owned(), answerer.ask(inquiry, params.map(RawJson::of)));
         Taken::Later(Box::pin(async move {
@@ -183,8 +198,14 @@ impl Asked {
 
     /// The server takes a question back. False: it has none of this id.
     pub(super) fn cancel(&self, id: &RawValue) -> bool {
-        let open = self.lock().get(id.get()).cloned();
-        open.map(|cancel| cancel.cancel()).is_some()
+        let cancel = self.lock().get(id.get()).map(|asking| asking.cancel.clone());
+        cancel.map(|cancel| cancel.cancel()).is_some()
+    }
+
+    /// Whoever asked is gone: an answer would be taken for one to somebody else's question.
+    pub(super) fn forget(&self) {
+        let open = std::mem::take(&mut *self.lock());
+        open.into_values().for_each(|asking| asking.cancel.cancel());
     }
 }
 

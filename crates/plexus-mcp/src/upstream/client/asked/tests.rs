@@ -142,3 +142,22 @@ fn it_is_told_once_that_callers_share_a_connection() {
     }
     assert_eq!(refused.0.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn questions_of_a_server_that_begins_anew_are_not_mixed_with_those_from_before() {
+    let asked = Arc::new(Asked::default());
+    let ask = |caller: &str| {
+        let owner = Owner::One(bridge(Some(caller), Some(Arc::new(Silent))));
+        match take(&asked, "1", "elicitation/create", owner) {
+            Taken::Later(answer) => answer,
+            _ => panic!("refused: {caller}"),
+        }
+    };
+    let before = ask("ann");
+    asked.forget();
+    let after = ask("bob");
+    assert!(matches!(before.now_or_never(), Some(None)), "nobody is asked, and nothing is answered");
+    assert_eq!(asked.lock().len(), 1, "the one from before has gone without the other");
+    drop(after);
+    assert!(asked.lock().is_empty());
+}

@@ -213,13 +213,19 @@ impl Shared {
     fn forget(self: &Arc<Self>, id: RequestId) {
         if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
             let message = message::cancelled(id, "the caller no longer wants the result");
-            self.tell_soon("cancel a call", message, &self.cancels);
+            self.tell_soon("cancel a call", self.session(), message, &self.cancels);
         }
     }
 
     /// Sends what has no answer, without anybody waiting for it: once it is its turn, which it does not wait for, and
     /// for as long as there is a connection.
-    pub(super) fn tell_soon(self: &Arc<Self>, what: &str, message: Vec<u8>, turns: &Arc<Semaphore>) {
+    pub(super) fn tell_soon(
+        self: &Arc<Self>,
+        what: &str,
+        session: Arc<Session>,
+        message: Vec<u8>,
+        turns: &Arc<Semaphore>,
+    ) {
         let Ok(turn) = turns.clone().try_acquire_owned() else {
             tracing::debug!(server = %self.server, "dropped: to {what}, of which the server has not taken enough");
             return;
@@ -227,7 +233,6 @@ impl Shared {
         let shared = self.clone();
         self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
             let _turn = turn;
-            let session = shared.session();
             let told = tokio::select! {
                 () = shared.end.cancelled() => return,
                 told = shared.tell(&session, Bytes::from(message)) => told,

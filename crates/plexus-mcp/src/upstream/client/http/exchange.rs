@@ -47,7 +47,7 @@ impl Shared {
     /// Sends a request and waits for the text of its result, for as long as the server takes.
     pub(super) async fn exchange(
         self: &Arc<Self>,
-        session: &Session,
+        session: &Arc<Session>,
         method: &'static str,
         headers: &HeaderMap,
         body: &Bytes,
@@ -60,7 +60,7 @@ impl Shared {
     /// The same for what has to be answered soon.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        session: &Session,
+        session: &Arc<Session>,
         method: &'static str,
         name: Option<&str>,
         id: RequestId,
@@ -114,7 +114,7 @@ impl Shared {
     /// The text of the result that an answer brings.
     pub(super) async fn result(
         self: &Arc<Self>,
-        session: &Session,
+        session: &Arc<Session>,
         method: &str,
         reply: Reply,
         waiting: &Waiting<'_>,
@@ -123,7 +123,7 @@ impl Shared {
         match reply.media() {
             Media::Json => {
                 let body = reply.whole().await?;
-                self.hear(&body, Some(waiting), true).unwrap_or_else(|| {
+                self.hear_in(session, &body, Some(waiting), true).unwrap_or_else(|| {
                     Err(ClientError::Protocol(format!(
                         "the answer of {place} to {method} is to something else"
                     )))
@@ -146,7 +146,7 @@ impl Shared {
     /// Reads a stream until the answer is there.
     async fn follow(
         self: &Arc<Self>,
-        session: &Session,
+        session: &Arc<Session>,
         reply: Reply,
         waiting: &Waiting<'_>,
     ) -> Result<Bytes, ClientError> {
@@ -161,7 +161,7 @@ impl Shared {
                         Ok(Some(event)) if !event.is_message() => {}
                         Ok(Some(event)) => {
                             fruitless = 0;
-                            if let Some(answer) = self.hear(&event.data, Some(waiting), false) {
+                            if let Some(answer) = self.hear_in(session, &event.data, Some(waiting), false) {
                                 stream.leave();
                                 return answer;
                             }
@@ -203,10 +203,21 @@ impl Shared {
         }
     }
 
-    /// Takes in what a server sent in one piece; the answer that is waited for, if it is in there. `alone`: nothing
-    /// else can come, so that an error without an id is about the request.
+    /// Takes in what a server sent in one piece, in the session that there is.
     pub(super) fn hear(
         self: &Arc<Self>,
+        message: &Bytes,
+        waiting: Option<&Waiting<'_>>,
+        alone: bool,
+    ) -> Option<Result<Bytes, ClientError>> {
+        self.hear_in(&self.session(), message, waiting, alone)
+    }
+
+    /// Takes in what a server sent in one piece; the answer that is waited for, if it is in there. `alone`: nothing
+    /// else can come, so that an error without an id is about the request.
+    pub(super) fn hear_in(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
         message: &Bytes,
         waiting: Option<&Waiting<'_>>,
         alone: bool,
@@ -228,8 +239,10 @@ impl Shared {
             Incoming::Request { id, method, params } => {
                 let owner = || self.meant(waiting, |bridge| bridge.answerer.is_some());
                 match self.asked.take((id, &method, params), owner, &self.listener) {
-                    Taken::Now(message) => self.tell_soon("answer the server", message, &self.answers),
-                    Taken::Later(answer) => self.answer_later(answer),
+                    Taken::Now(message) => {
+                        self.tell_soon("answer the server", session.clone(), message, &self.answers);
+                    }
+                    Taken::Later(answer) => self.answer_later(session.clone(), answer),
                     Taken::Dropped => {}
                 }
             }
@@ -280,14 +293,19 @@ impl Shared {
         }
     }
 
-    /// Sends an answer when there is one, for as long as there is a connection.
-    fn answer_later(self: &Arc<Self>, answer: BoxFuture<'static, Option<Given>>) {
+    /// Sends an answer when there is one, for as long as the session lasts: in another one the same id is of another
+    /// question, which may be somebody else's.
+    fn answer_later(self: &Arc<Self>, session: Arc<Session>, answer: BoxFuture<'static, Option<Given>>) {
         let shared = self.clone();
         self.supervisor.spawn(Stage::Work, format!("upstream {}: a question", self.server), async move {
             let answering = async {
                 let Some(mut given) = answer.await else { return };
+                if !Arc::ptr_eq(&shared.session(), &session) {
+                    tracing::debug!(server = %shared.server, "dropped: an answer to a session that was lost");
+                    return;
+                }
                 let message = Bytes::from(std::mem::take(&mut given.message));
-                if let Err(error) = shared.tell(&shared.session(), message).await {
+                if let Err(error) = shared.tell(&session, message).await {
                     tracing::debug!(server = %shared.server, %error, "an answer was not taken");
                 }
             };

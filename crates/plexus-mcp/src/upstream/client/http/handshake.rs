@@ -48,7 +48,7 @@ impl Shared {
     }
 
     async fn discover(self: &Arc<Self>) -> Greeted {
-        let asking = Session::stateless(self.line.home().clone(), MODERN);
+        let asking = Arc::new(Session::stateless(self.line.home().clone(), MODERN));
         let id = self.next_id();
         let headers = asking.post("server/discover", None);
         let body = Bytes::from(message::discover(id));
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     async fn initialize(self: &Arc<Self>) -> Greeted {
-        let asking = Session::none(self.line.home().clone());
+        let asking = Arc::new(Session::none(self.line.home().clone()));
         let id = self.next_id();
         let headers = asking.post("initialize", None);
         let body = Bytes::from(message::initialize(id, self.capabilities));
@@ -108,6 +108,8 @@ impl Shared {
         }
         tracing::info!(server = %self.server, "the session was lost and is begun anew");
         let (_, session) = self.initialize().await.map_err(Refusal::into_error)?;
+        // Nobody is asked any more what the lost one wanted to know.
+        self.asked.forget();
         self.adopt(session);
         self.subscriptions.forget();
         self.verbosity.forget();
