@@ -11,7 +11,9 @@
 //! | bytes of its id | [`MAX_ID`] | it gets no answer |
 
 mod departed;
+mod together;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +24,9 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::departed::Departed;
+use self::together::Together;
 use super::message::{self, METHOD_NOT_FOUND, RequestId};
-use super::{Bridge, SharedListener};
+use super::{Answerer, Bridge, SharedListener};
 
 const MAX_ASKED: usize = 16;
 const MAX_QUESTION: usize = 64 << 10;
@@ -44,25 +47,31 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Of a message on a channel that these requests share. Of those of one caller the newest is taken that can do
-    /// something with it.
+    /// Of a message on a channel that these requests share. Of those of one caller the oldest is taken that can do
+    /// something with it, and the others are told of a question.
     pub(super) fn among<'a>(
         in_flight: impl Iterator<Item = (RequestId, &'a Bridge)>,
         departed: &Departed,
         can_use: impl Fn(&Bridge) -> bool,
     ) -> Self {
-        let mut owner: Option<(bool, RequestId, &Bridge)> = None;
+        let mut owner: Option<(bool, Reverse<RequestId>, &Bridge)> = None;
+        let mut answerers: Vec<(RequestId, Arc<dyn Answerer>)> = Vec::new();
         for (id, bridge) in in_flight {
-            let found = (can_use(bridge), id, bridge);
+            let found = (can_use(bridge), Reverse(id), bridge);
+            answerers.extend(bridge.answerer.clone().map(|answerer| (id, answerer)));
             match owner {
                 Some((.., other)) if other.caller != bridge.caller => return Self::Several,
-                Some((uses, newest, _)) if (uses, newest) > (found.0, id) => {}
+                Some((uses, oldest, _)) if (uses, oldest) > (found.0, found.1) => {}
                 _ => owner = Some(found),
             }
         }
         match owner {
             None => Self::Nobody,
             Some((.., bridge)) if departed.may_mean_another_than(bridge.caller.as_ref()) => Self::Several,
+            Some((.., bridge)) if answerers.len() > 1 => {
+                let answerer: Arc<dyn Answerer> = Arc::new(Together::of(answerers));
+                Self::One(Bridge { answerer: bridge.answerer.as_ref().map(|_| answerer), ..bridge.clone() })
+            }
             Some((.., bridge)) => Self::One(bridge.clone()),
         }
     }

@@ -30,10 +30,30 @@ impl fmt::Debug for Bridge {
     }
 }
 
+impl Bridge {
+    /// Somebody was asked in the course of the request: it cannot be made again as if nobody had been.
+    pub(super) fn has_asked(&self) -> bool {
+        self.answerer.as_ref().is_some_and(|answerer| answerer.has_asked())
+    }
+}
+
 /// Answers what a server asks in the middle of a request.
 pub trait Answerer: Send + Sync + 'static {
     /// A server asks; the question has the form that it has in the server's era.
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer>;
+
+    /// The question of another request may have been about this one.
+    fn note_asked(&self) {}
+
+    /// Somebody was asked, or may have been.
+    fn has_asked(&self) -> bool {
+        false
+    }
+
+    /// The request is over: nobody is asked for it any more.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// What a request of the stateless era brings along when it is made again.

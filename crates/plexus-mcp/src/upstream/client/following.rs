@@ -30,8 +30,12 @@ impl Client {
         let Some(log) = bridge.log.as_ref().filter(|_| self.peer().offers.logging) else { return };
         if self.peer().era == UpstreamEra::Session && self.verbosity().wants(log.least) {
             let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
-            // Whatever it says to this, the call is not about it.
-            let _ = Box::pin(self.request(Request::new(Method::SetLevel, level))).await;
+            match Box::pin(self.request(Request::new(Method::SetLevel, level))).await {
+                // Whatever it says to this, the call is not about it.
+                Ok(_) | Err(ClientError::Rpc { .. }) => {}
+                // It may not have heard it, and is told again.
+                Err(_) => self.verbosity().forget(),
+            }
         }
     }
 

@@ -61,8 +61,7 @@ impl Talk {
 
     /// Somebody was asked: from now on the call cannot be made as if nobody had been.
     pub(super) fn has_asked(&self) -> bool {
-        let asked = |asking: &Arc<Asking>| asking.asked.load(Ordering::Acquire);
-        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(asked)
+        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(|asking| asking.has_asked())
     }
 
     pub(super) fn note_round(&self) {
@@ -127,6 +126,18 @@ impl Asking {
 }
 
 impl Answerer for Asking {
+    fn note_asked(&self) {
+        self.asked.store(true, Ordering::Release);
+    }
+
+    fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.over.is_cancelled() || self.context.cancel.is_cancelled()
+    }
+
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
         // Who asks is there.
         if let Some(unit) = self.unit.upgrade() {

@@ -21,7 +21,10 @@ pub(super) async fn request(
     let _beat = unit.pulse.begin(config.timeout);
     let mission = Mission::begin(unit, &config, context, true).await?;
     let errand = Errand::Request { method: request.method, params: request.params };
-    match mission.run(&errand).await? {
+    let ended = mission.run(&errand).await;
+    // Only of a call it is said what its client lacks; the note goes with the request.
+    let _ = mission.lacking();
+    match ended? {
         Ended::Result(result) => Ok(result),
         Ended::Output(_) => Err(CallError::new(ErrorCode::Internal, "a request ended as something else")),
     }

@@ -1,6 +1,7 @@
 //! Servers over HTTP that ask before they answer, in both eras, and those that go on as tasks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plexus_mcp::upstream::client::{ClientError, Returned};
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::scripted::{
-    Asked, Scripted, Step, event, json_answer, result, said, session_era, stateless_era, stream,
+    Asked, Scripted, Step, answer, event, json_answer, result, said, session_era, stateless_era, stream,
 };
 use super::{Way, call, outgoing, soon, text, whole};
 use crate::upstream::asking::{EVERYTHING, Person, by};
@@ -118,6 +119,128 @@ async fn a_question_on_the_stream_of_a_session_is_nobodys_where_there_are_severa
     })
     .await;
     assert_eq!((ann.asked(), bob.asked()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_question_on_the_stream_of_a_session_may_be_of_a_call_that_nobody_waits_for() {
+    let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let server = asks_aside(&question, &done).await;
+    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
+    let (ann, bob) = (Person::saying(json!({ "roots": [] })), Person::saying(json!({ "roots": [] })));
+    let gives_up = by("ann", &ann, "echo", json!({}));
+    let cancel = gives_up.cancel.clone();
+    let first = client.call(gives_up);
+    let second = client.call(by("bob", &bob, "echo", json!({})));
+    let given_up = async {
+        server.is_asked("tools/call", 2).await;
+        cancel.cancel();
+    };
+    let asking = async {
+        let (called, ()) = tokio::join!(first, given_up);
+        assert!(matches!(called, Err(ClientError::Cancelled)), "{called:?}");
+        question.notify_one();
+        let answer = server.sees(|request| request.body["id"] == "g1").await;
+        assert_eq!(answer.body["error"]["code"], -32603, "{answer:?}");
+    };
+    soon(async {
+        tokio::select! {
+            called = second => panic!("nobody answered it: {called:?}"),
+            () = asking => {}
+        }
+    })
+    .await;
+    assert_eq!((ann.asked(), bob.asked()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_was_asked_for_is_not_sent_again_in_a_new_session() {
+    let (question, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (asks, forgets) = (question.clone(), gone.clone());
+    let server = Scripted::start(move |request: &Asked| match request.what() {
+        "GET" => {
+            let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
+            let mut steps = stream("");
+            steps.extend([Step::Wait(asks.clone()), Step::Send(event(&asked).into_bytes()), Step::Stall]);
+            steps
+        }
+        "tools/call" => {
+            let mut steps = answer(404, "", "gone");
+            steps.insert(0, Step::Wait(forgets.clone()));
+            steps
+        }
+        _ => session_era(request),
+    })
+    .await;
+    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
+    let ann = Person::saying(json!({ "roots": [] }));
+    let called = client.call(by("ann", &ann, "echo", json!({})));
+    let asking = async {
+        server.is_asked("tools/call", 1).await;
+        question.notify_one();
+        server.sees(|request| request.body["id"] == "g1").await;
+        gone.notify_one();
+    };
+    let (called, ()) = soon(async { tokio::join!(called, asking) }).await;
+    assert!(matches!(called, Err(ClientError::Lost(_))), "{called:?}");
+    assert_eq!((server.count("tools/call"), server.count("initialize")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_question_of_a_lost_session_is_not_mixed_with_one_of_the_next() {
+    let (question, sessions) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let asks = question.clone();
+    let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
+    let server = Scripted::start(move |request: &Asked| {
+        let is_first = request.header("mcp-session-id") == Some("s-1");
+        match request.what() {
+            "initialize" => {
+                let number = sessions.fetch_add(1, Ordering::SeqCst) + 1;
+                let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "scripted", "version": "1" } });
+                json_answer(200, &format!("mcp-session-id: s-{number}\r\n"), &result(request, &welcome))
+            }
+            "GET" if is_first => {
+                let mut steps = stream("");
+                steps.extend([Step::Wait(asks.clone()), Step::Send(event(&asked).into_bytes()), Step::Stall]);
+                steps
+            }
+            "tools/call" if request.body["params"]["name"] == "slow" => vec![Step::Stall],
+            "tools/call" if is_first => answer(404, "", "gone"),
+            "tools/call" => {
+                let mut steps = stream(&event(&asked));
+                steps.push(Step::Stall);
+                steps
+            }
+            _ => session_era(request),
+        }
+    })
+    .await;
+    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
+    let thinks = Arc::new(Notify::new());
+    let ann = Person::thinking(json!({ "roots": [{ "uri": "file:///ann" }] }), &thinks);
+    let bob = Person::saying(json!({ "roots": [{ "uri": "file:///bob" }] }));
+    let first = client.call(by("ann", &ann, "slow", json!({})));
+    let second = async {
+        server.is_asked("tools/call", 1).await;
+        question.notify_one();
+        ann.was_asked.notified().await;
+        client.call(by("bob", &bob, "echo", json!({}))).await
+    };
+    let answered = async {
+        bob.was_asked.notified().await;
+        thinks.notify_one();
+        server.sees(|request| request.body["id"] == "g1").await
+    };
+    let answer = soon(async {
+        tokio::select! {
+            called = first => panic!("nobody answered it: {called:?}"),
+            called = second => panic!("nobody answered it: {called:?}"),
+            answer = answered => answer,
+        }
+    })
+    .await;
+    assert_eq!(answer.body["result"]["roots"][0]["uri"], "file:///bob", "{answer:?}");
+    assert_eq!(answer.header("mcp-session-id"), Some("s-2"));
 }
 
 #[tokio::test]

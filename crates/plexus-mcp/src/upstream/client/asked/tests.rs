@@ -69,6 +69,8 @@ fn it_is_never_guessed_who_is_meant() {
         Owner::One(Bridge { answerer: Some(_), .. })
     ));
     assert!(matches!(owner(&[(2, ann_too), (1, ann.clone())]), Owner::One(Bridge { answerer: Some(_), .. })));
+    let numbered = |number: u64| (number, Bridge { number, ..ann.clone() });
+    assert!(matches!(owner(&[numbered(2), numbered(1), numbered(3)]), Owner::One(Bridge { number: 1, .. })));
     assert!(matches!(owner(&[(1, ann.clone()), (2, bridge(Some("bob"), silent()))]), Owner::Several));
     // Somebody who cannot be asked may be the one who is meant.
     assert!(matches!(owner(&[(1, ann), (2, bridge(None, None))]), Owner::Several));

@@ -138,6 +138,10 @@ impl Shared {
         let waiting = Waiting { id, progress: errand.progress, bridge: Some(errand.bridge) };
         let headers = self.headers(&session, &errand);
         match self.exchange(&session, errand.method, &headers, &body, &waiting).await {
+            // It has begun its work, and somebody was asked in the course of it.
+            Err(Refusal::NoSession(error)) if errand.bridge.has_asked() => {
+                return Err(ClientError::Lost(error.to_string()));
+            }
             Err(Refusal::NoSession(_)) => {}
             Err(refusal) => return Err(self.give_up(&session, refusal)),
             Ok(result) => return Ok(result),

@@ -233,7 +233,7 @@ impl HttpClient {
         let said = Said { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
         let build = |id| message::call(id, &call, said);
         let result = match self.shared.run(errand, build).await {
-            Err(error) if self.misses_headers(&error) => {
+            Err(error) if self.misses_headers(&error) && !call.bridge.has_asked() => {
                 // It refused the call by its headers, which say by now what its tools want there.
                 Box::pin(async {
                     self.list(Listed::Tools).await.map_err(|_| error)?;
