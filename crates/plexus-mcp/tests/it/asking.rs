@@ -125,8 +125,8 @@ async fn a_question_is_on_the_stream_of_its_call_and_on_no_other() {
     for stream in &mut others {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
     }
-    // Both questions have the same id, each in its session: an answer counts only there.
-    assert_eq!(of_ann["id"], of_bob["id"]);
+    // An answer counts only in the session that was asked.
+    answer(&bob, &of_ann["id"], accepted("Bob")).await;
     answer(&bob, &of_bob["id"], accepted("Bob")).await;
     assert!(bobs.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Bob"));
     assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
@@ -218,6 +218,23 @@ async fn what_a_client_can_be_asked_outlives_a_restart() {
     let client = client.at(hub.url("/mcp"));
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     assert_eq!(stream.message().await.unwrap()["method"], "elicitation/create");
+}
+
+#[tokio::test]
+async fn an_answer_to_what_was_asked_before_a_restart_is_no_answer_to_what_is_asked_after_it() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let before = begin(&client, 1, asking(json!([[form("before")]]))).await.message().await.unwrap();
+    let hub = hub.restart().await;
+    curious(&hub, LONG);
+    let client = client.at(hub.url("/mcp"));
+    let mut stream = begin(&client, 1, asking(json!([[form("after")]]))).await;
+    let after = stream.message().await.unwrap();
+    assert_eq!(after["params"]["message"], "after?");
+    answer(&client, &before["id"], accepted("Before")).await;
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
+    answer(&client, &after["id"], accepted("After")).await;
+    assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("After"));
 }
 
 #[tokio::test]

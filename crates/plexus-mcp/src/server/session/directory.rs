@@ -29,6 +29,8 @@ const STREAMS: usize = 32;
 const MAX_CLIENT: usize = 120;
 
 pub(in crate::server) struct McpSession {
+    /// Of this object, and of no other that the session is loaded into: what counts from one has it beside the number.
+    tag: String,
     record: McpSessionRecord,
     version: Version,
     /// Calls in flight, with the JSON text of the id the client gave each.
@@ -51,7 +53,10 @@ impl McpSession {
     fn new(record: McpSessionRecord, version: Version, kept: Kept) -> Self {
         let can = serde_json::from_str(&record.capabilities).unwrap_or_default();
         let can = version.askable(Capabilities::read(&can));
+        let tag = format!("{:016x}", uuid::Uuid::new_v4().as_u64_pair().1);
         Self {
+            questions: Questions::new(&tag),
+            tag,
             kept,
             version,
             running: Mutex::default(),
@@ -60,7 +65,6 @@ impl McpSession {
             next_stream: AtomicU64::new(1),
             can,
             log_level: Mutex::new(record.log_level.as_deref().and_then(LogLevel::parse)),
-            questions: Questions::default(),
             record,
             listener: watch::Sender::new(0),
             watching: Mutex::default(),
@@ -124,8 +128,8 @@ impl McpSession {
     }
 
     pub(super) fn new_stream(&self) -> Arc<StreamLog> {
-        let log =
-            Arc::new(StreamLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed), self.kept.clone()));
+        let name = format!("{}-{}", self.tag, self.next_stream.fetch_add(1, Ordering::Relaxed));
+        let log = Arc::new(StreamLog::new(name, self.kept.clone()));
         self.trim();
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= STREAMS {
@@ -142,9 +146,9 @@ impl McpSession {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|log| !log.is_stale());
     }
 
-    pub(super) fn stream(&self, number: u64) -> Option<Arc<StreamLog>> {
+    pub(super) fn stream(&self, name: &str) -> Option<Arc<StreamLog>> {
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.iter().find(|log| log.number() == number).cloned()
+        streams.iter().find(|log| log.name() == name).cloned()
     }
 
     /// Takes over the session's own stream; whoever held it sees a higher number and leaves.

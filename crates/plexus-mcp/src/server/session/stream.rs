@@ -20,7 +20,8 @@ pub(in crate::server) type Kept = Arc<AtomicUsize>;
 
 #[derive(Debug)]
 pub(super) struct StreamLog {
-    number: u64,
+    /// In the ids of its events.
+    name: String,
     kept: Kept,
     state: Mutex<LogState>,
     /// Moves when there is something new to read.
@@ -45,12 +46,12 @@ pub(super) enum Next {
 }
 
 impl StreamLog {
-    pub(super) fn new(number: u64, kept: Kept) -> Self {
-        Self { number, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
+    pub(super) fn new(name: String, kept: Kept) -> Self {
+        Self { name, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
     }
 
-    pub(super) fn number(&self) -> u64 {
-        self.number
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn push(&self, message: String) {
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_counted_and_over_the_budget_nothing_finished_stays() {
         let kept = Kept::default();
-        let log = StreamLog::new(1, kept.clone());
+        let log = StreamLog::new("one".to_owned(), kept.clone());
         for _ in 0..KEPT + 10 {
             log.push("x".repeat(100));
         }
@@ -140,7 +141,7 @@ mod tests {
         assert!(!log.is_stale(), "it still runs");
         log.finish(Some("y".repeat(100)));
         assert!(!log.is_stale(), "a client may come back for it");
-        let large = StreamLog::new(2, kept.clone());
+        let large = StreamLog::new("two".to_owned(), kept.clone());
         large.push("z".repeat(BUDGET));
         assert!(log.is_stale(), "there is no room to wait for its client");
         drop((log, large));
