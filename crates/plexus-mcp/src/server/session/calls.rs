@@ -196,3 +196,67 @@ impl Feed {
         &self.client.log
     }
 }
+
+impl Drop for Feed {
+    /// A stream has an end, also where the hub failed before it came to one: nobody waits for what cannot come.
+    fn drop(&mut self) {
+        if self.log().is_finished() {
+            return;
+        }
+        let broken = RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, BROKEN).with_id(&self.id);
+        self.log().finish((!self.cancelled.is_cancelled()).then(|| broken.to_json()));
+        self.client.session.trim();
+    }
+}
+
+const BROKEN: &str = "the hub failed while the call ran, and nobody knows whether it has done its work. Look before calling again";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Client, Feed, Subject};
+    use crate::server::session::McpSession;
+    use crate::server::session::stream::Next;
+
+    fn feed() -> Feed {
+        let session = Arc::new(McpSession::for_test());
+        Feed {
+            id: serde_json::value::to_raw_value("a").unwrap(),
+            subject: Subject::Tool,
+            progress: None,
+            cancelled: CancellationToken::new(),
+            client: Arc::new(Client {
+                log: session.new_stream(),
+                session,
+                patience: Duration::ZERO,
+                stopping: CancellationToken::new(),
+                pages: Mutex::default(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_call_that_breaks_off_ends_its_stream_and_says_so() {
+        let feed = feed();
+        let log = feed.client.log.clone();
+        drop(feed);
+        let Next::Message(number, json) = log.next(0) else { panic!("nothing is said") };
+        let answer: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&"a".into(), &(-32603).into()));
+        assert!(matches!(log.next(number), Next::End));
+    }
+
+    #[test]
+    fn a_cancelled_call_that_breaks_off_ends_its_stream_and_says_nothing() {
+        let feed = feed();
+        feed.cancelled.cancel();
+        let log = feed.client.log.clone();
+        drop(feed);
+        assert!(matches!(log.next(0), Next::End));
+    }
+}

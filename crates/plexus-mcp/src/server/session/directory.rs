@@ -79,6 +79,19 @@ impl McpSession {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn for_test() -> Self {
+        let record = McpSessionRecord {
+            id: "s".to_owned(),
+            owner: "ann".to_owned(),
+            version: Version::LATEST.as_str().to_owned(),
+            client: "test".to_owned(),
+            capabilities: "{}".to_owned(),
+            log_level: None,
+        };
+        Self::new(record, Version::LATEST, Kept::default(), Alive::default())
+    }
+
     pub(in crate::server) fn id(&self) -> &str {
         &self.record.id
     }

@@ -13,6 +13,14 @@ use crate::server::version::Dialect;
 const LOST: &str = "the hub was restarted while it ran; nobody knows whether it has done its work, and it was not run \
                     again. Look first";
 
+const BROKEN: &str = "the hub failed while it ran; nobody knows whether it has done its work, and it was not run again. \
+                      Look first";
+
+/// Of a task that the hub itself failed to follow.
+pub(super) fn broken() -> TaskEnd {
+    failed(INTERNAL_ERROR, BROKEN, None)
+}
+
 /// Of a task that was running when the hub stopped.
 pub(super) fn lost() -> TaskEnd {
     failed(INTERNAL_ERROR, LOST, None)
