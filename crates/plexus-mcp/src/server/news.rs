@@ -143,7 +143,8 @@ impl Watching {
         if !seen.tells_of_changes(&owned.server) || self.watched.len() >= MAX_WATCHED {
             return Ok(false);
         }
-        let watch = state.upstreams.watch_resource(&owned.server, &owned.uri, &self.mailbox, uri);
+        let (server, theirs, owner) = (&owned.server, &owned.uri, principal.subject());
+        let watch = state.upstreams.watch_resource(server, theirs, owner, &self.mailbox, uri);
         let Some(watch) = watch else { return Ok(false) };
         self.watched.insert(uri.to_owned(), Watched { server: owned.server, _watch: watch });
         Ok(true)
