@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,6 +18,8 @@ use super::version::Features;
 
 /// Entries on a page. Large, because clients exist that never ask for a second one.
 const PAGE: usize = 500;
+/// How long a list is kept that nobody asks for.
+const IDLE: Duration = Duration::from_secs(3_600);
 
 /// A principal's list as JSON texts, in order of their names.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(super) struct ListCache(Cache<(TokenId, Features), Arc<Rendered>>);
 
 impl Default for ListCache {
     fn default() -> Self {
-        Self(Cache::new(1_000))
+        Self(Rendered::cache())
     }
 }
 
@@ -59,7 +62,16 @@ impl ListCache {
     }
 }
 
+/// Bytes that rendered lists of one kind take together; the least used go.
+const KEPT: u64 = 32 << 20;
+
 impl Rendered {
+    /// Keeps lists by what they were rendered for, as long as they are asked for: tokens come and go.
+    pub(super) fn cache<K: Hash + Eq + Send + Sync + 'static>() -> Cache<K, Arc<Self>> {
+        let size = |_: &K, list: &Arc<Self>| u32::try_from(list.size()).unwrap_or(u32::MAX).max(1);
+        Cache::builder().weigher(size).max_capacity(KEPT).time_to_idle(IDLE).build()
+    }
+
     /// Entries by name, in order of their names.
     pub(super) fn new(version: (u64, u64), member: &'static str, entries: Vec<(String, String)>) -> Self {
         Self { version, member, entries }

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use plexus_auth::Principal;
 use tokio::sync::watch;
 
+use super::State;
 use super::list::Rendered;
 use super::offers::{self, Listed};
+use super::reads::{self, MAX_URI};
 use super::rpc::RpcError;
 use super::version::Features;
-use super::{State, reads};
-use crate::upstream::{Mailbox, Watch};
+use crate::upstream::{Mailbox, Seen as Offered, Watch};
 
 /// Resources that one client hears of at most.
-const MAX_WATCHED: usize = 256;
+pub(super) const MAX_WATCHED: usize = 256;
 
 /// A list that clients are told about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,14 +134,17 @@ struct Watched {
 }
 
 impl Watching {
-    /// Follows one more. False where its server tells nothing of it, or too many are followed already.
-    pub(super) fn add(&mut self, state: &State, principal: &Principal, uri: &str) -> Result<bool, RpcError> {
+    /// Follows one more of what is seen. False where its server tells nothing of it, or too many are followed already.
+    pub(super) fn add(&mut self, state: &State, seen: &Offered, uri: &str) -> Result<bool, RpcError> {
         if self.watched.contains_key(uri) {
             return Ok(true);
         }
-        let seen = offers::seen(state, principal);
+        // First: to look for its owner takes a while.
+        if self.watched.len() >= MAX_WATCHED || uri.len() > MAX_URI {
+            return Ok(false);
+        }
         let owned = seen.owner(uri).map_err(|unowned| reads::not_found(uri, &unowned.could_be))?;
-        if !seen.tells_of_changes(&owned.server) || self.watched.len() >= MAX_WATCHED {
+        if !seen.tells_of_changes(&owned.server) {
             return Ok(false);
         }
         let (server, theirs, owner) = (&owned.server, &owned.uri, principal.subject());

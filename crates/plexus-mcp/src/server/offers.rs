@@ -15,9 +15,6 @@ use super::rpc::RpcError;
 use super::version::Features;
 use crate::upstream::Seen;
 
-/// Bytes that rendered lists take together; the least used go.
-const KEPT: u64 = 32 << 20;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Listed {
     Resources,
@@ -48,8 +45,7 @@ pub(super) struct OfferCache(Cache<(TokenId, Features, Listed), Arc<Rendered>>);
 
 impl Default for OfferCache {
     fn default() -> Self {
-        let size = |_: &_, list: &Arc<Rendered>| u32::try_from(list.size()).unwrap_or(u32::MAX).max(1);
-        Self(Cache::builder().weigher(size).max_capacity(KEPT).build())
+        Self(Rendered::cache())
     }
 }
 

@@ -24,6 +24,8 @@ const LONGEST_TTL_MS: u64 = 30_000;
 pub(super) const COMPLETIONS: usize = 4;
 /// Values of one completion, as the protocol has it.
 const MAX_VALUES: usize = 100;
+/// Longest URI that anybody is told of, in bytes; what servers list is shorter.
+pub(super) const MAX_URI: usize = 8 << 10;
 /// Longest URI or name that is repeated back to a caller.
 const SHOWN: usize = 200;
 
@@ -70,7 +72,12 @@ fn prompt(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
 
 /// The URI that a request is about.
 pub(super) fn uri(params: &Params<'_>) -> Result<String, RpcError> {
-    rpc::text(params.uri).ok_or_else(|| RpcError::invalid_params("params.uri must be the URI of a resource"))
+    let uri = rpc::text(params.uri).filter(|uri| uri.len() <= MAX_URI);
+    uri.ok_or_else(|| {
+        RpcError::invalid_params(format!(
+            "params.uri must be the URI of a resource, of at most {MAX_URI} bytes"
+        ))
+    })
 }
 
 /// There is no such resource, or it is not said of which server. In the words of the session era; the stateless one has

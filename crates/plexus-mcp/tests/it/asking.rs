@@ -125,8 +125,8 @@ async fn a_question_is_on_the_stream_of_its_call_and_on_no_other() {
     for stream in &mut others {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
     }
-    // Both questions have the same id, each in its session: an answer counts only there.
-    assert_eq!(of_ann["id"], of_bob["id"]);
+    // An answer counts only in the session that was asked.
+    answer(&bob, &of_ann["id"], accepted("Bob")).await;
     answer(&bob, &of_bob["id"], accepted("Bob")).await;
     assert!(bobs.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Bob"));
     assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
@@ -210,6 +210,71 @@ async fn a_client_that_lost_the_stream_finds_the_question_when_it_comes_back() {
 }
 
 #[tokio::test]
+async fn a_session_that_has_left_memory_for_others_is_still_the_one_whose_call_asks() {
+    let hub = TestHub::start_answering(|options| options.sessions = 1).await;
+    curious(&hub, LONG);
+    let token = hub.token("ann", &["call:*"]).await.token;
+    let others = async || {
+        for _ in 0..4 {
+            let other = hub.mcp(&token).initialize("2025-11-25").await.0;
+            other.call("ping", json!({})).await.result();
+        }
+        // Who counts them sees to it that there are no more than may be.
+        assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 1);
+    };
+    others().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let mut stream = begin(&client, 1, asking(json!([[form("a")], [form("b")]]))).await;
+    let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("an id to come back with") };
+    others().await;
+    let question = stream.message().await.unwrap();
+    answer(&client, &question["id"], accepted("Ann")).await;
+    assert_eq!(stream.message().await.unwrap()["params"]["message"], "b?");
+    drop(stream);
+    others().await;
+    let mut stream = client.header("last-event-id", &id).get_stream().await;
+    assert_eq!(stream.message().await.unwrap(), question);
+    let question = stream.message().await.unwrap();
+    others().await;
+    answer(&client, &question["id"], accepted("Eve")).await;
+    assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Eve"));
+    // One that is ended is not found again, whoever still holds it.
+    let stream = begin(&client, 2, asking(json!([[form("c")]]))).await;
+    assert_eq!(client.delete().await.status, 204);
+    assert_eq!(client.call("ping", json!({})).await.error().0, 404);
+    drop(stream);
+}
+
+#[tokio::test]
+async fn a_call_that_finds_no_place_for_a_stream_goes_on_without_or_is_not_begun() {
+    let hub = TestHub::start().await;
+    let runs = curious(&hub, LONG);
+    let token = hub.token("ann", &["call:*"]).await.token;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    client.call("logging/setLevel", json!({ "level": "info" })).await.result();
+    let (listener, body) =
+        hub.mcp(&token).modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
+    let mut streams = Vec::new();
+    for _ in 0..128 {
+        streams.push(listener.post_stream(&body).await);
+    }
+    let call = async |mut params: Value, log: Value| {
+        params["arguments"]["log"] = log;
+        client.call("tools/call", params).await
+    };
+    let logged = call(asking(json!([])), json!(["error"])).await.result();
+    assert_eq!(logged["isError"], false, "{logged}");
+    let asked = call(asking(json!([[form("a")]])), json!(["error"])).await.result();
+    let text = asked["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("as many streams open as it may"), "{text}");
+    assert_eq!(runs.begun(), 2);
+    let mut streamed = asking(json!([]));
+    streamed["_meta"] = json!({ "progressToken": 1 });
+    assert_eq!(call(streamed, json!([])).await.error().0, 429);
+    assert_eq!(runs.begun(), 2, "what is refused is not begun");
+}
+
+#[tokio::test]
 async fn what_a_client_can_be_asked_outlives_a_restart() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
@@ -218,6 +283,23 @@ async fn what_a_client_can_be_asked_outlives_a_restart() {
     let client = client.at(hub.url("/mcp"));
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     assert_eq!(stream.message().await.unwrap()["method"], "elicitation/create");
+}
+
+#[tokio::test]
+async fn an_answer_to_what_was_asked_before_a_restart_is_no_answer_to_what_is_asked_after_it() {
+    let (hub, token) = hub().await;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let before = begin(&client, 1, asking(json!([[form("before")]]))).await.message().await.unwrap();
+    let hub = hub.restart().await;
+    curious(&hub, LONG);
+    let client = client.at(hub.url("/mcp"));
+    let mut stream = begin(&client, 1, asking(json!([[form("after")]]))).await;
+    let after = stream.message().await.unwrap();
+    assert_eq!(after["params"]["message"], "after?");
+    answer(&client, &before["id"], accepted("Before")).await;
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
+    answer(&client, &after["id"], accepted("After")).await;
+    assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("After"));
 }
 
 #[tokio::test]

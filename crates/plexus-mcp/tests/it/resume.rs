@@ -171,6 +171,32 @@ async fn streams_are_resumed_one_by_one_and_only_within_their_session() {
 }
 
 #[tokio::test]
+async fn a_stream_from_before_a_restart_is_not_resumed_with_that_of_another_call() {
+    let hub = TestHub::start().await;
+    let client = session(&hub, "2025-11-25").await;
+    let (tool, mut strings) = puppet("before");
+    hub.registry().add([tool]);
+    let mut stream = client.post_stream(&streamed_call("before", "before", "b")).await;
+    strings.started().await;
+    let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("no priming event") };
+    strings.finish("before").await;
+    stream.to_end().await;
+    let hub = hub.restart().await;
+    let client = client.at(hub.url("/mcp"));
+    let (tool, mut strings) = puppet("after");
+    hub.registry().add([tool]);
+    let stream = client.post_stream(&streamed_call("after", "after", "a")).await;
+    strings.started().await;
+    strings.finish("after").await;
+    assert_eq!(stream.to_end().await.len(), 1);
+    // Nothing more: not the other call, and not a stream that never ends.
+    for gone in [id.as_str(), "c-1-0"] {
+        let resumed = client.header("last-event-id", gone).get_stream().await.to_end().await;
+        assert_eq!(resumed, Vec::<Value>::new(), "{gone}");
+    }
+}
+
+#[tokio::test]
 async fn to_lose_the_connection_of_a_plain_call_is_not_to_cancel_it() {
     let hub = TestHub::start().await;
     let token = hub.token("worker", &["call:*"]).await.token;

@@ -87,6 +87,12 @@ async fn what_cannot_be_subscribed_to_is_refused() {
     let nowhere = subscribe("plexus+mcp://nowhere/a://1").await;
     assert_eq!(nowhere.error(), (200, -32002));
     assert_eq!(scene.client.call("resources/subscribe", json!({})).await.error(), (200, -32602));
+    let endless = format!("test://template/{}/data", "a".repeat(9_000));
+    assert_eq!(
+        subscribe(&endless).await.error(),
+        (200, -32602),
+        "it would be kept for as long as the session"
+    );
     for number in 0..256 {
         let uri = format!("test://template/{number}/data");
         assert_eq!(subscribe(&uri).await.result(), json!({}), "{number}");

@@ -23,7 +23,8 @@ fn row(
 /// A request of 2026-07-28.
 fn modern(path: &str, method: &str, mut params: Value, needs: Needs) -> Row {
     params["_meta"] = modern_meta();
-    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let named = ["name", "uri", "taskId"].iter().find_map(|member| params[*member].as_str());
+    let name = named.unwrap_or_default().to_owned();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
     if !name.is_empty() {
@@ -56,8 +57,14 @@ async fn every_stateless_method_answers_each_token_as_stated() {
             Needs::Token(200),
         ),
         modern("/mcp", "tools/call", call, Needs::Tool("call:todo")),
+        modern("/mcp", "prompts/list", json!({}), Needs::Token(200)),
+        modern("/mcp", "resources/list", json!({}), Needs::Token(200)),
+        modern("/mcp", "resources/templates/list", json!({}), Needs::Token(200)),
+        modern("/mcp", "prompts/get", json!({ "name": "none" }), Needs::Token(200)),
+        modern("/mcp", "resources/read", json!({ "uri": "none://" }), Needs::Token(200)),
+        modern("/mcp", "tasks/get", json!({ "taskId": "none" }), Needs::Token(400)),
         // A method that there is not is none for strangers either.
-        modern("/mcp", "prompts/list", json!({}), Needs::Token(404)),
+        modern("/mcp", "prompts/none", json!({}), Needs::Token(404)),
         initialize("/mcp", "2025-11-25", Needs::Token(200)),
         initialize("/mcp", "2024-11-05", Needs::Token(200)),
     ];
@@ -85,6 +92,10 @@ async fn every_request_in_a_session_answers_each_token_as_stated() {
         let rows = [
             request("ping", json!({})),
             request("tools/list", json!({})),
+            request("prompts/list", json!({})),
+            request("resources/list", json!({})),
+            request("resources/read", json!({ "uri": "none://" })),
+            request("logging/setLevel", json!({ "level": "error" })),
             request("tools/call", call),
             row(Method::POST, "/mcp", Some(notification), &headers, Needs::Token(404)),
             row(Method::GET, "/mcp", None, &headers, Needs::Token(404)),

@@ -38,6 +38,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) async fn run(self) {
         let Self { lot, id, call, mut hand, patience, mut until, stopping } = self;
+        let _leaves = Leaves { lot: lot.clone(), id };
         let cancel = call.cancel.clone();
         let mut driven = Driven::Call(Box::new(call));
         let given_up = loop {
@@ -73,6 +74,18 @@ impl Driver {
     }
 }
 
+/// However the driver ends, nothing waits on the lot that nobody drives.
+struct Leaves {
+    lot: Arc<Lot>,
+    id: u64,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        drop(self.lot.remove(self.id));
+    }
+}
+
 /// Gives the call to whoever has come for it; one that was only taken off the lot is wanted by nobody.
 async fn hand_over(driven: Driven, taker: Result<Taker, RecvError>, cancel: &CancellationToken) {
     let unwanted = match taker {
@@ -102,5 +115,38 @@ fn put_back(driven: &mut Driven, told: Told) {
 async fn to_the_end(driven: Driven) {
     if let Driven::Call(mut call) = driven {
         while let Next::Told(_) = call.next().await {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::oneshot;
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::answers::{Keys, Open};
+    use super::super::lot::{Entry, Lot};
+    use super::Leaves;
+
+    #[test]
+    fn what_is_driven_no_more_gives_its_place_on_the_lot_back() {
+        let lot = Arc::new(Lot::default());
+        let entry = |hand| Entry {
+            once: 0,
+            open: Open::new(Keys::Anew),
+            ended: false,
+            until: Instant::now(),
+            cancel: CancellationToken::new(),
+            hand,
+            _place: lot.enter("ann").unwrap(),
+        };
+        let (hand, mut handed) = oneshot::channel();
+        lot.insert(1, entry(hand));
+        lot.insert(2, entry(oneshot::channel().0));
+        drop(Leaves { lot: lot.clone(), id: 1 });
+        assert_eq!(lot.count(), 1, "the other is still driven");
+        assert!(handed.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     }
 }

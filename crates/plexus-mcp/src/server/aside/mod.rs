@@ -183,6 +183,8 @@ impl Aside {
             return Err(Refusal::Changed);
         }
         if ticket.expires <= self.millis(Instant::now()) {
+            // Nobody has another ticket for it, also where it has asked again since: its driver sees that, and ends it.
+            drop(self.lot.remove(ticket.id));
             return Err(Refusal::Expired);
         }
         Ok(ticket)

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
-use plexus_tools::{CallReply, RawJson};
+use plexus_kit::Place;
+use plexus_tools::{CallReply, LogLevel, RawJson};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -38,6 +39,9 @@ pub(super) async fn answer(
     let token = call::progress_token(&meta.members)?;
     let responses = asking::responses(request)?;
     let name = if meta.can.tasks { target.name.clone() } else { String::new() };
+    let log = meta.log;
+    // Before anything is begun or taken: who is refused for want of a stream can come again as if nothing had been.
+    let place = (token.is_some() || log.is_some()).then(|| state.streams.enter(&principal)).transpose()?;
     let about = About { id: Cow::Borrowed(request.id), subject: target.subject.clone(), name };
     let running = match asking::state(request)? {
         None => {
@@ -72,10 +76,10 @@ pub(super) async fn answer(
         }
     };
     let running = running.detached_after(meta.can.tasks.then_some(state.options.task_after));
-    if token.is_none() && meta.log.is_none() {
-        return running.wait().await.map(json);
+    match place {
+        None => running.wait().await.map(json),
+        Some(place) => Ok(stream_call(state, running, token.map(ProgressWriter::new), log, place)),
     }
-    stream_call(state, running, token.map(ProgressWriter::new))
 }
 
 fn json(json: String) -> Response {
@@ -178,6 +182,8 @@ impl<'r> Running<'r> {
     /// What that has to say. Not to be dropped before it is ready.
     async fn said(&mut self, happened: Happened) -> Option<Said> {
         match happened {
+            // Who asked does not wait any more.
+            Happened::Next(Next::Told(Told::Asked(round))) if round.answer.is_closed() => None,
             Happened::Next(Next::Told(Told::Asked(round))) => {
                 // One that nobody can come back for is told that nobody answers.
                 let digest = self.identity.as_ref()?.digest();
@@ -238,15 +244,17 @@ fn stream_call(
     state: &Arc<State>,
     running: Running<'_>,
     progress: Option<ProgressWriter>,
-) -> Result<Response, RpcError> {
-    let place = state.streams.enter(&running.principal)?;
+    log: Option<LogLevel>,
+    place: Place,
+) -> Response {
     let stream = CallStream {
         welcome: Welcome::new(state.authenticator.clone(), running.principal.clone(), place),
         running: Some(running.owned()),
         progress,
+        log,
         ticks: sse::ticks(state.options.keep_alive),
     };
-    Ok(sse::response(stream::unfold(stream, |mut stream| async { Some((stream.next().await?, stream)) })))
+    sse::response(stream::unfold(stream, |mut stream| async { Some((stream.next().await?, stream)) }))
 }
 
 struct CallStream {
@@ -254,6 +262,8 @@ struct CallStream {
     /// None when all is said.
     running: Option<Running<'static>>,
     progress: Option<ProgressWriter>,
+    /// What this request wants to read. The call may have been begun by one that wanted more.
+    log: Option<LogLevel>,
     ticks: Interval,
 }
 
@@ -271,7 +281,9 @@ impl CallStream {
                 Some(Said::Told(Told::Progress(progress))) => {
                     self.progress.as_mut().and_then(|writer| writer.json(&progress))
                 }
-                Some(Said::Told(Told::Log(line))) => Some(call::log_json(&line)),
+                Some(Said::Told(Told::Log(line))) => {
+                    self.log.filter(|least| line.level >= *least).map(|_| call::log_json(&line))
+                }
                 Some(Said::Told(Told::Asked(_))) | None => None,
                 Some(Said::Last(last)) => break last,
             };

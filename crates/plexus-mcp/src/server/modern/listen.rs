@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Interval;
 
 use super::meta::META_SUBSCRIPTION;
-use crate::server::news::{Changed, Lists, Watching};
+use crate::server::news::{Changed, Lists, MAX_WATCHED, Watching};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::version::Features;
 use crate::server::welcome::Welcome;
-use crate::server::{State, headers, sse};
+use crate::server::{State, headers, offers, sse};
 use crate::upstream::Mailbox;
 
 /// An acknowledgement of what is honoured, then a notification whenever a list that this caller sees or a resource that
@@ -45,9 +45,11 @@ pub(super) fn open(
         .collect();
     let mut watching = Watching::default();
     let uris = wanted.get("resourceSubscriptions").and_then(Value::as_array);
-    for uri in uris.into_iter().flatten().filter_map(Value::as_str) {
+    let seen = offers::seen(state, &principal);
+    // No more are looked at than may be followed: each may be compared with every template there is.
+    for uri in uris.into_iter().flatten().filter_map(Value::as_str).take(MAX_WATCHED) {
         // One that nobody has, or nobody tells of, is left out of what is honoured.
-        let _ = watching.add(state, &principal, uri);
+        let _ = watching.add(state, &seen, uri);
     }
     let subscription = Subscription {
         id: request.id.to_owned(),

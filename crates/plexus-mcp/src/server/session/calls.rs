@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
 use plexus_kit::Stage;
-use plexus_tools::CallReply;
+use plexus_tools::{CallReply, Unasked};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ use crate::server::welcome::Welcome;
 use crate::server::{State, identity};
 
 /// A call that wants progress is answered as a stream; any other as one JSON object, unless it asks or its log is read.
+/// Where there is no place for a stream, one that needs it from the beginning is not begun; one that runs goes on without.
 pub(super) async fn answer(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -36,18 +37,33 @@ pub(super) async fn answer(
     let meta = call::meta(&request.params)?;
     let token = call::progress_token(&meta)?;
     let wants = Wants { progress: token.is_some(), log: session.log_level(), can: session.can() };
+    let mut place = token.is_some().then(|| state.streams.enter(&principal)).transpose()?;
     let (mut call, subject) = begin(state, headers, session, request, &meta, principal.clone(), wants)?;
-    if token.is_none() {
+    let place = loop {
+        if let Some(place) = place {
+            break place;
+        }
         match call.next().await {
             Next::Ended(reply) => {
                 let json = call_json(request.id, reply, &subject, session.version())?;
                 return Ok(rpc::json_response(StatusCode::OK, json));
             }
-            Next::Told(told) => call.put_back(told),
+            Next::Told(told) => {
+                place = state.streams.enter(&principal).ok();
+                match told {
+                    told if place.is_some() => call.put_back(told),
+                    Told::Asked(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
+                    Told::Progress(_) | Told::Log(_) => {}
+                }
+            }
         }
-    }
-    stream_call(state, session, request.id, call, subject, token, principal)
+    };
+    let welcome = Welcome::new(state.authenticator.clone(), principal, place);
+    Ok(stream_call(state, session, request.id, call, subject, token, welcome))
 }
+
+const NO_STREAM: &str =
+    "the caller has as many streams open as it may, and there is none to ask on: close one of them first";
 
 /// Always one object, as in a batch: there is no stream to ask on.
 pub(super) async fn answer_plainly(
@@ -105,9 +121,8 @@ fn stream_call(
     call: UnderWay,
     subject: Subject,
     token: Option<String>,
-    principal: Arc<Principal>,
-) -> Result<Response, RpcError> {
-    let place = state.streams.enter(&principal).inspect_err(|_| call.cancel.cancel())?;
+    welcome: Welcome,
+) -> Response {
     let log = session.new_stream();
     let feed = Feed {
         id: id.to_owned(),
@@ -123,7 +138,7 @@ fn stream_call(
         }),
     };
     state.supervisor.spawn(Stage::Work, "mcp call stream", feed.run(call).in_current_span());
-    Ok(get::follow(state, session, Welcome::new(state.authenticator.clone(), principal, place), log, 0))
+    get::follow(state, session, welcome, log, 0)
 }
 
 /// Writes down what a call says for its stream.
@@ -156,10 +171,10 @@ impl Feed {
                 Next::Told(Told::Asked(round)) => asked.push(self.client.clone().ask(round)),
                 Next::Told(Told::Progress(progress)) => {
                     if let Some(json) = self.progress.as_mut().and_then(|writer| writer.json(&progress)) {
-                        self.log().push(json);
+                        self.log().push_passing(json);
                     }
                 }
-                Next::Told(Told::Log(line)) => self.log().push(call::log_json(&line)),
+                Next::Told(Told::Log(line)) => self.log().push_passing(call::log_json(&line)),
                 Next::Ended(reply) => break reply,
             }
         };
@@ -179,5 +194,69 @@ impl Feed {
 
     fn log(&self) -> &StreamLog {
         &self.client.log
+    }
+}
+
+impl Drop for Feed {
+    /// A stream has an end, also where the hub failed before it came to one: nobody waits for what cannot come.
+    fn drop(&mut self) {
+        if self.log().is_finished() {
+            return;
+        }
+        let broken = RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, BROKEN).with_id(&self.id);
+        self.log().finish((!self.cancelled.is_cancelled()).then(|| broken.to_json()));
+        self.client.session.trim();
+    }
+}
+
+const BROKEN: &str = "the hub failed while the call ran, and nobody knows whether it has done its work. Look before calling again";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Client, Feed, Subject};
+    use crate::server::session::McpSession;
+    use crate::server::session::stream::Next;
+
+    fn feed() -> Feed {
+        let session = Arc::new(McpSession::for_test());
+        Feed {
+            id: serde_json::value::to_raw_value("a").unwrap(),
+            subject: Subject::Tool,
+            progress: None,
+            cancelled: CancellationToken::new(),
+            client: Arc::new(Client {
+                log: session.new_stream(),
+                session,
+                patience: Duration::ZERO,
+                stopping: CancellationToken::new(),
+                pages: Mutex::default(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_call_that_breaks_off_ends_its_stream_and_says_so() {
+        let feed = feed();
+        let log = feed.client.log.clone();
+        drop(feed);
+        let Next::Message(number, json) = log.next(0) else { panic!("nothing is said") };
+        let answer: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&"a".into(), &(-32603).into()));
+        assert!(matches!(log.next(number), Next::End));
+    }
+
+    #[test]
+    fn a_cancelled_call_that_breaks_off_ends_its_stream_and_says_nothing() {
+        let feed = feed();
+        feed.cancelled.cancel();
+        let log = feed.client.log.clone();
+        drop(feed);
+        assert!(matches!(log.next(0), Next::End));
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use http::StatusCode;
+use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use plexus_auth::Principal;
 use plexus_kit::Clock;
@@ -29,6 +30,8 @@ const STREAMS: usize = 32;
 const MAX_CLIENT: usize = 120;
 
 pub(in crate::server) struct McpSession {
+    /// Of this object, and of no other that the session is loaded into: what counts from one has it beside the number.
+    tag: String,
     record: McpSessionRecord,
     version: Version,
     /// Calls in flight, with the JSON text of the id the client gave each.
@@ -45,13 +48,21 @@ pub(in crate::server) struct McpSession {
     /// Resources that its client hears of.
     watching: Mutex<Watching>,
     ended: CancellationToken,
+    alive: Alive,
 }
 
+/// All sessions that anything still holds, whether or not memory has forgotten them. Held for a look or a change, never
+/// while anything is waited for.
+type Alive = Arc<Mutex<HashMap<String, Weak<McpSession>>>>;
+
 impl McpSession {
-    fn new(record: McpSessionRecord, version: Version, kept: Kept) -> Self {
+    fn new(record: McpSessionRecord, version: Version, kept: Kept, alive: Alive) -> Self {
         let can = serde_json::from_str(&record.capabilities).unwrap_or_default();
         let can = version.askable(Capabilities::read(&can));
+        let tag = format!("{:016x}", uuid::Uuid::new_v4().as_u64_pair().1);
         Self {
+            questions: Questions::new(&tag),
+            tag,
             kept,
             version,
             running: Mutex::default(),
@@ -60,12 +71,25 @@ impl McpSession {
             next_stream: AtomicU64::new(1),
             can,
             log_level: Mutex::new(record.log_level.as_deref().and_then(LogLevel::parse)),
-            questions: Questions::default(),
             record,
             listener: watch::Sender::new(0),
             watching: Mutex::default(),
             ended: CancellationToken::new(),
+            alive,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test() -> Self {
+        let record = McpSessionRecord {
+            id: "s".to_owned(),
+            owner: "ann".to_owned(),
+            version: Version::LATEST.as_str().to_owned(),
+            client: "test".to_owned(),
+            capabilities: "{}".to_owned(),
+            log_level: None,
+        };
+        Self::new(record, Version::LATEST, Kept::default(), Alive::default())
     }
 
     pub(in crate::server) fn id(&self) -> &str {
@@ -124,8 +148,8 @@ impl McpSession {
     }
 
     pub(super) fn new_stream(&self) -> Arc<StreamLog> {
-        let log =
-            Arc::new(StreamLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed), self.kept.clone()));
+        let name = format!("{}-{}", self.tag, self.next_stream.fetch_add(1, Ordering::Relaxed));
+        let log = Arc::new(StreamLog::new(name, self.kept.clone()));
         self.trim();
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= STREAMS {
@@ -142,9 +166,9 @@ impl McpSession {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|log| !log.is_stale());
     }
 
-    pub(super) fn stream(&self, number: u64) -> Option<Arc<StreamLog>> {
+    pub(super) fn stream(&self, name: &str) -> Option<Arc<StreamLog>> {
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.iter().find(|log| log.number() == number).cloned()
+        streams.iter().find(|log| log.name() == name).cloned()
     }
 
     /// Takes over the session's own stream; whoever held it sees a higher number and leaves.
@@ -164,6 +188,16 @@ impl fmt::Debug for McpSession {
             .field("owner", &self.record.owner)
             .field("version", &self.version)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for McpSession {
+    fn drop(&mut self) {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have been loaded again since the last who held this one let go.
+        if alive.get(self.id()).is_some_and(|session| session.strong_count() == 0) {
+            alive.remove(self.id());
+        }
     }
 }
 
@@ -191,6 +225,9 @@ pub(in crate::server) struct Sessions {
     store: Store,
     clock: Clock,
     live: Cache<String, Arc<McpSession>>,
+    /// A session that is forgotten while a call of it runs, or a stream is open, is found here: its answers, its
+    /// cancellations and its resumed streams must reach the one that has them.
+    alive: Alive,
     kept: Kept,
 }
 
@@ -199,7 +236,13 @@ impl Sessions {
         Self {
             store,
             clock,
-            live: Cache::builder().max_capacity(most).time_to_idle(IDLE).build(),
+            // The least recently used goes, not the one that is new.
+            live: Cache::builder()
+                .max_capacity(most)
+                .time_to_idle(IDLE)
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
+            alive: Alive::default(),
             kept: Kept::default(),
         }
     }
@@ -230,7 +273,7 @@ impl Sessions {
             .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&stored, now).await }))
             .await
             .map_err(|e| unavailable(&e))?;
-        let session = Arc::new(McpSession::new(record, version, self.kept.clone()));
+        let session = self.alive(record, version);
         self.live.insert(session.id().to_owned(), session.clone());
         Ok(session)
     }
@@ -239,11 +282,16 @@ impl Sessions {
     pub(super) async fn open(&self, id: &str, principal: &Principal) -> Result<Arc<McpSession>, RpcError> {
         let session = match self.live.get(id) {
             Some(session) => Some(session),
-            None => self.load(id).await.map_err(|e| unavailable(&e))?,
+            None => match self.held(id) {
+                Some(session) => Some(self.live.get_with(id.to_owned(), || session)),
+                None => self.load(id).await.map_err(|e| unavailable(&e))?,
+            },
         };
         match session {
-            Some(session) if session.record.owner == principal.subject() => Ok(session),
-            // Another's session is as unknown as one that never was.
+            Some(session) if session.record.owner == principal.subject() && !session.ended.is_cancelled() => {
+                Ok(session)
+            }
+            // Another's session is as unknown as one that never was, or is no more.
             _ => Err(RpcError::new(
                 StatusCode::NOT_FOUND,
                 INVALID_REQUEST,
@@ -260,10 +308,24 @@ impl Sessions {
         let Some(record) = self.store.read_committed().await?.mcp_session(id).await? else { return Ok(None) };
         let Some(version) = Version::parse(&record.version) else { return Ok(None) };
         // Two requests may load it at once; they must end up with the same one.
-        Ok(Some(
-            self.live
-                .get_with(id.to_owned(), || Arc::new(McpSession::new(record, version, self.kept.clone()))),
-        ))
+        Ok(Some(self.live.get_with(id.to_owned(), || self.alive(record, version))))
+    }
+
+    /// The session of this id, if anything holds it.
+    fn held(&self, id: &str) -> Option<Arc<McpSession>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).get(id)?.upgrade()
+    }
+
+    /// The one session of this record.
+    fn alive(&self, record: McpSessionRecord, version: Version) -> Arc<McpSession> {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = alive.get(&record.id).and_then(Weak::upgrade) {
+            return session;
+        }
+        let id = record.id.clone();
+        let session = Arc::new(McpSession::new(record, version, self.kept.clone(), self.alive.clone()));
+        alive.insert(id, Arc::downgrade(&session));
+        session
     }
 
     /// From now on the client reads lines of the log from this level on; also after a restart.
@@ -284,6 +346,7 @@ impl Sessions {
             .write(move |conn| Box::pin(async move { conn.delete_mcp_session(&id).await }))
             .await
             .map_err(|e| unavailable(&e))?;
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(session.id());
         self.live.invalidate(session.id());
         session.ended.cancel();
         Ok(())

@@ -3,7 +3,7 @@
 //! The session's own stream carries only what says "look again", at a list or at a resource. Its event ids therefore
 //! name the lists that the client could see, `g-<tools>-<prompts>-<resources>`: whoever comes back with an id of another
 //! list is told to look again, also after a restart. What the client may not see is not in it, so its coming and going
-//! does not show. Streams of calls have ids `c-<stream>-<message>`.
+//! does not show. Streams of calls have ids `c-<tag>-<stream>-<message>`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(in crate::server) async fn get(
     let place = state.streams.enter(&principal)?;
     let welcome = Welcome::new(state.authenticator.clone(), principal.clone(), place);
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    if let Some((number, after)) = last.and_then(call_event) {
-        return Ok(match session.stream(number) {
+    if let Some((name, after)) = last.and_then(call_event) {
+        return Ok(match session.stream(name) {
             Some(log) => follow(state, &session, welcome, log, after),
             // Gone with a restart or for its age: a stream that has nothing more.
             None => sse::response(stream::empty()),
@@ -49,10 +49,10 @@ pub(in crate::server) async fn get(
     Ok(listen(state, session, welcome, principal, last))
 }
 
-/// `c-<stream>-<message>`.
-fn call_event(id: &str) -> Option<(u64, u64)> {
-    let (number, message) = id.strip_prefix("c-")?.split_once('-')?;
-    Some((number.parse().ok()?, message.parse().ok()?))
+/// `c-<name of the stream>-<message>`.
+fn call_event(id: &str) -> Option<(&str, u64)> {
+    let (name, message) = id.strip_prefix("c-")?.rsplit_once('-')?;
+    Some((name, message.parse().ok()?))
 }
 
 /// The messages of a call's stream after number `after`, then what comes.
@@ -87,7 +87,7 @@ struct Follower {
 
 impl Follower {
     async fn next(&mut self) -> Option<Bytes> {
-        let stream = self.log.number();
+        let stream = self.log.name();
         if std::mem::take(&mut self.priming) {
             return Some(sse::priming(&format!("c-{stream}-0")));
         }

@@ -23,13 +23,19 @@ use crate::server::under_way::Round;
 use crate::server::version::Version;
 
 /// The questions that a session has open. Held for a look or a change, never while anything is waited for.
-#[derive(Default)]
 pub(super) struct Questions {
+    /// In every id. A session outlives the memory it is in, and counting begins anew: without it, an answer to what was
+    /// asked before would be taken for one to what is asked now.
+    tag: String,
     open: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
     last: AtomicU64,
 }
 
 impl Questions {
+    pub(super) fn new(tag: &str) -> Self {
+        Self { tag: tag.to_owned(), open: Mutex::default(), last: AtomicU64::new(0) }
+    }
+
     /// Takes an answer. One to what was never asked, or is asked no more, is none of our business.
     pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, &RawValue>) {
         let Ok(id) = serde_json::from_str::<String>(id.get()) else { return };
@@ -41,9 +47,9 @@ impl Questions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that no question of the session had before.
+    /// With an id that no question of the session had before.
     fn ask(&self) -> (String, oneshot::Receiver<Answer>) {
-        let id = format!("plexus-{}", self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = format!("plexus-{}-{}", self.tag, self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let (waiting, answered) = oneshot::channel();
         self.open().insert(id.clone(), waiting);
         (id, answered)

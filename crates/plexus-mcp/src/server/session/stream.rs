@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Messages kept; older ones (progress, all but the last) are dropped first.
+/// Messages kept. Progress and log lines go first, the oldest of them; questions and the result stay.
 const KEPT: usize = 256;
 
 /// Bytes that all finished streams of the hub may keep for clients that may come back.
@@ -20,7 +20,8 @@ pub(in crate::server) type Kept = Arc<AtomicUsize>;
 
 #[derive(Debug)]
 pub(super) struct StreamLog {
-    number: u64,
+    /// In the ids of its events.
+    name: String,
     kept: Kept,
     state: Mutex<LogState>,
     /// Moves when there is something new to read.
@@ -31,9 +32,17 @@ pub(super) struct StreamLog {
 struct LogState {
     /// Number of the last message pushed.
     last: u64,
-    messages: VecDeque<(u64, String)>,
+    messages: VecDeque<Message>,
     bytes: usize,
     finished_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Message {
+    number: u64,
+    json: String,
+    /// Who has missed it has missed little.
+    passing: bool,
 }
 
 /// What comes next on a stream.
@@ -45,17 +54,27 @@ pub(super) enum Next {
 }
 
 impl StreamLog {
-    pub(super) fn new(number: u64, kept: Kept) -> Self {
-        Self { number, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
+    pub(super) fn new(name: String, kept: Kept) -> Self {
+        Self { name, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
     }
 
-    pub(super) fn number(&self) -> u64 {
-        self.number
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
-    pub(super) fn push(&self, message: String) {
+    /// A message that the client needs.
+    pub(super) fn push(&self, json: String) {
+        self.add(json, false);
+    }
+
+    /// A message that is dropped where there is no room: progress, or a line of a log.
+    pub(super) fn push_passing(&self, json: String) {
+        self.add(json, true);
+    }
+
+    fn add(&self, json: String, passing: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.count(state.push(message));
+        self.count(state.push(json, passing));
         drop(state);
         self.moved.send_replace(());
     }
@@ -64,7 +83,7 @@ impl StreamLog {
     pub(super) fn finish(&self, message: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(message) = message {
-            self.count(state.push(message));
+            self.count(state.push(message, false));
         }
         state.finished_at = Some(Instant::now());
         drop(state);
@@ -89,8 +108,8 @@ impl StreamLog {
     /// What follows message `after`.
     pub(super) fn next(&self, after: u64) -> Next {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.messages.iter().find(|(number, _)| *number > after) {
-            Some((number, message)) => Next::Message(*number, message.clone()),
+        match state.messages.iter().find(|message| message.number > after) {
+            Some(message) => Next::Message(message.number, message.json.clone()),
             None if state.finished_at.is_some() => Next::End,
             None => Next::Wait,
         }
@@ -110,16 +129,19 @@ impl Drop for StreamLog {
 
 impl LogState {
     /// Bytes added and removed.
-    fn push(&mut self, message: String) -> (usize, usize) {
-        let removed = match self.messages.len() {
-            KEPT => self.messages.pop_front().map_or(0, |(_, oldest)| oldest.len()),
-            _ => 0,
-        };
-        let added = message.len();
-        self.bytes = self.bytes + added - removed;
+    fn push(&mut self, json: String, passing: bool) -> (usize, usize) {
+        let added = json.len();
         self.last += 1;
-        self.messages.push_back((self.last, message));
+        self.messages.push_back(Message { number: self.last, json, passing });
+        let removed = if self.messages.len() > KEPT { self.drop_one() } else { 0 };
+        self.bytes = self.bytes + added - removed;
         (added, removed)
+    }
+
+    /// Drops the oldest message that may be missed, or the oldest of all; its bytes.
+    fn drop_one(&mut self) -> usize {
+        let victim = self.messages.iter().position(|message| message.passing).unwrap_or(0);
+        self.messages.remove(victim).map_or(0, |message| message.json.len())
     }
 }
 
@@ -127,20 +149,43 @@ impl LogState {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::{BUDGET, KEPT, Kept, StreamLog};
+    use super::{BUDGET, KEPT, Kept, Next, StreamLog};
+
+    #[test]
+    fn what_may_be_missed_makes_room_for_what_may_not() {
+        let kept = Kept::default();
+        let log = StreamLog::new("one".to_owned(), kept.clone());
+        log.push_passing("a line".to_owned());
+        log.push("a question".to_owned());
+        for _ in 0..KEPT + 10 {
+            log.push_passing("a line".to_owned());
+        }
+        let Next::Message(2, question) = log.next(0) else {
+            panic!("the question is not the first any more")
+        };
+        assert_eq!(question, "a question");
+        assert_eq!(kept.load(Ordering::Relaxed), question.len() + (KEPT - 1) * "a line".len());
+        for _ in 0..KEPT {
+            log.push("more of it".to_owned());
+        }
+        assert_eq!(kept.load(Ordering::Relaxed), KEPT * "more of it".len(), "there is a limit to all");
+        let last = log.state.lock().unwrap().last;
+        log.push_passing("a line".to_owned());
+        assert!(matches!(log.next(last), Next::Wait), "it has no room");
+    }
 
     #[test]
     fn what_is_kept_is_counted_and_over_the_budget_nothing_finished_stays() {
         let kept = Kept::default();
-        let log = StreamLog::new(1, kept.clone());
+        let log = StreamLog::new("one".to_owned(), kept.clone());
         for _ in 0..KEPT + 10 {
-            log.push("x".repeat(100));
+            log.push_passing("x".repeat(100));
         }
         assert_eq!(kept.load(Ordering::Relaxed), KEPT * 100);
         assert!(!log.is_stale(), "it still runs");
         log.finish(Some("y".repeat(100)));
         assert!(!log.is_stale(), "a client may come back for it");
-        let large = StreamLog::new(2, kept.clone());
+        let large = StreamLog::new("two".to_owned(), kept.clone());
         large.push("z".repeat(BUDGET));
         assert!(log.is_stale(), "there is no room to wait for its client");
         drop((log, large));

@@ -171,12 +171,17 @@ impl Life {
         let unit = self.unit.clone();
         let (config, _) = self.now.clone()?;
         let Opened { client, definitions } = opened;
-        self.learnt = Some(config.fingerprint);
-        self.withdraw_at = None;
         let instructions = client.peer().instructions.clone();
         // First: what it lists now may be something else than what it listed before, and no call gets there until that is
         // judged.
-        unit.publish(Offer { definitions, instructions, live: true }).await;
+        if !unit.publish(Offer { definitions, instructions, live: true }).await {
+            opened::close(&client, unit.shared.timing.close).await;
+            let why =
+                "the database does not say which of its tools are approved; the hub's log has the reason";
+            return Some(Ended::Lost(why.to_owned()));
+        }
+        self.learnt = Some(config.fingerprint);
+        self.withdraw_at = None;
         unit.client.store(Some(Arc::new(client.clone())));
         unit.pulse.hear();
         unit.become_state(UpstreamState::Ready, |status| {

@@ -46,23 +46,25 @@ impl Listing {
 }
 
 impl Unit {
-    /// Lists what of this is approved. Costs nothing when it is what was listed last.
-    pub(super) async fn publish(self: &Arc<Self>, offer: Offer) {
+    /// Lists what of this is approved. Costs nothing when it is what was listed last. False when nobody can tell what is
+    /// approved of it.
+    pub(super) async fn publish(self: &Arc<Self>, offer: Offer) -> bool {
         let _turn = self.listing.turn.lock().await;
-        self.publish_in_turn(Arc::new(offer)).await;
+        self.publish_in_turn(Arc::new(offer)).await
     }
 
     /// The file may change while it is judged by; what is listed goes by the newest one.
-    async fn publish_in_turn(self: &Arc<Self>, offer: Arc<Offer>) {
+    async fn publish_in_turn(self: &Arc<Self>, offer: Arc<Offer>) -> bool {
         while let Some(config) = self.config() {
             if self.lists(&config, &offer) {
-                return;
+                return true;
             }
-            let Some(judgement) = self.judged(&config, &offer).await else { return };
+            let Some(judgement) = self.judged(&config, &offer).await else { return false };
             if self.present(&config, &offer, judgement) {
-                return;
+                return true;
             }
         }
+        true
     }
 
     /// Judges once more what is listed, because something else is approved now.

@@ -254,13 +254,13 @@ async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
     const WATCHED: &str = "test://watched-resource";
     for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
-        let touch = async || server.text("touch_resource", json!({ "uri": WATCHED })).await;
-        touch().await;
+        let touch = async |uri: &str| server.text("touch_resource", json!({ "uri": uri })).await;
         server.client.watch(BTreeSet::from([WATCHED.to_owned()])).await.unwrap();
-        touch().await;
+        touch("test://static-text").await;
+        touch(WATCHED).await;
         until("it is heard of", || server.updates() == [WATCHED]).await;
         server.client.watch(BTreeSet::new()).await.unwrap();
-        touch().await;
+        touch(WATCHED).await;
         // What comes later was said later.
         server.text("change_tools", json!({})).await;
         until("a change of tools", || server.has_changed()).await;

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use plexus_kit::{Clock, Stage};
 use plexus_proto::Timestamp;
 use plexus_store::{Store, StoreError, TaskEnd, TaskRecord, TaskStatus};
@@ -137,11 +139,16 @@ pub(super) fn follow(state: &Arc<State>, record: TaskRecord, call: UnderWay) {
     state.tasks.all().insert(id.clone(), live.clone());
     let state = state.clone();
     state.supervisor.clone().spawn(Stage::Work, "MCP task", async move {
-        let end = drive(&state, &live, call).await;
+        let end = to_an_end(drive(&state, &live, call)).await;
         state.tasks.end(&id, end, &state.stopping).await;
         // Whoever asks from now on reads what is stored.
         state.tasks.all().remove(&id);
     });
+}
+
+/// Where the hub itself fails the task has an end too: one that is never over would be waited for.
+async fn to_an_end(driven: impl Future<Output = TaskEnd>) -> TaskEnd {
+    AssertUnwindSafe(driven).catch_unwind().await.unwrap_or_else(|_| end::broken())
 }
 
 /// Drives the call. Its questions wait for `tasks/update`; a task tells how it stands and nothing else, so the rest of what
@@ -174,5 +181,19 @@ async fn drive(state: &State, live: &Live, mut call: UnderWay) -> TaskEnd {
             // That it was cancelled here is no news to its owner, who did not ask for it.
             return if end.status == TaskStatus::Cancelled { end::lost() } else { end };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_store::TaskStatus;
+
+    use super::to_an_end;
+
+    #[tokio::test]
+    async fn a_task_that_the_hub_fails_to_follow_has_failed_and_says_that_nobody_knows() {
+        let end = to_an_end(async { panic!("a fault of the hub") }).await;
+        assert_eq!(end.status, TaskStatus::Failed);
+        assert!(end.message.unwrap().contains("nobody knows whether it has done its work"));
     }
 }

@@ -353,10 +353,18 @@ fn notification(method: &str, params: Option<impl Serialize>) -> Vec<u8> {
     bytes(&Notification { jsonrpc: "2.0", method, params })
 }
 
+/// One JSON text without a line break: on a pipe what comes behind one is another message. Parts of it are what a client
+/// wrote, as it wrote them; in JSON a break can only stand where a blank can.
 fn bytes(message: &impl Serialize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ROOM);
     match serde_json::to_writer(&mut bytes, message) {
-        Ok(()) => bytes,
+        Ok(()) => {}
         Err(_) => unreachable!("memory can be written to, and all keys are strings"),
     }
+    for byte in &mut bytes {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    bytes
 }

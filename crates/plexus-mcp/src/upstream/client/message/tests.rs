@@ -13,7 +13,7 @@ use crate::upstream::client::message::Said;
 use crate::upstream::client::{Bridge, ClientError, Inputs, Offers, Outgoing, message};
 
 fn sent(bytes: &[u8]) -> Value {
-    assert!(!bytes.contains(&b'\n'), "a message is one line");
+    assert!(!bytes.iter().any(|byte| b"\n\r".contains(byte)), "a message is one line");
     serde_json::from_slice(bytes).unwrap()
 }
 
@@ -210,4 +210,17 @@ fn progress_and_cancellation_name_a_request() {
     );
     assert_eq!(of(r#"{"progressToken":"x","progress":1}"#).0, None);
     assert_eq!(of(r#"{"requestId":4,"reason":"done"}"#).1, Some(4));
+}
+
+/// What a client writes over several lines would be several messages to a server that reads lines.
+#[test]
+fn what_a_client_wrote_is_one_line_to_a_server() {
+    let smuggled = "{\"a\":\r\n{\"jsonrpc\":\"2.0\",\"id\":57,\"method\":\"tools/call\"}\n}";
+    let raw = RawJson::of(serde_json::from_str(smuggled).unwrap());
+    let answer = message::answer(serde_json::from_str("1").unwrap(), &Answer::Result(raw.clone()));
+    assert_eq!(sent(&answer)["result"]["a"]["id"], 57);
+    let mut asked = call(false);
+    asked.inputs.responses = Some(raw);
+    let said = called(1, UpstreamEra::Stateless, &asked);
+    assert_eq!(said["params"]["inputResponses"]["a"]["id"], 57);
 }
