@@ -135,7 +135,13 @@ struct Watched {
 
 impl Watching {
     /// Follows one more of what is seen. False where its server tells nothing of it, or too many are followed already.
-    pub(super) fn add(&mut self, state: &State, seen: &Offered, uri: &str) -> Result<bool, RpcError> {
+    pub(super) fn add(
+        &mut self,
+        state: &State,
+        owner: &Principal,
+        seen: &Offered,
+        uri: &str,
+    ) -> Result<bool, RpcError> {
         if self.watched.contains_key(uri) {
             return Ok(true);
         }
@@ -147,7 +153,8 @@ impl Watching {
         if !seen.tells_of_changes(&owned.server) {
             return Ok(false);
         }
-        let watch = state.upstreams.watch_resource(&owned.server, &owned.uri, &self.mailbox, uri);
+        let (server, theirs, owner) = (&owned.server, &owned.uri, owner.subject());
+        let watch = state.upstreams.watch_resource(server, theirs, owner, &self.mailbox, uri);
         let Some(watch) = watch else { return Ok(false) };
         self.watched.insert(uri.to_owned(), Watched { server: owned.server, _watch: watch });
         Ok(true)

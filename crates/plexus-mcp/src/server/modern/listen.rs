@@ -49,7 +49,7 @@ pub(super) fn open(
     // No more are looked at than may be followed: each may be compared with every template there is.
     for uri in uris.into_iter().flatten().filter_map(Value::as_str).take(MAX_WATCHED) {
         // One that nobody has, or nobody tells of, is left out of what is honoured.
-        let _ = watching.add(state, &seen, uri);
+        let _ = watching.add(state, &principal, &seen, uri);
     }
     let subscription = Subscription {
         id: request.id.to_owned(),

@@ -16,7 +16,7 @@ pub(super) async fn subscribe(
     params: &Params<'_>,
 ) -> Result<String, RpcError> {
     let uri = reads::uri(params)?;
-    match session.watched(|watching| watching.add(state, &offers::seen(state, principal), &uri))? {
+    match session.watched(|watching| watching.add(state, principal, &offers::seen(state, principal), &uri))? {
         true => {
             // What changes from now on is heard of.
             let servers = session.watched(|watching| watching.servers());

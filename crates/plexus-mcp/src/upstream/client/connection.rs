@@ -1,9 +1,12 @@
 //! MCP over a pipe: the handshake of either era, and the methods.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use plexus_kit::Stage;
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::Capabilities;
@@ -14,6 +17,7 @@ use super::answer::{self, Undiscovered};
 use super::message::{self, Said};
 use super::pipe::{BorrowedPipe, Manner, Pipe};
 use super::process::Process;
+use super::selection::Selection;
 use super::subscriptions::{Subscriptions, TAKING_NOTE};
 use super::verbosity::Verbosity;
 use super::{
@@ -233,54 +237,88 @@ impl Listening {
     /// For as long as the server has something to say.
     async fn listen(&self) {
         let mut wanted = self.of.wanted();
-        let mut listening = None;
+        let mut now = wanted.borrow_and_update().clone();
+        let mut selection = Selection::new(self.offers.changes());
+        let mut listening: Option<Listened<'_>> = None;
         loop {
-            let now = wanted.borrow_and_update().clone();
-            if !self.offers.changes() && now.uris.is_empty() {
+            let asked = selection.next(&now.uris);
+            let is_asked = listening.as_ref().is_some_and(|listened| listened.uris == asked);
+            let nothing = asked.is_empty() && !self.offers.changes();
+            if nothing {
                 listening = None;
-                self.of.heed(now.turn);
-                if wanted.changed().await.is_err() {
-                    return;
+            } else if !is_asked {
+                match self.begin(&asked).await {
+                    // Only now: what was listened to so far is not missed in between.
+                    Ok(begun) => {
+                        selection.taken(&asked);
+                        listening = Some(begun);
+                    }
+                    // What was listened to so far goes on.
+                    Err(_) if self.pipe.has_ended() => return,
+                    Err(_) if selection.refused(&asked) => {}
+                    Err(why) => return self.give_up(why),
                 }
                 continue;
             }
-            let (began, begun) = (Instant::now(), Arc::new(Notify::new()));
-            let manner = Manner { begun: Some(begun.clone()), ..Manner::default() };
-            let (offers, uris) = (self.offers, now.uris.clone());
-            let mut next = Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &uris), manner));
-            let mut ended = tokio::select! {
-                () = begun.notified() => None,
-                () = tokio::time::sleep(TAKING_NOTE) => None,
-                ended = &mut next => Some(ended),
-            };
-            // Only now: what was listened to so far is not missed in between.
-            drop(listening.take());
             self.of.heed(now.turn);
-            if ended.is_none() {
-                ended = tokio::select! {
-                    changed = wanted.changed() => match changed {
-                        Ok(()) => None,
-                        Err(_) => return,
-                    },
-                    ended = &mut next => Some(ended),
-                };
-            }
-            let Some(ended) = ended else {
-                listening = Some(next);
+            let ended = tokio::select! {
+                changed = wanted.changed() => match changed {
+                    Ok(()) => None,
+                    Err(_) => return,
+                },
+                ended = ended(&mut listening) => Some(ended),
+            };
+            let Some((began, why)) = ended else {
+                now = wanted.borrow_and_update().clone();
+                selection.turn(&now.uris);
                 continue;
             };
             if self.pipe.has_ended() {
                 return;
             }
-            if began.elapsed() < SHORT_SUBSCRIPTION {
-                let (server, why) = (&self.server, ended.err().map(|error| error.to_string()));
-                tracing::warn!(%server, ?why, "the server does not say when what it offers changes");
-                return;
+            if began.elapsed() < SHORT_SUBSCRIPTION && !selection.refused(&asked) {
+                return self.give_up(why);
             }
             // Nobody has said what changed since.
-            for news in [News::Tools, News::Resources, News::Prompts] {
-                self.listener.heard(news);
-            }
+            let changed = [News::Tools, News::Resources, News::Prompts].into_iter();
+            changed.chain(asked.into_iter().map(News::Updated)).for_each(|news| self.listener.heard(news));
         }
     }
+
+    /// Asks for these; the request goes on when the server has begun, or has said nothing for a while.
+    async fn begin(&self, uris: &BTreeSet<String>) -> Result<Listened<'_>, Option<ClientError>> {
+        let (began, begun) = (Instant::now(), Arc::new(Notify::new()));
+        let manner = Manner { begun: Some(begun.clone()), ..Manner::default() };
+        let (offers, wanted) = (self.offers, uris.clone());
+        let mut request: Subscription<'_> =
+            Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &wanted), manner));
+        tokio::select! {
+            () = begun.notified() => {}
+            () = tokio::time::sleep(TAKING_NOTE) => {}
+            ended = &mut request => return Err(ended.err()),
+        }
+        Ok(Listened { uris: uris.clone(), began, request })
+    }
+
+    fn give_up(&self, why: Option<ClientError>) {
+        let (server, why) = (&self.server, why.map(|error| error.to_string()));
+        tracing::warn!(%server, ?why, "the server does not say when what it offers changes");
+    }
+}
+
+type Subscription<'p> = BoxFuture<'p, Result<Bytes, ClientError>>;
+
+/// A request to listen that the server has taken.
+struct Listened<'p> {
+    uris: BTreeSet<String>,
+    began: Instant,
+    request: Subscription<'p>,
+}
+
+/// When the server says no more: since when it did, and why. Never, where it was not asked to.
+async fn ended(listening: &mut Option<Listened<'_>>) -> (Instant, Option<ClientError>) {
+    let Some(listened) = listening else { return std::future::pending().await };
+    let (began, why) = (listened.began, (&mut listened.request).await.err());
+    *listening = None;
+    (began, why)
 }

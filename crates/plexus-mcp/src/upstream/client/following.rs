@@ -35,16 +35,16 @@ impl Client {
         }
     }
 
-    /// From now on tells of these resources when they change, and of no others. Returns when the server has taken note;
-    /// for one caller at a time.
-    pub async fn watch(&self, uris: BTreeSet<String>) -> Result<(), ClientError> {
+    /// From now on tells of these resources when they change, and of no others. Returns when the server has taken note:
+    /// those that may have changed while it had forgotten them. For one caller at a time.
+    pub async fn watch(&self, uris: BTreeSet<String>) -> Result<BTreeSet<String>, ClientError> {
         let subscriptions = self.subscriptions();
         if !self.peer().offers.subscribe {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         if self.peer().era == UpstreamEra::Stateless {
             subscriptions.want(uris).await;
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         let Difference { more, fewer } = subscriptions.difference(&uris);
         let more = more.into_iter().map(|uri| (Method::Subscribe, uri));
@@ -58,6 +58,6 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(subscriptions.take_lost())
     }
 }

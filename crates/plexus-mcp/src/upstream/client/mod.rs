@@ -6,7 +6,7 @@
 //! | `answer` | what the results of a server say |
 //! | `bridge` | what passes between a server and the client that it is asked for |
 //! | `asked` | what a server asks, and whose question that is |
-//! | `following` | which resources are listened for (`subscriptions`), and how much of a log is wanted (`verbosity`) |
+//! | `following` | which resources are listened for (`subscriptions`, `selection`), and how much of a log is wanted (`verbosity`) |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
@@ -29,6 +29,7 @@ mod message;
 mod net;
 mod pipe;
 mod process;
+mod selection;
 mod sse;
 mod stderr;
 mod stdio;

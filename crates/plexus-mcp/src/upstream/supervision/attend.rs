@@ -9,6 +9,7 @@
 //! is not reached while calls still run there. The exception is one that let a call run out of its time
 //! without saying anything since: it is asked although others wait for it.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +46,8 @@ enum Asked {
 /// The same of what is no tool.
 enum Aside {
     Offered(offers::Offer),
-    /// It was told which resources are watched, as they were at this turn.
-    Watching(u64, Result<(), ClientError>),
+    /// It was told which resources are watched, as they were at this turn; some may have changed while it was not.
+    Watching(u64, Result<BTreeSet<String>, ClientError>),
 }
 
 pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
@@ -64,6 +65,7 @@ pub(super) async fn attend(unit: &Arc<Unit>, client: &Client) -> Ended {
         offers_at: (offers_something(client) || offered_before(unit)).then(Instant::now),
         offered_at: None,
         watch: !unit.watches.uris().is_empty(),
+        unheard: unit.watches.uris(),
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -127,6 +129,8 @@ struct Attendance<'u> {
     offered_at: Option<Instant>,
     /// It is to be told which resources are watched.
     watch: bool,
+    /// Those that were watched before it was there, and may have changed meanwhile.
+    unheard: BTreeSet<String>,
 }
 
 /// There is something of it that may have to go.
@@ -156,8 +160,7 @@ impl<'u> Attendance<'u> {
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
         }
-        // While calls run it is not idle; their end counts from then.
-        if self.is_lazy() && self.unit.pulse.in_flight() == 0 {
+        if self.may_idle() {
             due = due.min(self.idle_at());
         }
         due
@@ -177,8 +180,10 @@ impl<'u> Attendance<'u> {
         self.offered_at.map_or(now, |at| now.max(at + self.unit.shared.timing.relist))
     }
 
-    fn is_lazy(&self) -> bool {
-        self.unit.config().is_some_and(|config| config.lazy)
+    /// While calls run it is not idle, and their end counts from then; nor is it while somebody wants to hear of it.
+    fn may_idle(&self) -> bool {
+        let is_lazy = self.unit.config().is_some_and(|config| config.lazy);
+        is_lazy && self.unit.pulse.in_flight() == 0 && self.unit.watches.is_empty()
     }
 
     fn idle_at(&self) -> Instant {
@@ -189,7 +194,7 @@ impl<'u> Attendance<'u> {
     fn act(&mut self) -> Option<Ended> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
-        if self.is_lazy() && unit.pulse.in_flight() == 0 && self.idle_at() <= now {
+        if self.may_idle() && self.idle_at() <= now {
             return Some(Ended::Idle);
         }
         if self.asked.is_none() && self.relist && self.listed_at + self.pause <= now {
@@ -259,8 +264,15 @@ impl<'u> Attendance<'u> {
                 self.watch |= !unit.watches.uris().is_empty();
             }
             Aside::Watching(turn, told) => {
-                if let Err(error) = told {
-                    tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                match told {
+                    // Not before: what changes from now on is heard.
+                    Ok(unheard) => {
+                        let before = std::mem::take(&mut self.unheard);
+                        before.union(&unheard).for_each(|uri| unit.watches.tell(uri));
+                    }
+                    Err(error) => {
+                        tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                    }
                 }
                 unit.watches.heed(turn);
             }

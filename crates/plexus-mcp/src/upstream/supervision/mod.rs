@@ -270,16 +270,22 @@ impl Upstreams {
     }
 
     /// Watches a resource of a server for as long as the result is held; its changes are put into the mailbox, by the name
-    /// that its owner has for it. None where there is no such server, or too many are watched there.
+    /// that its owner has for it. None where there is no such server, or too many are watched there, by all or by this owner.
     pub(crate) fn watch_resource(
         &self,
         server: &str,
         uri: &str,
+        owner: &str,
         mailbox: &Arc<Mailbox>,
         known_as: &str,
     ) -> Option<Watch> {
         let unit = self.units().into_iter().find(|unit| unit.slug == server)?;
-        unit.watches.hold(uri, mailbox, known_as)
+        let watch = unit.watches.hold(uri, owner, mailbox, known_as)?;
+        if unit.client.load().is_none() {
+            // A lazy server that sleeps would tell nobody anything.
+            unit.called.notify_one();
+        }
+        Some(watch)
     }
 
     /// Returns when these servers, as far as they are there, have been told of all that is watched by now, or have taken too

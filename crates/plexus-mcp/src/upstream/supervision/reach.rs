@@ -18,7 +18,7 @@ pub(super) struct Reach<'c> {
     pub(super) context: &'c ToolContext,
     /// The session has a connection of its own.
     pub(super) own: bool,
-    /// What can be asked over that one.
+    /// What can be asked over that one, at least.
     pub(super) can: Capabilities,
 }
 
@@ -58,7 +58,6 @@ impl<'c> Reach<'c> {
         let unit = self.unit;
         let session = self.context.session_id;
         let can = self.can;
-        // A connection says once for all what can be asked.
         let fingerprint = || unit.to_run().map(|config| (config.fingerprint, can));
         {
             let running = unit.pulse.run();
@@ -82,7 +81,7 @@ impl<'c> Reach<'c> {
             // It has its place by now: when something else is wanted after this, it is closed with the others.
             let config = unit.to_run().filter(|config| config.fingerprint == of.0);
             let config = config.ok_or_else(|| ClientError::Unreachable("its file has changed".to_owned()))?;
-            Client::connect(unit.connect(config, unit.stderr.clone(), can)).await
+            Client::connect(unit.connect(config, unit.stderr.clone(), place.can())).await
         };
         match place.client(connect).await {
             Ok(client) => Ok(Connected { client, place: Some(place), running }),

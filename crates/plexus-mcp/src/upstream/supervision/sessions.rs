@@ -4,10 +4,14 @@
 //! [`MAX`] to a server: for one more, the connection that is idle longest is closed; when all are busy, the call is
 //! turned away. A connection is of the file that it was made with: when that says something else, or the connection is
 //! gone, the next call makes another. One that is let go is closed in good order as soon as no call uses it: the server
-//! would keep its session else.
+//! would keep its session else, and counts towards [`MAX`] until then.
+//!
+//! A connection says once for all what can be asked over it, while each request of a session may say something else. So one
+//! that can be asked more serves as well, and one that takes its place can be asked all that the one before could: a
+//! session that changes its mind with every request does not start a process with every request.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use plexus_kit::{Stage, Supervisor};
@@ -28,8 +32,24 @@ pub(super) const MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct SessionClients {
-    slots: Mutex<HashMap<SessionId, Arc<Slot>>>,
+    slots: Mutex<Slots>,
     closing: Arc<Closing>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    of: HashMap<SessionId, Arc<Slot>>,
+    /// Those that another has taken the place of, and that calls may still use.
+    replaced: Vec<Weak<Slot>>,
+}
+
+impl Slots {
+    fn remove(&mut self, session: SessionId) {
+        if let Some(slot) = self.of.remove(&session) {
+            self.replaced.push(Arc::downgrade(&slot));
+        }
+        self.replaced.retain(|slot| slot.strong_count() > 0);
+    }
 }
 
 /// How connections that were let go are closed.
@@ -68,8 +88,10 @@ impl Slot {
     }
 
     /// Whether a call can use it, or may find out that it can.
-    fn serves(&self, fingerprint: Fingerprint) -> bool {
-        self.fingerprint == fingerprint && self.client.get().is_none_or(|client| !client.has_ended())
+    fn serves(&self, (file, can): Fingerprint) -> bool {
+        let (made_by, asked) = self.fingerprint;
+        let can_be_asked = asked.and(can) == asked;
+        made_by == file && can_be_asked && self.client.get().is_none_or(|client| !client.has_ended())
     }
 
     /// Since when nobody uses it; none while somebody does.
@@ -102,6 +124,11 @@ impl Drop for Place {
 }
 
 impl Place {
+    /// What can be asked over the connection: at least what it was taken for.
+    pub(super) fn can(&self) -> Capabilities {
+        self.0.fingerprint.1
+    }
+
     /// The connection, made by `connect` if there is none yet.
     pub(super) async fn client(
         &self,
@@ -116,18 +143,18 @@ impl SessionClients {
         Self { slots: Mutex::default(), closing: Arc::new(closing) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.lock().of.is_empty()
     }
 
     /// The connection that a session has, with its place.
     pub(super) fn connected(&self, session: SessionId, fingerprint: Fingerprint) -> Option<(Place, Client)> {
         let slots = self.lock();
-        let slot = slots.get(&session).filter(|slot| slot.serves(fingerprint))?;
+        let slot = slots.of.get(&session).filter(|slot| slot.serves(fingerprint))?;
         let client = slot.client.get()?.clone();
         Some((slot.begin(), client))
     }
@@ -135,20 +162,27 @@ impl SessionClients {
     /// The place of a session; none when all are taken and busy.
     pub(super) fn place(&self, session: SessionId, fingerprint: Fingerprint) -> Option<Place> {
         let mut slots = self.lock();
-        match slots.get(&session) {
-            Some(slot) if slot.serves(fingerprint) => return Some(slot.begin()),
-            Some(_) => drop(slots.remove(&session)),
-            None => {}
+        let (file, mut can) = fingerprint;
+        if let Some(slot) = slots.of.get(&session) {
+            if slot.serves(fingerprint) {
+                return Some(slot.begin());
+            }
+            can = can.and(slot.fingerprint.1);
         }
-        if slots.len() >= MAX {
-            let idle = slots.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
-            let (_, oldest) = idle.min()?;
-            slots.remove(&oldest);
+        slots.replaced.retain(|slot| slot.strong_count() > 0);
+        // One that nobody uses makes room for the one that takes its place.
+        let makes_room = slots.of.get(&session).is_some_and(|slot| slot.idle_since().is_some());
+        if slots.of.len() + slots.replaced.len() - usize::from(makes_room) >= MAX {
+            let idle = slots.of.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
+            let (_, oldest) = idle.filter(|(_, idle)| *idle != session).min()?;
+            slots.remove(oldest);
         }
+        slots.remove(session);
+        let fingerprint = (file, can);
         let usage = Mutex::new(Use { calls: 0, last: Instant::now() });
         let closing = self.closing.clone();
         let slot = Arc::new(Slot { client: OnceCell::new(), fingerprint, usage, closing });
-        slots.insert(session, slot.clone());
+        slots.of.insert(session, slot.clone());
         Some(slot.begin())
     }
 
@@ -156,8 +190,8 @@ impl SessionClients {
     /// found so: somebody else may have made the new one already.
     pub(super) fn forget(&self, session: SessionId, place: &Place) {
         let mut slots = self.lock();
-        if slots.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &place.0)) {
-            slots.remove(&session);
+        if slots.of.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &place.0)) {
+            slots.remove(session);
         }
     }
 
@@ -165,12 +199,12 @@ impl SessionClients {
     pub(super) fn drop_idle(&self, idle: Duration) {
         let now = Instant::now();
         let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
-        let gone: Vec<_> = self.lock().extract_if(|_, slot| left(slot)).collect();
+        let gone: Vec<_> = self.lock().of.extract_if(|_, slot| left(slot)).collect();
         drop(gone);
     }
 
     pub(super) async fn close_all(&self, patience: Duration) {
-        let gone: Vec<_> = self.lock().drain().map(|(_, slot)| slot).collect();
+        let gone: Vec<_> = self.lock().of.drain().map(|(_, slot)| slot).collect();
         close(gone, patience).await;
     }
 }
@@ -202,11 +236,50 @@ mod tests {
         drop(places.remove(7));
         drop(places.remove(0));
         assert!(clients.place(sessions[MAX], of).is_some());
-        let there = |session: usize| clients.lock().contains_key(&sessions[session]);
+        let there = |session: usize| clients.lock().of.contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
         clients.drop_idle(Duration::from_secs(60));
         assert!(there(0));
         clients.drop_idle(Duration::ZERO);
-        assert_eq!(clients.lock().len(), MAX - 2, "those that are in use are not closed");
+        assert_eq!(clients.lock().of.len(), MAX - 2, "those that are in use are not closed");
+    }
+
+    fn none_yet() -> SessionClients {
+        let supervisor = Supervisor::new();
+        SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO })
+    }
+
+    #[test]
+    fn a_session_that_changes_its_mind_keeps_the_connection_that_can_be_asked_more() {
+        let (clients, session) = (none_yet(), SessionId::new());
+        let (nothing, roots) = (Capabilities::default(), Capabilities { roots: true, ..Default::default() });
+        let form = Capabilities { form: true, ..Default::default() };
+        let place = |can| clients.place(session, (1, can)).unwrap();
+        let first = place(nothing);
+        let wider = place(roots);
+        assert!(!Arc::ptr_eq(&first.0, &wider.0));
+        for can in [nothing, roots, nothing] {
+            assert!(Arc::ptr_eq(&place(can).0, &wider.0), "{can:?}");
+        }
+        assert_eq!(place(form).can(), form.and(roots), "it is never narrowed");
+        assert_eq!(clients.place(session, (2, nothing)).unwrap().can(), form.and(roots), "another file");
+    }
+
+    #[test]
+    fn one_that_was_replaced_counts_for_as_long_as_it_is_used() {
+        let clients = none_yet();
+        let sessions: Vec<SessionId> = (0..MAX).map(|_| SessionId::new()).collect();
+        let of = (1, Capabilities::default());
+        let mut places: Vec<Place> =
+            sessions.iter().map(|session| clients.place(*session, of).unwrap()).collect();
+        let wider = (1, Capabilities { roots: true, ..Default::default() });
+        assert!(clients.place(sessions[0], wider).is_none(), "that would be one more");
+        assert!(clients.place(sessions[0], of).is_some(), "and takes nothing from it");
+        drop(places.remove(1));
+        // In place of one that is idle.
+        places.push(clients.place(sessions[0], wider).unwrap());
+        assert!(clients.place(sessions[1], of).is_none(), "both of the first session are in use");
+        drop(places.remove(0));
+        assert!(clients.place(sessions[1], of).is_some());
     }
 }

@@ -243,6 +243,10 @@ impl Unit {
         });
         self.shared.metrics.state(&self.name, before, state);
         self.shared.changed();
+        if state == UpstreamState::Idle && !self.watches.is_empty() {
+            // Somebody came while it was going.
+            self.called.notify_one();
+        }
         if before == state {
             return;
         }

@@ -268,6 +268,40 @@ async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
     }
 }
 
+/// A server of the stateless era that tells of changes as long as somebody listens, and refuses to listen for one resource.
+const REFUSES_ONE: &str = r#"
+about='"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":0,"cacheScope":"private"'
+tell() { printf '{"jsonrpc":"2.0","method":"notifications/%s","params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}\n' "$1" "$2" "$listens"; }
+while read -r line; do
+    id
+    case "$line" in
+        *server/discover*) answer "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],$about}" ;;
+        *subscriptions/listen*a://bad*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}\n' "$id" ;;
+        *subscriptions/listen*) listens=$id; asked=$line; tell subscriptions/acknowledged '' ;;
+        *notifications/cancelled*) case "$line" in *"\"requestId\":$listens"[,}]*) listens= ;; esac ;;
+        *tools/call*)
+            if [ "$listens" ]; then
+                tell tools/list_changed ''
+                case "$asked" in *a://good*) tell resources/updated '"uri":"a://good",' ;; esac
+            fi
+            text done ;;
+    esac
+done
+"#;
+
+#[tokio::test]
+async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+    let mut start = Start::script(REFUSES_ONE);
+    start.connect.known_era = None;
+    let server = start.connect().await;
+    server.client.watch(BTreeSet::from(["a://bad".to_owned()])).await.unwrap();
+    server.text("work", json!({})).await;
+    until("a change of tools", || server.has_changed()).await;
+    server.client.watch(["a://bad", "a://good"].map(str::to_owned).into()).await.unwrap();
+    server.text("work", json!({})).await;
+    until("a change of the other", || server.updates() == ["a://good"]).await;
+}
+
 /// Asks, waits for the answer, and dies.
 const ASKS_AND_DIES: &str = r#"echo run >> "$dir/runs"
 printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}\n'

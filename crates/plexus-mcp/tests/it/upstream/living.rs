@@ -223,6 +223,38 @@ async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "twice" })).await), "twice");
 }
 
+#[tokio::test]
+async fn a_lazy_server_is_there_for_as_long_as_a_resource_of_it_is_watched() {
+    const WATCHED: &str = "test://watched-resource";
+    let idle = Duration::from_millis(300);
+    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["lazy"] = json!(true);
+    hub.add_upstream("fix", &document).await;
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+    let (client, request) = agent(&hub).await.modern_request(
+        1,
+        "subscriptions/listen",
+        json!({ "notifications": { "resourceSubscriptions": [WATCHED] } }),
+    );
+    let mut stream = client.post_stream(&request).await;
+    let begun = stream.message().await.unwrap();
+    assert_eq!(begun["params"]["notifications"]["resourceSubscriptions"], json!([WATCHED]), "{begun}");
+    let there = hub.upstream_in("fix", UpstreamState::Ready).await;
+    tokio::time::sleep(idle * 3).await;
+    assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
+    while !stream.until_quiet().await.is_empty() {}
+    // What changed while it was away is not known: those who watch it look again.
+    signal(there.pid.unwrap(), "KILL");
+    let told = stream.message().await.unwrap();
+    assert_eq!(
+        (&told["method"], &told["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!(WATCHED))
+    );
+    drop(stream);
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
     let idle = Duration::from_millis(50);

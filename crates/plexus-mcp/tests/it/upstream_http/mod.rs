@@ -10,6 +10,7 @@ mod recovery;
 mod scripted;
 mod sessions;
 mod sse;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use super::super::message::METHOD_NOT_FOUND;
 use super::super::{ClientError, Definitions, Listed, Peer};
 use super::{malformed, parsed};
 
-/// Pages of a list that are asked for, and entries that are taken from them. A server with more is refused whole: a
-/// part of its tools would look like all of them.
+/// Pages of a list that are asked for, and entries that are taken from them. A server with more tools is refused whole: a
+/// part of them would look like all of them. Of anything else the first are listed.
 const MAX_PAGES: usize = 200;
 const MAX_ENTRIES: usize = 5_000;
 /// Of an entry that is no tool, bytes; one that is longer is left out. What is said of tools is bounded by whoever judges it.
@@ -99,6 +99,14 @@ impl Listing {
         // An empty cursor is what some servers write for none.
         let next_cursor = next_cursor.filter(|cursor| !cursor.is_empty());
         if self.entries.len() > MAX_ENTRIES || (self.pages == MAX_PAGES && next_cursor.is_some()) {
+            if self.what != Listed::Tools {
+                tracing::warn!(
+                    "of the server's {method} only the first {MAX_ENTRIES} entries are listed, or {MAX_PAGES} pages"
+                );
+                self.entries.truncate(MAX_ENTRIES);
+                self.cursor = None;
+                return Ok(());
+            }
             return Err(ClientError::Protocol(format!(
                 "the server lists more than {MAX_ENTRIES} {member}, or more than {MAX_PAGES} pages of them"
             )));

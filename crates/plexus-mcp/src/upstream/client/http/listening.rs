@@ -4,6 +4,7 @@
 //! `subscriptions/listen`. A stream that ends is opened again, later each time; what may have been missed in between
 //! counts as a change.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::message;
-use super::super::subscriptions::{TAKING_NOTE, Wanted};
+use super::super::selection::Selection;
+use super::super::subscriptions::TAKING_NOTE;
 use super::Shared;
 use super::events::Events;
+use super::exchange::Waiting;
 use super::line::{Media, Reply};
 use super::refusal::Refusal;
-use crate::upstream::client::{News, Offers, Peer};
+use crate::upstream::client::{ClientError, News, Offers, Peer};
 
 /// Before a stream that ended is opened again: doubled each time, up to the last, and from the beginning after a stream
 /// that lasted.
@@ -147,50 +150,67 @@ impl Listening {
 
     async fn subscribe(&mut self) -> Ended {
         let mut wanted = self.shared.subscriptions.wanted();
-        let now = wanted.borrow_and_update().clone();
-        if !self.offers.changes() && now.uris.is_empty() {
-            self.shared.subscriptions.heed(now.turn);
-            // The sender lives as long as this does.
-            let _ = wanted.changed().await;
-            wanted.mark_changed();
-        }
-        let now = wanted.borrow_and_update().clone();
-        let mut stream = match listen(&self.shared, self.offers, &now).await {
-            Ok(stream) => stream,
-            Err(ended) => return ended,
-        };
-        // The first event has said what will be said.
-        self.open(false);
-        self.shared.subscriptions.heed(now.turn);
+        let mut now = wanted.borrow_and_update().clone();
+        let mut selection = Selection::new(self.offers.changes());
+        let mut listening: Option<Listened> = None;
         loop {
+            let asked = selection.next(&now.uris);
+            if asked.is_empty() && !self.offers.changes() {
+                self.shared.subscriptions.heed(now.turn);
+                drop(listening);
+                // The sender lives as long as this does. What the server refused it may take later.
+                let patience = if now.uris.is_empty() { Duration::MAX } else { MAX_PAUSE };
+                let _ = tokio::time::timeout(patience, wanted.changed()).await;
+                return Ended::Satisfied;
+            }
+            if listening.as_ref().is_none_or(|listened| listened.uris != asked) {
+                match self.begin(&asked, &mut listening).await {
+                    Ok(stream) => {
+                        if listening.is_none() {
+                            // The first event has said what will be said.
+                            self.open(false);
+                        }
+                        selection.taken(&asked);
+                        listening = Some(Listened { uris: asked, stream });
+                    }
+                    // One that cannot be reached has not refused anything.
+                    Err(Ended::Broken) if listening.is_none() && !self.offers.changes() => {
+                        return Ended::Broken;
+                    }
+                    // What was listened to so far goes on.
+                    Err(_) if selection.refused(&asked) => {}
+                    Err(ended) => return ended,
+                }
+                continue;
+            }
+            self.shared.subscriptions.heed(now.turn);
             tokio::select! {
-                message = stream.next() => match message {
+                message = next(&mut listening) => match message {
                     Some(message) => drop(self.shared.hear(&message, None, false)),
                     None => return Ended::Broken,
                 },
                 _ = wanted.changed() => {
-                    let now = wanted.borrow_and_update().clone();
-                    if !self.offers.changes() && now.uris.is_empty() {
-                        self.shared.subscriptions.heed(now.turn);
-                        return Ended::Satisfied;
-                    }
-                    // What was listened to so far goes on until the server has begun anew.
-                    let mut opening = std::pin::pin!(listen(&self.shared, self.offers, &now));
-                    let opened = loop {
-                        tokio::select! {
-                            opened = &mut opening => break opened,
-                            message = stream.next() => match message {
-                                Some(message) => drop(self.shared.hear(&message, None, false)),
-                                None => break opening.await,
-                            },
-                        }
-                    };
-                    match opened {
-                        Ok(opened) => stream = opened,
-                        Err(ended) => return ended,
-                    }
-                    self.shared.subscriptions.heed(now.turn);
+                    now = wanted.borrow_and_update().clone();
+                    selection.turn(&now.uris);
                 }
+            }
+        }
+    }
+
+    /// Asks for these. What was listened to so far goes on until the server has begun anew.
+    async fn begin(
+        &self,
+        uris: &BTreeSet<String>,
+        listening: &mut Option<Listened>,
+    ) -> Result<Stream, Ended> {
+        let mut opening = std::pin::pin!(listen(&self.shared, self.offers, uris));
+        loop {
+            tokio::select! {
+                opened = &mut opening => return opened,
+                message = next(listening) => match message {
+                    Some(message) => drop(self.shared.hear(&message, None, false)),
+                    None => *listening = None,
+                },
             }
         }
     }
@@ -258,12 +278,27 @@ impl Stream {
     }
 }
 
+/// A stream, and the resources that it was asked for.
+struct Listened {
+    uris: BTreeSet<String>,
+    stream: Stream,
+}
+
+/// The next message of a stream, none at its end; never, where there is no stream.
+async fn next(listening: &mut Option<Listened>) -> Option<Bytes> {
+    match listening {
+        Some(listened) => listened.stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Asks for what is wanted; the stream, when the server has said that it has begun.
-async fn listen(shared: &Arc<Shared>, offers: Offers, wanted: &Wanted) -> Result<Stream, Ended> {
+async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -> Result<Stream, Ended> {
     const METHOD: &str = "subscriptions/listen";
     let session = shared.session();
     let headers = session.post(METHOD, None);
-    let body = Bytes::from(message::listen(shared.next_id(), &offers, &wanted.uris));
+    let id = shared.next_id();
+    let body = Bytes::from(message::listen(id, &offers, uris));
     let reply = match shared.post(&session, METHOD, &headers, &body).await {
         Ok(reply) if reply.media() == Media::Events => reply,
         Ok(reply) => return Err(Ended::Refused(format!("answered with `{}`", reply.content_type()))),
@@ -274,7 +309,12 @@ async fn listen(shared: &Arc<Shared>, offers: Offers, wanted: &Wanted) -> Result
     };
     let mut stream = Stream { reply, events: Events::new(shared.line.limit()) };
     match tokio::time::timeout(TAKING_NOTE, stream.next()).await {
-        Ok(Some(first)) => drop(shared.hear(&first, None, false)),
+        Ok(Some(first)) => {
+            let waiting = Waiting { id, progress: None, bridge: None };
+            if let Some(Err(error @ ClientError::Rpc { .. })) = shared.hear(&first, Some(&waiting), false) {
+                return Err(Ended::Refused(error.to_string()));
+            }
+        }
         Ok(None) => return Err(Ended::Broken),
         // It may begin without a word.
         Err(_) => {}

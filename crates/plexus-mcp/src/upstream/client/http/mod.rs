@@ -216,7 +216,12 @@ impl HttpClient {
             let build = |id| message::list(id, era, what.method(), cursor.as_deref());
             self.shared.request(what.method(), None, build).await
         };
-        let listed = answer::listed(&self.peer, what, self.shared.line.limit(), page).await?;
+        // All pages together, however quickly each of them comes.
+        let listed = async {
+            let limit = self.shared.line.limit();
+            answer::listed(&self.peer, what, limit, page).await.map_err(Refusal::Failed)
+        };
+        let listed = self.shared.timely(what.method(), listed).await.map_err(Refusal::into_error)?;
         let learns = era == UpstreamEra::Stateless && what == Listed::Tools;
         Ok(if learns { self.shared.learn(listed) } else { listed })
     }

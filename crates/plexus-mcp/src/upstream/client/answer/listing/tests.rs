@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::{Listing, MAX_PAGES};
+use super::{Listing, MAX_ENTRIES, MAX_PAGES};
 use crate::upstream::client::Listed;
 
 fn result(json: &str) -> Bytes {
@@ -61,4 +61,20 @@ fn each_list_has_entries_of_its_own_kind() {
     templates.add(&result(&page)).unwrap();
     assert_eq!(templates.entries.len(), 1);
     assert!(Listing::new(Listed::Prompts, 1 << 20).add(&result(r#"{"tools":[]}"#)).is_err());
+}
+
+#[test]
+fn of_more_resources_than_are_taken_the_first_are_listed() {
+    let entries = |count: usize| vec![r#"{"uri":"a://1"}"#; count].join(",");
+    let mut many = Listing::new(Listed::Resources, 1 << 20);
+    many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"2"}}"#, entries(5_000)))).unwrap();
+    assert!(!many.is_whole(), "there may be none on the next");
+    many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"3"}}"#, entries(2)))).unwrap();
+    assert_eq!((many.is_whole(), many.entries.len()), (true, MAX_ENTRIES));
+    let mut pages = Listing::new(Listed::Resources, 1 << 20);
+    for page in 1..=MAX_PAGES {
+        let page = format!(r#"{{"resources":[{}],"nextCursor":"{page}"}}"#, entries(1));
+        pages.add(&result(&page)).unwrap();
+    }
+    assert_eq!((pages.is_whole(), pages.entries.len()), (true, MAX_PAGES));
 }
