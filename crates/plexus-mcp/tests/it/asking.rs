@@ -217,7 +217,10 @@ async fn a_session_that_has_left_memory_for_others_is_still_the_one_whose_call_a
     let others = async || {
         for _ in 0..4 {
             let other = hub.mcp(&token).initialize("2025-11-25").await.0;
-            other.call("ping", json!({})).await.result();
+            // That they are used more often must not keep hers out.
+            for _ in 0..16 {
+                other.call("ping", json!({})).await.result();
+            }
         }
         // Who counts them sees to it that there are no more than may be.
         assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 1);
