@@ -70,7 +70,7 @@ async fn the_request_that_brings_the_answers_gets_the_result_of_the_same_call() 
 
 #[tokio::test]
 async fn a_state_is_good_once() {
-    let Scene { client, runs, .. } = scene().await;
+    let Scene { hub: _hub, client, runs } = scene().await;
     let (state, _) = park(&client).await;
     stateless(&client, retry(&state)).await.result();
     assert_eq!(refused(&client, retry(&state)).await, "used");
@@ -113,7 +113,7 @@ async fn a_state_that_was_changed_or_is_anothers_or_for_something_else_opens_not
 
 #[tokio::test]
 async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() {
-    let Scene { client, runs, .. } = scene().await;
+    let Scene { hub: _hub, client, runs } = scene().await;
     let both = json!({ "rounds": [[form("a"), roots("r")]] });
     let asked = stateless(&client, json!({ "arguments": both })).await.result();
     assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 2);
@@ -140,7 +140,7 @@ async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() 
 
 #[tokio::test]
 async fn answers_that_are_no_object_are_refused_and_use_nothing_up() {
-    let Scene { client, .. } = scene().await;
+    let Scene { hub: _hub, client, .. } = scene().await;
     let (state, _) = park(&client).await;
     let mut params = retry(&state);
     params["inputResponses"] = json!([1]);
@@ -150,7 +150,7 @@ async fn answers_that_are_no_object_are_refused_and_use_nothing_up() {
 
 #[tokio::test]
 async fn a_call_asks_round_after_round_with_another_state_each() {
-    let Scene { client, runs, .. } = scene().await;
+    let Scene { hub: _hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [form("a")]] });
     let first = stateless(&client, json!({ "arguments": arguments })).await.result();
     let responses = json!({ "a": accepted("Ann") });
@@ -249,7 +249,7 @@ async fn closing_the_request_that_asks_leaves_the_call_and_closing_the_next_canc
 
 #[tokio::test]
 async fn a_key_stands_for_the_parked_call_and_then_for_its_result() {
-    let Scene { client, runs, .. } = scene().await;
+    let Scene { hub: _hub, client, runs } = scene().await;
     let keyed = |mut params: Value| {
         params["_meta"] = json!({ "plexus/idempotency-key": "k1" });
         params
@@ -262,14 +262,14 @@ async fn a_key_stands_for_the_parked_call_and_then_for_its_result() {
     assert_eq!(answered.result()["resultType"], "complete");
     assert_eq!(waited.result()["_meta"]["plexus/replayed"], true, "{waited:?}");
     let third = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
-    assert_eq!(third["_meta"]["plexus/replayed"], true);
+    assert_eq!(third["_meta"]["plexus/replayed"], true, "{third}");
     assert_eq!(third["content"], answered.result()["content"]);
     assert_eq!(runs.begun(), 1);
 }
 
 #[tokio::test]
 async fn a_question_is_the_last_event_of_a_stream_too() {
-    let Scene { client, .. } = scene().await;
+    let Scene { hub: _hub, client, .. } = scene().await;
     let meta = json!({
         "progressToken": "p",
         "io.modelcontextprotocol/clientCapabilities": crate::curious::all(),
@@ -290,7 +290,7 @@ async fn a_question_is_the_last_event_of_a_stream_too() {
 
 #[tokio::test]
 async fn only_what_the_last_request_said_that_it_can_is_asked() {
-    let Scene { client, .. } = scene().await;
+    let Scene { hub: _hub, client, .. } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [roots("r")]] });
     let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
     let params = json!({
