@@ -118,9 +118,8 @@ async fn conformance_2_of_the_tasks_extension() {
 }
 
 macro_rules! runs {
-    ($($(#[$attribute:meta])* $name:ident: $suite:ident $revision:literal $scenarios:literal $upstream:ident)*) => {$(
+    ($($name:ident: $suite:ident $revision:literal $scenarios:literal $upstream:ident)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        $(#[$attribute])*
         async fn $name() {
             assert_passes(Suite::$suite, $revision, $scenarios, Eras::$upstream).await;
         }
@@ -132,20 +131,12 @@ runs! {
     conformance_2_by_2026_07_28_of_a_stateless_server: Stateless "2026-07-28" 40 Both
     conformance_2_by_2025_11_25_of_a_server_with_sessions: Stateless "2025-11-25" 33 Sessions
     conformance_2_by_2026_07_28_of_a_server_with_sessions: Stateless "2026-07-28" 40 Sessions
-    #[ignore = "the same scenarios by an older client"]
     conformance_1_by_2025_06_18_of_a_stateless_server: Sessions "2025-06-18" 26 Both
-    #[ignore = "the same scenarios by an older client"]
     conformance_1_by_2025_11_25_of_a_stateless_server: Sessions "2025-11-25" 32 Both
-    #[ignore = "the same scenarios by an older client"]
     conformance_2_by_2025_03_26_of_a_stateless_server: Stateless "2025-03-26" 1 Both
-    #[ignore = "the same scenarios by an older client"]
     conformance_2_by_2025_06_18_of_a_stateless_server: Stateless "2025-06-18" 27 Both
-    #[ignore = "the same scenarios by an older client"]
     conformance_1_by_2025_06_18_of_a_server_with_sessions: Sessions "2025-06-18" 26 Sessions
-    #[ignore = "the same scenarios by an older client"]
     conformance_1_by_2025_11_25_of_a_server_with_sessions: Sessions "2025-11-25" 32 Sessions
-    #[ignore = "the same scenarios by an older client"]
     conformance_2_by_2025_03_26_of_a_server_with_sessions: Stateless "2025-03-26" 1 Sessions
-    #[ignore = "the same scenarios by an older client"]
     conformance_2_by_2025_06_18_of_a_server_with_sessions: Stateless "2025-06-18" 27 Sessions
 }
