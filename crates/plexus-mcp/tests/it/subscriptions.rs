@@ -93,6 +93,8 @@ async fn what_cannot_be_subscribed_to_is_refused() {
         (200, -32602),
         "it would be kept for as long as the session"
     );
+    let read = scene.client.call("resources/read", json!({ "uri": endless })).await;
+    assert_eq!(read.error(), (200, -32602), "a template fits it, and it is not looked for");
     for number in 0..256 {
         let uri = format!("test://template/{number}/data");
         assert_eq!(subscribe(&uri).await.result(), json!({}), "{number}");
