@@ -16,6 +16,7 @@ pub mod file_schema;
 mod handler;
 mod listing;
 pub mod native;
+pub mod nodes;
 mod output;
 mod profile_view;
 mod redact;

@@ -1,0 +1,3 @@
+//! What runs on a user's machine: the link to the hub, and the tools of the machine.
+
+pub mod link;
