@@ -131,6 +131,8 @@ pub struct ToolSpec {
     pub actions: Vec<Action>,
     pub placement: Placement,
     pub deadline: Duration,
+    /// Argument in which a caller says how many seconds the work may take; see [`Self::deadline_of`].
+    pub time_argument: Option<&'static str>,
     /// For admins only: no scope of a tool's own reaches it.
     pub admin: bool,
     /// It starts agents, and so no sub-agent is ever shown it, whatever its profile says.
@@ -139,6 +141,10 @@ pub struct ToolSpec {
 
 /// What a tool of the hub itself may take; longer means that it is stuck.
 const HUB_DEADLINE: Duration = Duration::from_secs(30);
+/// For what a tool has to do around the time that its caller gave it: to begin, to stop what took too long, to say so.
+const TIME_AROUND: Duration = Duration::from_secs(15);
+/// Longest time that a caller can give.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl ToolSpec {
     /// The other server that the tool is of, if it is.
@@ -170,8 +176,20 @@ impl ToolSpec {
             actions: Vec::new(),
             placement: Placement::Hub,
             deadline: HUB_DEADLINE,
+            time_argument: None,
             admin: false,
             starts_agents: false,
+        }
+    }
+
+    /// How long a call with these arguments may take: what its caller says and a little more, so that the tool itself gets
+    /// to tell that the time is up.
+    #[must_use]
+    pub fn deadline_of(&self, arguments: &Value) -> Duration {
+        let given = self.time_argument.and_then(|name| arguments[name].as_f64()).filter(|given| *given >= 0.0);
+        match given.map(Duration::try_from_secs_f64) {
+            Some(given) => given.unwrap_or(LONGEST).min(LONGEST) + TIME_AROUND,
+            None => self.deadline,
         }
     }
 

@@ -28,6 +28,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time_argument: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use plexus_auth::Principal;
@@ -290,7 +290,7 @@ impl Inner {
         // A second call with the key of a running one waits for that one's result.
         let waited = tokio::select! {
             held = self.keys.hold(&subject, &key) => Ok(held),
-            error = given_up(&prepared.tool, &context.cancel, None) => Err(error),
+            error = given_up(&prepared.tool, prepared.deadline(), &context.cancel, None) => Err(error),
         };
         let _held = match waited {
             Ok(held) => held,
@@ -463,13 +463,14 @@ impl Keep {
 
 /// The handler under its deadline; a panic is an error of this call only.
 async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
+    let limit = prepared.deadline();
     let Prepared { tool, arguments } = prepared;
     let (cancel, deadline) = (context.cancel.clone(), context.deadline.clone());
     let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
     let error = tokio::select! {
         biased;
         outcome = &mut run => return outcome,
-        error = given_up(&tool, &cancel, deadline.as_deref()) => error,
+        error = given_up(&tool, limit, &cancel, deadline.as_deref()) => error,
     };
     cancel.cancel();
     // One that still waits for its turn says so when it is told.
@@ -479,9 +480,13 @@ async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome
     }
 }
 
-/// Ends when the caller cancels or the tool's time is up, and says which.
-async fn given_up(tool: &Tool, cancel: &CancellationToken, time: Option<&Deadline>) -> CallError {
-    let deadline = tool.spec().deadline;
+/// Ends when the caller cancels or the call's time is up, and says which.
+async fn given_up(
+    tool: &Tool,
+    deadline: Duration,
+    cancel: &CancellationToken,
+    time: Option<&Deadline>,
+) -> CallError {
     let passed = async {
         match time {
             Some(time) => time.passed(deadline).await,

@@ -274,6 +274,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         placement: Placement::Hub,
         deadline,
         admin: false,
+        time_argument: None,
         starts_agents: false,
     }
 }

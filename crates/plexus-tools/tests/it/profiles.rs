@@ -35,6 +35,7 @@ pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) 
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time_argument: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),

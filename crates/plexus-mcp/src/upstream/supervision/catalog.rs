@@ -223,6 +223,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         placement: Placement::Upstream(Arc::new(UpstreamTool { definition, ..upstream })),
         deadline: config.timeout,
         admin: false,
+        time_argument: None,
         starts_agents: false,
     };
     let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, as_task, injected };

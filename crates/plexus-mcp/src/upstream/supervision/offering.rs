@@ -169,6 +169,7 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
         })),
         deadline: config.timeout,
         admin: false,
+        time_argument: None,
         starts_agents: false,
     }
 }

@@ -32,6 +32,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time_argument: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(UpstreamTool {
             server: slug,
