@@ -33,10 +33,10 @@ pub(super) struct Output {
     swap: Amount,
     disks: Vec<Disk>,
     /// Processes that want to run: mean of the last 1, 5 and 15 minutes.
-    load: [f64; 3],
-    uptime_seconds: u64,
-    #[schemars(with = "String")]
-    booted_at: Timestamp,
+    load: Option<[f64; 3]>,
+    uptime_seconds: Option<u64>,
+    #[schemars(with = "Option<String>")]
+    booted_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -87,7 +87,11 @@ impl TypedTool for SystemInfo {
     async fn run(&self, _: ToolContext, _: Args) -> Result<Outcome, CallError> {
         let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
         match looked {
-            Ok(Ok(output)) => Ok(Outcome::Ready(ToolOutput::new(output.text(), &output))),
+            Ok(Ok(Ok(output))) => Ok(Outcome::Ready(ToolOutput::new(output.text(), &output))),
+            Ok(Ok(Err(error))) => {
+                Err(CallError::new(ErrorCode::ToolFailed, format!("the machine does not tell its state: {error}"))
+                    .hint("Run `uname -a`, `free` or `df` in the terminal instead."))
+            }
             Ok(Err(_)) => Err(CallError::new(ErrorCode::Internal, "the machine could not be looked at")
                 .hint("The node's log has the details.")),
             Err(_) => Err(CallError::new(
@@ -99,13 +103,13 @@ impl TypedTool for SystemInfo {
     }
 }
 
-fn look() -> Output {
+/// What a system does not tell is none.
+fn look() -> Result<Output, sysinfo::Error> {
     let what = RefreshKind::nothing()
         .with_cpu(CpuRefreshKind::nothing())
         .with_memory(MemoryRefreshKind::everything());
-    let system = System::new_with_specifics(what);
-    let load = System::load_average();
-    let disks = Disks::new_with_refreshed_list();
+    let system = System::new_with_specifics(what)?;
+    let disks = Disks::new_with_refreshed_list()?;
     let disk = |disk: &sysinfo::Disk| Disk {
         mount: disk.mount_point().display().to_string(),
         device: disk.name().to_string_lossy().into_owned(),
@@ -114,17 +118,17 @@ fn look() -> Output {
         available: disk.available_space(),
         read_only: disk.is_read_only(),
     };
-    let booted = i64::try_from(System::boot_time()).unwrap_or(0).saturating_mul(1_000);
-    Output {
-        hostname: System::host_name(),
+    let millis = |seconds: u64| i64::try_from(seconds).unwrap_or(0).saturating_mul(1_000);
+    Ok(Output {
+        hostname: System::host_name().ok(),
         os: std::env::consts::OS.to_owned(),
-        os_version: System::long_os_version(),
-        kernel: System::kernel_version(),
+        os_version: System::long_os_version().ok(),
+        kernel: System::kernel_version().ok(),
         arch: std::env::consts::ARCH.to_owned(),
         cpu: Cpu {
             model: system.cpus().first().map(|cpu| cpu.brand().trim().to_owned()).filter(|it| !it.is_empty()),
             count: system.cpus().len(),
-            physical_cores: System::physical_core_count(),
+            physical_cores: System::physical_core_count().ok(),
         },
         memory: Amount {
             total: system.total_memory(),
@@ -136,11 +140,11 @@ fn look() -> Output {
             used: system.used_swap(),
             available: system.free_swap(),
         },
-        disks: disks.list().iter().map(disk).collect(),
-        load: [load.one, load.five, load.fifteen],
-        uptime_seconds: System::uptime(),
-        booted_at: clock::from_millis(booted),
-    }
+        disks: disks.iter().map(disk).collect(),
+        load: System::load_average().ok().map(|load| [load.one, load.five, load.fifteen]),
+        uptime_seconds: System::uptime().ok(),
+        booted_at: System::boot_time().ok().map(|seconds| clock::from_millis(millis(seconds))),
+    })
 }
 
 impl Output {
@@ -152,9 +156,9 @@ impl Output {
             format!("{} × {}", self.cpu.count, or_unknown(&self.cpu.model)),
             format!("memory: {} free of {}", gib(self.memory.available), gib(self.memory.total)),
             format!("swap: {} free of {}", gib(self.swap.available), gib(self.swap.total)),
-            format!("load: {:.2} {:.2} {:.2}", self.load[0], self.load[1], self.load[2]),
-            format!("up {} h {} min", self.uptime_seconds / 3600, self.uptime_seconds / 60 % 60),
         ];
+        lines.extend(self.load.map(|[one, five, fifteen]| format!("load: {one:.2} {five:.2} {fifteen:.2}")));
+        lines.extend(self.uptime_seconds.map(|up| format!("up {} h {} min", up / 3600, up / 60 % 60)));
         lines.extend(self.disks.iter().map(|disk| {
             format!("{}: {} free of {} ({})", disk.mount, gib(disk.available), gib(disk.total), disk.device)
         }));
