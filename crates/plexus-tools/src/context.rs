@@ -82,7 +82,10 @@ impl ToolContext {
     /// This call as it is sent to its machine, by the name that the tool has there. Its time is that which is left now.
     pub fn to_node(&self, tool: &str, arguments: &Value) -> Result<node::Call, CallError> {
         let (Some(_), Some(sending)) = (&self.node, &self.sending) else {
-            return Err(CallError::new(ErrorCode::Internal, "a call that is for no machine was to be sent to one"));
+            return Err(CallError::new(
+                ErrorCode::Internal,
+                "a call that is for no machine was to be sent to one",
+            ));
         };
         let arguments = serde_json::value::to_raw_value(arguments)
             .map_err(|e| CallError::new(ErrorCode::Internal, format!("the arguments cannot be sent: {e}")))?;

@@ -94,7 +94,8 @@ impl SessionLog {
         }
         let text = redact::json(&payload);
         let fits = |logged: usize| logged.checked_add(text.len()).filter(|logged| *logged <= CALL);
-        if text.len() > EVENT || self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+        if text.len() > EVENT || self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err()
+        {
             return false;
         }
         let event = NewEvent {

@@ -160,7 +160,13 @@ impl Tool {
                 }
             }
         };
-        Self { spec: Arc::new(spec), validator: Some(Arc::new(validator)), listed: None, handler, routed: false }
+        Self {
+            spec: Arc::new(spec),
+            validator: Some(Arc::new(validator)),
+            listed: None,
+            handler,
+            routed: false,
+        }
     }
 
     /// Name that callers see. The canonical one is in the [spec](Self::spec).

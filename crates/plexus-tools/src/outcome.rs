@@ -20,7 +20,9 @@ pub fn to_frame(result: Result<ToolOutput, CallError>) -> CallOutcome {
         Ok(ToolOutput::Own { text, structured }) => CallOutcome::Output(Output { text, structured }),
         Ok(ToolOutput::Foreign(foreign)) => match foreign_parts(&foreign) {
             Ok(parts) => CallOutcome::Foreign(parts),
-            Err(error) => failed(CallError::new(ErrorCode::Internal, format!("the result cannot be sent: {error}"))),
+            Err(error) => {
+                failed(CallError::new(ErrorCode::Internal, format!("the result cannot be sent: {error}")))
+            }
         },
         Ok(ToolOutput::Passed(_)) => {
             failed(CallError::new(ErrorCode::Internal, "resources and prompts do not go over a link"))

@@ -28,8 +28,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use crate::handler::Transaction;
 use crate::emit::{Emitter, SessionLog};
+use crate::handler::Transaction;
 use crate::nodes::Nodes;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, Outcome, RawJson, Registry, Tool, ToolContext, ToolOutput, output};

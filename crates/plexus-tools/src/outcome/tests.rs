@@ -40,9 +40,19 @@ fn an_end_is_the_same_on_both_sides() {
 
 #[test]
 fn what_a_machine_says_is_bounded_and_does_not_speak_for_the_hub() {
-    for code in [ErrorCode::Unauthenticated, ErrorCode::UnknownTool, ErrorCode::IdempotencyConflict, ErrorCode::Internal] {
-        let failure =
-            Failure { code, message: "é".repeat(WORDS), hint: None, details: Value::Null, nothing_ran: false };
+    for code in [
+        ErrorCode::Unauthenticated,
+        ErrorCode::UnknownTool,
+        ErrorCode::IdempotencyConflict,
+        ErrorCode::Internal,
+    ] {
+        let failure = Failure {
+            code,
+            message: "é".repeat(WORDS),
+            hint: None,
+            details: Value::Null,
+            nothing_ran: false,
+        };
         let error = from_frame(CallOutcome::Failed(failure)).unwrap_err();
         assert_eq!(error.code, ErrorCode::ToolFailed);
         assert!(error.message.len() <= WORDS && !error.nothing_ran());
