@@ -1,17 +1,15 @@
-//! The machine that tools run on, as they are given it.
+//! The machine, as its tools know it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use plexus_kit::{Clock, Environment, Supervisor};
 
-/// Cheap to clone.
+/// What a tool of the machine needs beside the context of a call.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Folder of the node; each tool has one of its own in it.
+    /// The node's folder, readable by its owner only; a tool that keeps files has a folder of its own in it.
     pub data_dir: PathBuf,
-    /// What the node was started with. Programs that it starts get a part of it only.
-    pub environment: Arc<Environment>,
+    pub environment: Environment,
     pub supervisor: Supervisor,
     pub clock: Clock,
 }

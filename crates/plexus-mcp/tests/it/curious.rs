@@ -101,7 +101,7 @@ impl TypedTool for Curious {
             placement: Placement::Hub,
             deadline: self.deadline,
             admin: false,
-            time_argument: None,
+            time: None,
             starts_agents: false,
         }
     }

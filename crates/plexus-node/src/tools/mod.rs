@@ -18,11 +18,7 @@ use terminal::Terminal;
 /// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
 /// To be called within a runtime: each job that runs is watched by a task.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
-    Ok(vec![
-        Tool::typed(Terminal::open(machine)?),
-        Tool::typed(SystemInfo),
-        Tool::typed(probe::Probe),
-    ])
+    Ok(vec![Tool::typed(Terminal::open(machine)?), Tool::typed(SystemInfo), Tool::typed(probe::Probe)])
 }
 
 /// What a hub lists, with the schemas of the tools; the probe is not among them.
@@ -30,4 +26,3 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
 pub fn specs() -> Vec<ToolSpec> {
     vec![terminal::spec().typed::<Terminal>(), system_info::spec().typed::<SystemInfo>()]
 }
-

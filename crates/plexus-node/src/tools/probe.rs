@@ -22,7 +22,7 @@ impl TypedTool for Probe {
     type Output = Output;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::hub(NAME, "Probe", "Does nothing.", Access::READ)
+        ToolSpec::node(NAME, "Probe", "Does nothing.", Access::READ)
     }
 
     async fn run(&self, _: ToolContext, _: Args) -> Result<Outcome, CallError> {

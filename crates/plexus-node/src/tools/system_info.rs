@@ -67,7 +67,7 @@ struct Disk {
 
 /// Everything but the schemas.
 pub(super) fn spec() -> ToolSpec {
-    ToolSpec::hub(
+    ToolSpec::node(
         "system_info",
         "System info",
         "Tells what machine this is and how busy it is: operating system, kernel, architecture, host name, processors, \
@@ -88,10 +88,11 @@ impl TypedTool for SystemInfo {
         let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
         match looked {
             Ok(Ok(Ok(output))) => Ok(Outcome::Ready(ToolOutput::new(output.text(), &output))),
-            Ok(Ok(Err(error))) => {
-                Err(CallError::new(ErrorCode::ToolFailed, format!("the machine does not tell its state: {error}"))
-                    .hint("Run `uname -a`, `free` or `df` in the terminal instead."))
-            }
+            Ok(Ok(Err(error))) => Err(CallError::new(
+                ErrorCode::ToolFailed,
+                format!("the machine does not tell its state: {error}"),
+            )
+            .hint("Run `uname -a`, `free` or `df` in the terminal instead.")),
             Ok(Err(_)) => Err(CallError::new(ErrorCode::Internal, "the machine could not be looked at")
                 .hint("The node's log has the details.")),
             Err(_) => Err(CallError::new(
@@ -135,11 +136,7 @@ fn look() -> Result<Output, sysinfo::Error> {
             used: system.used_memory(),
             available: system.available_memory(),
         },
-        swap: Amount {
-            total: system.total_swap(),
-            used: system.used_swap(),
-            available: system.free_swap(),
-        },
+        swap: Amount { total: system.total_swap(), used: system.used_swap(), available: system.free_swap() },
         disks: disks.iter().map(disk).collect(),
         load: System::load_average().ok().map(|load| [load.one, load.five, load.fifteen]),
         uptime_seconds: System::uptime().ok(),

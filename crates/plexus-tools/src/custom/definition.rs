@@ -160,7 +160,7 @@ impl Definition {
             placement: Placement::Custom,
             deadline: self.timeout + MARGIN,
             admin: false,
-            time_argument: None,
+            time: None,
             starts_agents: false,
         }
     }

@@ -1,7 +1,6 @@
 //! The first half of a call: name to tool, arguments to what the tool takes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::digest;
 use plexus_kit::hex;
@@ -25,11 +24,6 @@ pub(super) struct Refused {
 }
 
 impl Prepared {
-    /// How long the call may take.
-    pub(super) fn deadline(&self) -> Duration {
-        self.tool.spec().deadline_of(&self.arguments)
-    }
-
     /// The same for the same tool and the same arguments, however they were written.
     pub(super) fn hash(&self) -> String {
         request_hash(&self.tool.spec().name, &self.arguments)

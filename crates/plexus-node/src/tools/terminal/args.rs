@@ -1,12 +1,15 @@
 //! What a caller of the terminal may say.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How long `run` and `wait` take at most, if nothing is said.
-pub(super) const DEFAULT_SECONDS: f64 = 120.0;
+pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
+/// How long they can be told to take.
+pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 /// Bytes of a page, if nothing is said, and at most.
 pub(super) const PAGE: u32 = 32 << 10;
 pub(super) const MAX_PAGE: u32 = 64 << 10;
@@ -70,8 +73,8 @@ pub(crate) struct Args {
     pub(super) stdin: Option<String>,
     /// `run`: it is killed after this time (default 120). `wait`: the answer comes after this time, and the job goes on
     /// (default 120). `start`: it is killed after this time (default: never).
-    #[schemars(range(min = 0.1, max = 86_400))]
-    pub(super) timeout_seconds: Option<f64>,
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) timeout_seconds: Option<u64>,
     /// Gives it a terminal, for programs that want one. Its standard error is in `stdout` then.
     pub(super) pty: Option<bool>,
     /// Columns of the terminal (default 120).

@@ -14,10 +14,12 @@ use plexus_proto::api::ToolAnnotations;
 use plexus_tools::{Access, Action, CallError, Outcome, ToolContext, ToolSpec, TypedTool};
 
 use crate::Machine;
-use args::{Args, DEFAULT_SECONDS, TerminalAction};
+use args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
 use report::Output;
 
 const NAME: &str = "terminal";
+/// What it takes to stop what takes too long, and to say so.
+const GRACE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub(super) struct Terminal;
@@ -41,9 +43,10 @@ impl Terminal {
 
 /// Everything but the schemas.
 pub(super) fn spec() -> ToolSpec {
-    let ended = Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
+    let ended =
+        Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
     let action = |action: TerminalAction, access| Action::new(action.name(), access);
-    let spec = ToolSpec::hub(
+    let spec = ToolSpec::node(
         NAME,
         "Terminal",
         "Runs commands on a machine. `run` waits for the end and gives exit code, stdout and stderr; `start` returns at \
@@ -62,9 +65,8 @@ pub(super) fn spec() -> ToolSpec {
         action(TerminalAction::List, Access::READ),
     ];
     ToolSpec {
-        time_argument: Some("timeout_seconds"),
-        deadline: Duration::from_secs_f64(DEFAULT_SECONDS) + Duration::from_secs(15),
-        ..spec.with_actions(actions)
+        deadline: DEFAULT_TIME + GRACE,
+        ..spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE)
     }
 }
 
