@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use plexus_proto::{CallId, NodeId};
+use plexus_proto::{CallId, NodeId, Timestamp};
+use uuid::Uuid;
 
 /// The machine that the hub itself runs on.
 pub const LOCAL: &str = "local";
@@ -17,6 +18,10 @@ pub struct NodeEntry {
     pub labels: BTreeMap<String, String>,
     /// Calls get through to it.
     pub online: bool,
+    /// Since when that is so; none of one that was never there.
+    pub since: Option<Timestamp>,
+    /// Names the store that it keeps calls in, as it said last.
+    pub store_id: Option<Uuid>,
     /// It takes no new calls.
     pub draining: bool,
     /// Canonical names of the tools that it has of itself; as it said last, also while it is away.

@@ -125,6 +125,10 @@ impl Hub {
         self.send(self.request(Method::DELETE, path)?).await
     }
 
+    pub(crate) async fn patch<B: Serialize>(&self, path: &[&str], body: &B) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::PATCH, path)?.json(body)).await
+    }
+
     pub(crate) async fn post<B: Serialize>(
         &self,
         path: &[&str],
