@@ -32,6 +32,9 @@ pub const PATH: Variable = Variable { name: "PATH", about: "where the shell look
 pub const OTLP_ENDPOINT: Variable =
     Variable { name: "OTEL_EXPORTER_OTLP_ENDPOINT", about: "where traces are sent, when Plexus is not told" };
 pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
+/// Set by nodes and not read by anybody: whose a process is.
+pub const JOB: Variable =
+    Variable { name: "PLEXUS_JOB", about: "job of the terminal that a process belongs to; set by nodes" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
 /// What a program of someone else gets; see [`Environment::passed_on`].
@@ -39,7 +42,7 @@ const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG",
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, JOB];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

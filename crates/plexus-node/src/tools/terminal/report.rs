@@ -108,3 +108,82 @@ pub(crate) struct Listed {
     pub(super) stdout_bytes: u64,
     pub(super) stderr_bytes: u64,
 }
+
+impl Output {
+    /// The same for a model: what was written first, and how it ended last.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(stdout) = &self.stdout {
+            text.push_str(&stdout.text);
+        }
+        if let Some(stderr) = self.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
+            on_a_new_line(&mut text);
+            text.push_str("[stderr]\n");
+            text.push_str(&stderr.text);
+        }
+        if let Some(page) = &self.page {
+            page.text(&mut text);
+        }
+        if let Some(written) = self.written {
+            text.push_str(&format!("[{written} bytes written]\n"));
+        }
+        for listed in self.jobs.iter().flatten() {
+            text.push_str(&format!("{}  {}  {}\n", listed.state.job, listed.state.words(), listed.command));
+        }
+        if self.jobs.as_ref().is_some_and(Vec::is_empty) {
+            text.push_str("There are no jobs.\n");
+        }
+        if let Some(state) = &self.state {
+            on_a_new_line(&mut text);
+            text.push_str(&format!("[job {}: {}]", state.job, state.words()));
+        }
+        text
+    }
+}
+
+impl Page {
+    fn text(&self, text: &mut String) {
+        if let Some(skipped) = self.skipped {
+            text.push_str(&format!("[{skipped} bytes are not kept]\n"));
+        }
+        text.push_str(&self.text);
+        on_a_new_line(text);
+        text.push_str(&match (self.eof, self.next_offset < self.bytes) {
+            (true, _) => "[end of output]\n".to_owned(),
+            (false, true) => {
+                format!(
+                    "[{} of {} bytes; more from offset {}]\n",
+                    self.next_offset, self.bytes, self.next_offset
+                )
+            }
+            (false, false) => format!("[nothing more for now; read on from offset {}]\n", self.next_offset),
+        });
+    }
+}
+
+impl JobState {
+    fn words(&self) -> String {
+        let seconds = self.duration_ms as f64 / 1_000.0;
+        let mut words = match (self.running, &self.signal, self.exit_code) {
+            (true, ..) => format!("running for {seconds:.1} s"),
+            (false, ..) if self.timed_out => format!("killed because its time was up, after {seconds:.1} s"),
+            (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
+            (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
+            (false, None, None) => "ended".to_owned(),
+        };
+        if let Some(note) = &self.note {
+            words.push_str("; ");
+            words.push_str(note);
+        }
+        if self.left_running {
+            words.push_str("; something that it started goes on in the background, action \"kill\" ends it");
+        }
+        words
+    }
+}
+
+fn on_a_new_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
