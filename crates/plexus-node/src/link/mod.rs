@@ -3,6 +3,8 @@
 //! What carries it, a WebSocket, requests over HTTP or memory, is known to who makes it and to nobody else. Frames come
 //! in order, each once, until the link ends; what was sent just before that may be lost.
 
+pub mod memory;
+
 use futures_util::future::BoxFuture;
 use plexus_proto::node::{Frame, Received};
 

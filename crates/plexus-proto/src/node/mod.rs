@@ -6,6 +6,7 @@
 
 mod call;
 mod greeting;
+pub mod poll;
 #[cfg(test)]
 mod tests;
 
