@@ -63,6 +63,8 @@ pub(crate) enum Undelivered {
     Draining,
     /// Too many calls are under way to it.
     Full(usize),
+    /// It does not fit into a frame.
+    TooLarge(usize),
     /// Whoever waits has given up.
     GivenUp { sent: bool },
     /// The hub stops. A call that is kept goes on if it was sent, or waits for its machine: its row must stay, and its
@@ -94,6 +96,11 @@ impl Undelivered {
                 format!("the node {node} has {most} calls under way, or as much of their arguments as is kept for one node"),
             )
             .hint("Nothing was run. Wait for one to end and call again."),
+            Self::TooLarge(bytes) => CallError::new(
+                ErrorCode::TooLarge,
+                format!("the arguments have {bytes} bytes, more than can be sent to a node"),
+            )
+            .hint("Nothing was run. Write large data to a file there, in parts."),
             Self::GivenUp { .. } => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
             Self::Stopping { goes_on: true } => {
                 CallError::new(ErrorCode::Unavailable, "the hub stops while the call is with its node").hint(
@@ -113,7 +120,9 @@ pub(super) fn interrupted(why: &str) -> CallOutcome {
     CallOutcome::Failed(Failure {
         code: ErrorCode::Interrupted,
         message: format!("the call was interrupted: {why}"),
-        hint: Some("It may have done a part of its work. Look first, and call again only if it has not.".to_owned()),
+        hint: Some(
+            "It may have done a part of its work. Look first, and call again only if it has not.".to_owned(),
+        ),
         details: Value::Null,
         nothing_ran: false,
     })

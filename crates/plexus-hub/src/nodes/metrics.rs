@@ -43,8 +43,10 @@ impl NodeMetrics {
             count(nodes.all().iter().filter(|node| node.online).count())
         });
         let nodes = gateway.clone();
-        metrics.read("plexus_node_calls_in_flight", "Calls that nodes have, or that wait for them", move || {
-            count(nodes.units().iter().map(|unit| unit.lock().in_flight()).sum())
-        });
+        metrics.read(
+            "plexus_node_calls_in_flight",
+            "Calls that nodes have, or that wait for them",
+            move || count(nodes.units().iter().map(|unit| unit.lock().in_flight()).sum()),
+        );
     }
 }

@@ -95,7 +95,9 @@ impl Gateway {
         }
         let version = hello::version(&hello).ok_or_else(|| {
             let (theirs, ours) = (&hello.versions, plexus_proto::node::VERSIONS);
-            End::Policy(format!("no common version of the link: the node speaks {theirs:?}, the hub {ours:?}"))
+            End::Policy(format!(
+                "no common version of the link: the node speaks {theirs:?}, the hub {ours:?}"
+            ))
         })?;
         let unit = self.unit(node).ok_or(End::Refused)?;
         // Before the store is known as that of the machine: after a crash of the hub it has to be found out again.
@@ -103,7 +105,7 @@ impl Gateway {
             self.conclude(&unit, call, interrupted("its node was set up anew")).await;
         }
         let epoch = self.begin_link(node, &hello).await?;
-        let admitted = unit.admit(epoch, &hello, transport, QUEUE);
+        let admitted = unit.admit(epoch, &hello, transport, QUEUE, self.0.clock.now());
         let admitted = admitted.ok_or_else(|| match self.0.stopping.is_cancelled() {
             true => End::Stopping,
             false => End::Cut(Cut::Fenced),
@@ -156,7 +158,6 @@ impl Gateway {
         if !unit.ended(epoch, Presence::Awaited) {
             return;
         }
-        unit.lock().seen_at = Some(self.0.clock.now());
         self.publish();
         let wait = if awaited { self.0.options.reconnect } else { Duration::ZERO };
         self.give_up_after(unit, epoch, wait, why);
@@ -166,7 +167,7 @@ impl Gateway {
     pub(in crate::nodes) fn give_up_after(&self, unit: &Arc<Unit>, epoch: u64, wait: Duration, why: String) {
         let (gateway, unit) = (self.clone(), unit.clone());
         let give_up = move || {
-            if unit.give_up(epoch, &why) {
+            if unit.give_up(epoch, &why, gateway.0.clock.now()) {
                 gateway.publish();
                 gateway.0.announcer.offline(&unit, &why);
             }
@@ -195,7 +196,9 @@ async fn part(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
     let (word, reason) = match end {
         // Nobody is there to be told.
         End::Bye(_) | End::Broken(_) => (None, LinkEnd::Closed),
-        End::Cut(Cut::Fenced) => (Some("another link of this node has taken its place".to_owned()), LinkEnd::Fenced),
+        End::Cut(Cut::Fenced) => {
+            (Some("another link of this node has taken its place".to_owned()), LinkEnd::Fenced)
+        }
         End::Cut(Cut::Removed) => (Some("the node was removed".to_owned()), LinkEnd::Refused),
         End::Refused => (Some("the credential is no longer good".to_owned()), LinkEnd::Refused),
         End::Cut(Cut::TooSlow) | End::TooSlow => (None, LinkEnd::TooSlow),
@@ -329,7 +332,10 @@ impl Connection {
             Frame::Bye(bye) => return Err(End::Bye(bye.reason.chars().take(200).collect())),
             Frame::Hello(hello) => self.hello(hello).await?,
             Frame::Welcome(_) | Frame::Call(_) | Frame::Cancel(_) => {
-                return Err(End::Policy(format!("a frame of type {:?} is for the hub to send", frame.kind())));
+                return Err(End::Policy(format!(
+                    "a frame of type {:?} is for the hub to send",
+                    frame.kind()
+                )));
             }
         }
         Ok(())
@@ -373,7 +379,9 @@ impl Connection {
         self.gateway.publish();
         self.gateway.note(&self.unit);
         let store = &self.gateway.0.store;
-        let kept = store.write(move |conn| Box::pin(async move { conn.set_node_about(id, &about, now).await })).await;
+        let kept = store
+            .write(move |conn| Box::pin(async move { conn.set_node_about(id, &about, now).await }))
+            .await;
         if let Err(error) = kept {
             tracing::warn!(%error, node = %id, "what a node says of itself cannot be kept");
         }

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use plexus_kit::{Clock, Metrics, Stage, Supervisor};
 use plexus_proto::node::{CallOutcome, Hello, HostedServer};
 use plexus_proto::{CallId, NodeId};
@@ -102,13 +103,10 @@ impl Gateway {
     /// When the hub stops: no new calls, a moment for those that run, and then goodbye to all.
     async fn part_at_stop(&self) {
         self.0.stopping.cancelled().await;
-        let quiet = async {
-            for unit in self.units() {
-                unit.wind_up().await;
-            }
-        };
+        let units = self.units();
+        let quiet = join_all(units.iter().map(|unit| unit.wind_up()));
         let _ = timeout(self.0.options.farewell, quiet).await;
-        for unit in self.units() {
+        for unit in &units {
             unit.leave();
         }
         self.0.parted.cancel();

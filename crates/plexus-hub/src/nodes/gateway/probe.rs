@@ -54,7 +54,9 @@ impl Connection {
             }
             // Too many calls run there, so calls do.
             Ok(Ok(_)) => Health::Well,
-            Err(_) => Health::Unwell(format!("a call that does nothing did not end within {:?}", options.probe)),
+            Err(_) => {
+                Health::Unwell(format!("a call that does nothing did not end within {:?}", options.probe))
+            }
             Ok(Err(Undelivered::Draining | Undelivered::Full(_))) => return None,
             Ok(Err(_)) => return None,
         })

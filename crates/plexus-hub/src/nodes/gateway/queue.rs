@@ -21,7 +21,9 @@ const RETRY_MOST: Duration = Duration::from_secs(10);
 impl Gateway {
     /// Sends what waits in the database, if the machine is there.
     pub(super) fn note(&self, unit: &Arc<Unit>) {
-        let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else { return };
+        let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else {
+            return;
+        };
         self.send_noted(unit, epoch, store, calls);
     }
 

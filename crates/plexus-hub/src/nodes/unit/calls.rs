@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plexus_proto::CallId;
 use plexus_proto::node::{
-    CallEvent, CallOrder, CallOutcome, Cancel, CancelReason, Frame, HeldState, InFlight, Order,
+    CallEvent, CallOrder, CallOutcome, Cancel, CancelReason, Frame, HeldState, InFlight, MAX_FRAME, Order,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -13,6 +13,8 @@ use uuid::Uuid;
 
 use crate::nodes::call::{EventSink, OutgoingCall, Undelivered, interrupted};
 
+/// Arguments of one call: what fits into a frame beside the rest of it.
+const CALL_BYTES: usize = MAX_FRAME - (64 << 10);
 /// Arguments of calls that may have to be sent again, for one machine.
 const ARGUMENT_BYTES: usize = 64 << 20;
 /// Of the events of one call. A machine keeps to a quarter of it.
@@ -85,12 +87,12 @@ struct Heard {
 
 /// What a machine's `hello` leads to.
 #[derive(Debug, Default)]
-pub(super) struct Reconciled {
-    pub(super) orders: Vec<CallOrder>,
+pub(in crate::nodes) struct Reconciled {
+    pub(in crate::nodes) orders: Vec<CallOrder>,
     /// To be sent after the welcome.
-    pub(super) frames: Vec<Frame>,
+    pub(in crate::nodes) frames: Vec<Frame>,
     /// To be sent too, once the database says to which store.
-    pub(super) noted: Vec<CallId>,
+    pub(in crate::nodes) noted: Vec<CallId>,
 }
 
 /// What a result leads to.
@@ -149,6 +151,9 @@ impl Calls {
         events: EventSink,
         most: usize,
     ) -> Result<oneshot::Receiver<End>, Undelivered> {
+        if call.bytes() > CALL_BYTES {
+            return Err(Undelivered::TooLarge(call.bytes()));
+        }
         let bytes = self.bytes + call.bytes();
         if self.entries.len() >= most || bytes > ARGUMENT_BYTES {
             return Err(Undelivered::Full(self.entries.len()));
@@ -284,7 +289,9 @@ impl Calls {
     pub(super) fn settled(&mut self, call: CallId) -> Settled {
         let Some(entry) = self.remove(call) else { return Settled::Nothing };
         match entry.stage {
-            Stage::Delivered { .. } | Stage::Concluding | Stage::Abandoned { ended: true } => Settled::Confirm,
+            Stage::Delivered { .. } | Stage::Concluding | Stage::Abandoned { ended: true } => {
+                Settled::Confirm
+            }
             // The machine was told to stop it; its last word on it is confirmed when it comes.
             Stage::Abandoned { ended: false } => Settled::Nothing,
             Stage::Waiting { .. } | Stage::Orphan if entry.sent_to.is_some() => Settled::Cancel,

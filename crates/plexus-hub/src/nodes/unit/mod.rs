@@ -111,6 +111,8 @@ pub(super) struct State {
     pub(super) health: Health,
     pub(super) rtt: Option<Duration>,
     pub(super) seen_at: Option<Timestamp>,
+    /// Since when it is there, or away.
+    since: Option<Timestamp>,
     /// The last event about it said that it is online.
     pub(super) told: bool,
     removed: bool,
@@ -152,6 +154,7 @@ impl Unit {
             health: Health::Untested,
             rtt: None,
             seen_at,
+            since: seen_at,
             told: false,
             removed: false,
             stopping: false,
@@ -235,13 +238,24 @@ impl Unit {
     }
 
     /// Lets a link in, in place of an older one; none if there is a newer one, or the machine was removed.
-    pub(super) fn admit(&self, epoch: u64, hello: &Hello, transport: &'static str, queue: usize) -> Option<Admitted> {
+    pub(super) fn admit(
+        &self,
+        epoch: u64,
+        hello: &Hello,
+        transport: &'static str,
+        queue: usize,
+        now: Timestamp,
+    ) -> Option<Admitted> {
         let mut state = self.lock();
         if epoch <= state.epoch || state.removed || state.stopping {
             return None;
         }
         state.epoch = epoch;
         state.cut(Cut::Fenced);
+        if matches!(state.presence, Presence::Away(_)) || state.seen_at.is_none() {
+            state.since = Some(now);
+        }
+        state.seen_at = Some(now);
         state.said = Said::new(hello);
         state.health = Health::Untested;
         state.presence = Presence::Linked;
@@ -272,12 +286,13 @@ impl Unit {
     }
 
     /// A machine that was waited for did not come back.
-    pub(super) fn give_up(&self, epoch: u64, why: &str) -> bool {
+    pub(super) fn give_up(&self, epoch: u64, why: &str, now: Timestamp) -> bool {
         let mut state = self.lock();
         if state.epoch != epoch || state.presence == Presence::Linked {
             return false;
         }
         state.presence = Presence::Away(why.to_owned());
+        state.since = Some(now);
         state.calls.refuse_unsent(&Undelivered::Offline(why.to_owned()), false);
         true
     }
@@ -394,6 +409,8 @@ impl State {
             name: self.known.name.clone(),
             labels,
             online: !self.removed && !unwell && !matches!(self.presence, Presence::Away(_)),
+            since: self.since,
+            store_id: self.said.store,
             draining: self.is_draining(),
             tools: self.said.tools.clone(),
         }
