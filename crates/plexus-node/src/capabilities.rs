@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::NodeOptions;
 use crate::hosted::Hosted;
+use crate::tools::probe;
 
 /// Changes that come so close together are told once.
 const TOGETHER: Duration = Duration::from_millis(250);
@@ -58,6 +59,7 @@ impl Capabilities {
             .iter()
             .filter(|tool| tool.spec().placement == Placement::Node)
             .map(|tool| tool.spec().name.to_string())
+            .filter(|name| name != probe::NAME)
             .collect();
         let tools = own.into_iter().map(|name| NodeTool { name }).collect();
         let mcp_servers = match &self.hosted {
@@ -105,6 +107,5 @@ impl Changes {
 
 /// What the machine calls itself.
 fn hostname() -> Option<String> {
-    let name = rustix::system::uname();
-    name.nodename().to_str().ok().map(str::to_owned).filter(|name| !name.is_empty())
+    sysinfo::System::host_name().ok().filter(|name| !name.is_empty())
 }

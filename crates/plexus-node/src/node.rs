@@ -61,7 +61,7 @@ impl Node {
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
         };
-        let registry = Arc::new(Registry::new(tools::tools(&machine)));
+        let registry = Arc::new(Registry::new(tools::open(&machine).map_err(NodeError::DataDir)?));
         let hosted = options.servers.clone().map(|dir| {
             let NodeOptions { environment, clock, .. } = &options;
             Hosted::start(dir, environment, &store, &registry, clock, supervisor)
