@@ -19,6 +19,9 @@ use crate::upstream::config::{Entry, Reading, ServerConfig};
 pub(super) struct Applied {
     added: Vec<(Arc<Unit>, u64)>,
     changed: Vec<(Arc<Unit>, u64)>,
+    /// As they were, but what was wanted of them before is not done yet: their files have changed a moment ago, and whoever
+    /// looked was faster than whoever asks now.
+    pending: Vec<(Arc<Unit>, u64)>,
     removed: Vec<String>,
 }
 
@@ -87,6 +90,8 @@ impl Upstreams {
                     if let Some(turn) = unit.want(target) {
                         warn(&name, config.as_deref());
                         applied.changed.push((unit.clone(), turn));
+                    } else if let Some(turn) = unit.pending() {
+                        applied.pending.push((unit.clone(), turn));
                     }
                 }
                 None => {
@@ -128,7 +133,7 @@ impl Applied {
             changed: names(&self.changed),
             failed: Vec::new(),
         };
-        let started = self.added.iter().chain(&self.changed);
+        let started = self.added.iter().chain(&self.changed).chain(&self.pending);
         let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn, patience).await) });
         for (unit, status) in futures_util::future::join_all(settled).await {
             if let Some(mut message) = status::trouble(&status) {
