@@ -17,6 +17,7 @@ mod value;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Secret;
 use crate::env::{self, Environment};
@@ -108,14 +109,51 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// OAuth servers to name in RFC 9728 metadata.
     pub authorization_servers: Vec<String>,
+    pub tls: TlsConfig,
     pub auth: AuthConfig,
     pub limits: Limits,
     pub retention: Retention,
     pub upstreams: UpstreamsConfig,
     pub tools: ToolsConfig,
+    pub nodes: NodesConfig,
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
+}
+
+/// Encryption of what the hub listens for, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsConfig {
+    /// The hub's certificate and what leads from it to an authority; none: plain HTTP. With a key, always.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Authority of nodes that show a certificate; only with a certificate of the hub.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// The hub's certificate and its key.
+    #[must_use]
+    pub fn identity(&self) -> Option<(&Path, &Path)> {
+        self.cert.as_deref().zip(self.key.as_deref())
+    }
+
+    fn files(&mut self) -> [(&'static str, &mut Option<PathBuf>); 3] {
+        [("tls.cert", &mut self.cert), ("tls.key", &mut self.key), ("nodes.client_ca", &mut self.client_ca)]
+    }
+
+    /// A file that is of no use without another one, and why.
+    fn lone(&self) -> Option<(&'static str, &'static str)> {
+        match (&self.cert, &self.key, &self.client_ca) {
+            (Some(_), None, _) => Some(("tls.cert", "a certificate needs its key: set `tls.key` as well")),
+            (None, Some(_), _) => Some(("tls.key", "a key needs its certificate: set `tls.cert` as well")),
+            (None, None, Some(_)) => Some((
+                "nodes.client_ca",
+                "certificates are shown over TLS only: set `tls.cert` and `tls.key` as well",
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// How strict the hub is with those who present tokens.
@@ -182,6 +220,17 @@ pub struct ToolsConfig {
     pub enabled: Vec<String>,
 }
 
+/// The machines that tools run on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodesConfig {
+    /// Whether the hub's own machine is one of them, `local`.
+    pub local: bool,
+    /// Between two heartbeats of a link.
+    pub heartbeat: Duration,
+    /// Heartbeats in a row that a node may miss before it is offline.
+    pub missed: u32,
+}
+
 /// What the hub tells about itself, and to whom.
 #[derive(Debug, Clone, Default)]
 pub struct TelemetryConfig {
@@ -244,6 +293,18 @@ impl Config {
             }
             (upstreams, tools) => problems.extend([upstreams.err(), tools.err()].into_iter().flatten()),
         }
+        for (_, file) in config.tls.files() {
+            let Some(given) = file else { continue };
+            match absolute(given, environment) {
+                Ok(path) => *given = path,
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if let Some((key, message)) = config.tls.lone() {
+            let given = effective.iter().find(|effective| effective.setting.key == key);
+            let origin = given.map_or(Origin::Default, |effective| effective.origin.clone());
+            problems.push(Problem::Reference { origin, key, message: message.to_owned() });
+        }
         if !problems.is_empty() {
             problems.sort_by_key(Problem::line);
             return Err(ConfigError { problems, warnings: read.warnings });
@@ -252,6 +313,10 @@ impl Config {
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
         config.settings.replace("upstreams.dir", Value::Text(config.upstreams.dir.display().to_string()));
         config.settings.replace("tools.dir", Value::Text(config.tools.dir.display().to_string()));
+        for (key, file) in config.tls.files() {
+            let shown = file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+            config.settings.replace(key, Value::Text(shown));
+        }
         Ok(config)
     }
 
@@ -266,11 +331,13 @@ impl Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             authorization_servers: Vec::new(),
+            tls: TlsConfig::default(),
             auth: AuthConfig::default(),
             limits: Limits::default(),
             retention: Retention::default(),
             upstreams: UpstreamsConfig::default(),
             tools: ToolsConfig::default(),
+            nodes: NodesConfig::default(),
             telemetry: TelemetryConfig::default(),
             settings: Settings::default(),
         }

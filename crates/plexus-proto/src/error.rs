@@ -32,6 +32,8 @@ pub enum ErrorCode {
     DeadlineExceeded,
     /// The caller cancelled.
     Cancelled,
+    /// The tool ran, and who ran it is gone: it may have done a part of its work.
+    Interrupted,
     /// The tool ran and failed.
     ToolFailed,
     /// The hub is starting or stopping, or its database is away.
@@ -63,6 +65,7 @@ impl ErrorCode {
             Self::TooLarge => "too_large",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
             Self::ToolFailed => "tool_failed",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",

@@ -80,6 +80,8 @@ macro_rules! ids {
 ids! {
     /// One dispatched tool call; the same id stands in audit, events and responses.
     CallId => "call id";
+    /// One machine that runs tools.
+    NodeId => "node id";
     /// One session: an append-only log of what an agent did.
     SessionId => "session id";
     /// One issued token (`jti`).

@@ -7,11 +7,13 @@ pub mod api;
 mod error;
 mod event;
 mod id;
+pub mod node;
+pub mod node_name;
 mod stream;
 pub mod tool_name;
 
 pub use error::{ErrorCode, ErrorEnvelope};
 pub use event::{Event, EventKind, NewEvent};
-pub use id::{CallId, InvalidId, SessionId, TokenId};
+pub use id::{CallId, InvalidId, NodeId, SessionId, TokenId};
 pub use jiff::Timestamp;
 pub use stream::{StreamControl, StreamMessage, StreamResume, close_code};

@@ -3,15 +3,19 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_kit::{Clock, TraceContext};
-use plexus_proto::{CallId, SessionId};
+use plexus_proto::{CallId, ErrorCode, SessionId, node};
 use plexus_store::Store;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answers, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk, Unasked};
-use crate::dispatcher::Deadline;
+use crate::dispatcher::{Deadline, Sending};
+use crate::emit::Emitter;
+use crate::nodes::NodeEntry;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, RawJson, Visible};
 
@@ -44,6 +48,13 @@ pub struct ToolContext {
     pub clock: Clock,
     /// Cancelled when the caller cancels or the deadline passes.
     pub cancel: CancellationToken,
+    /// The machine that was chosen for the call.
+    pub node: Option<NodeEntry>,
+    /// How long the call may take.
+    pub(crate) allowed: Duration,
+    /// There where the call goes to a machine.
+    pub(crate) sending: Option<Arc<Sending>>,
+    pub(crate) emitter: Emitter,
     pub(crate) progress: Option<ProgressSink>,
     pub(crate) asker: Option<SharedAsk>,
     pub(crate) log: Option<LogSink>,
@@ -60,6 +71,51 @@ impl ToolContext {
         if let Some(sink) = &self.progress {
             sink(progress);
         }
+    }
+
+    /// Tells what happens while the call runs, an object of a kind such as `terminal_output`; the id of the call and the name
+    /// of the machine are added. Waits for nothing: false when it was left out.
+    pub fn emit(&self, kind: &str, payload: Map<String, Value>) -> bool {
+        self.emitter.emit(kind, payload)
+    }
+
+    /// This call as it is sent to its machine, by the name that the tool has there. Its time is that which is left now.
+    pub fn to_node(&self, tool: &str, arguments: &Value) -> Result<node::Call, CallError> {
+        let (Some(_), Some(sending)) = (&self.node, &self.sending) else {
+            return Err(CallError::new(
+                ErrorCode::Internal,
+                "a call that is for no machine was to be sent to one",
+            ));
+        };
+        let arguments = serde_json::value::to_raw_value(arguments)
+            .map_err(|e| CallError::new(ErrorCode::Internal, format!("the arguments cannot be sent: {e}")))?;
+        Ok(node::Call {
+            call_id: self.call_id,
+            tool: tool.to_owned(),
+            arguments,
+            session_id: self.session_id,
+            caller: node::Caller {
+                subject: self.principal.subject().to_owned(),
+                profile: self.principal.profile().map(str::to_owned),
+            },
+            deadline_ms: sending.left_ms(),
+            keep: sending.keep,
+            idempotency_key: sending.key.clone(),
+            traceparent: self.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
+        })
+    }
+
+    /// The call is on its way to its machine: from here on its time counts, and it may run.
+    pub fn sent(&self) {
+        if let Some(sending) = &self.sending {
+            sending.sent();
+        }
+    }
+
+    /// How long the call may still take, if it goes to a machine.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.sending.as_ref().map(|sending| sending.left())
     }
 
     /// Where progress goes, for a tool that has others report it; none when the caller did not ask.

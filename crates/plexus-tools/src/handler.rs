@@ -64,6 +64,18 @@ pub trait TypedTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome, CallError>> + Send;
 }
 
+impl ToolSpec {
+    /// The same tool with the schemas of these types; for who lists a tool that runs elsewhere.
+    #[must_use]
+    pub fn typed<T: TypedTool>(self) -> Self {
+        Self {
+            input_schema: schema::of_input::<T::Args>(),
+            output_schema: Some(schema::of_output::<T::Output>()),
+            ..self
+        }
+    }
+}
+
 /// What a tool does with its checked arguments.
 pub type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
 
@@ -82,16 +94,14 @@ pub struct Tool {
     /// Name it is listed by, when that is not the canonical one.
     listed: Option<Arc<str>>,
     handler: Handler,
+    /// Its calls choose the machine that they run on. Without it, a tool of a machine runs right here.
+    routed: bool,
 }
 
 impl Tool {
     /// A tool from its typed implementation.
     pub fn typed<T: TypedTool>(tool: T) -> Self {
-        let spec = ToolSpec {
-            input_schema: schema::of_input::<T::Args>(),
-            output_schema: Some(schema::of_output::<T::Output>()),
-            ..tool.spec()
-        };
+        let spec = tool.spec().typed::<T>();
         let name = spec.name.clone();
         let tool = Arc::new(tool);
         let run = move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
@@ -129,12 +139,21 @@ impl Tool {
             tracing::warn!(tool = %spec.name, %error, "the schema cannot be used; arguments are passed on unchecked");
         });
         let validator = validator.ok();
-        Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run) }
+        Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run), routed: false }
     }
 
     /// A tool that is a program of the user. Its schema was found to be usable when its manifest was read.
     pub(crate) fn custom(spec: ToolSpec, run: Arc<Run>) -> Self {
         Self::new(spec, Handler::Run(run))
+    }
+
+    /// A tool that runs on a machine which each call chooses: with the arguments that do so, and a handler that brings a
+    /// call to the machine in its context.
+    #[must_use]
+    pub fn on_node(spec: ToolSpec, run: Arc<Run>) -> Self {
+        let input_schema = schema::with_routing(spec.input_schema);
+        let spec = ToolSpec { input_schema, placement: Placement::Node, ..spec };
+        Self { routed: true, ..Self::new(spec, Handler::Run(run)) }
     }
 
     fn new(spec: ToolSpec, handler: Handler) -> Self {
@@ -149,7 +168,13 @@ impl Tool {
                 }
             }
         };
-        Self { spec: Arc::new(spec), validator: Some(Arc::new(validator)), listed: None, handler }
+        Self {
+            spec: Arc::new(spec),
+            validator: Some(Arc::new(validator)),
+            listed: None,
+            handler,
+            routed: false,
+        }
     }
 
     /// Name that callers see. The canonical one is in the [spec](Self::spec).
@@ -175,7 +200,11 @@ impl Tool {
             (Handler::Indirect, Handler::Indirect) => true,
             (Handler::Run(_), Handler::Indirect) | (Handler::Indirect, Handler::Run(_)) => false,
         };
-        handlers && self.listed == other.listed && self.spec == other.spec
+        handlers && self.routed == other.routed && self.listed == other.listed && self.spec == other.spec
+    }
+
+    pub(crate) fn is_routed(&self) -> bool {
+        self.routed
     }
 
     pub(crate) fn is_indirect(&self) -> bool {
@@ -206,13 +235,13 @@ impl Tool {
             ..(*self.spec).clone()
         };
         let narrowed = Self::new(spec, self.handler.clone());
-        Some(Arc::new(Self { listed: self.listed.clone(), ..narrowed }))
+        Some(Arc::new(Self { listed: self.listed.clone(), routed: self.routed, ..narrowed }))
     }
 
     /// Arguments as they will be run, and what is wrong with them.
     pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
         // What a null means to a program of others is for that program to say.
-        if self.spec.placement == Placement::Hub {
+        if matches!(self.spec.placement, Placement::Hub | Placement::Node) {
             arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
         }
         let arguments = Value::Object(arguments);

@@ -5,17 +5,20 @@
 //! caller's running calls, executes under a deadline, and records what happened. A tool that the
 //! caller may not use is not found by the same code that does not find one that does not exist.
 
-mod arguments;
+pub mod arguments;
 mod ask;
 mod context;
 mod cost;
 pub mod custom;
 mod dispatcher;
+mod emit;
 mod error;
 pub mod file_schema;
 mod handler;
 mod listing;
 pub mod native;
+pub mod nodes;
+pub mod outcome;
 mod output;
 mod profile_view;
 mod redact;
@@ -34,12 +37,15 @@ pub use ask::{
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use cost::{Said, cost};
 pub use dispatcher::{Begun, Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
+pub use emit::EventSink;
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
+/// For nodes, which make one of each call that their hub sends: [`Principal::relayed`].
+pub use plexus_auth::Principal;
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
-pub use spec::{Access, Action, Facility, Placement, ToolSpec, UpstreamTool};
+pub use spec::{Access, Action, Facility, Host, Placement, TimeArgument, ToolSpec, UpstreamTool};
 pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

@@ -4,7 +4,7 @@
 use plexus_kit::json_schema;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// What a caller has to send for a `T`.
 pub(crate) fn of_input<T: JsonSchema>() -> Value {
@@ -46,6 +46,42 @@ fn simplify(schema: &mut Value, without_null: bool) {
         Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, without_null)),
         _ => {}
     }
+}
+
+/// Arguments that choose the machine which a call runs on.
+pub(crate) const ROUTING: [&str; 3] = ["node", "queue", "queue_seconds"];
+/// How long a queued call waits that does not say, in seconds.
+pub(crate) const QUEUE_SECONDS: u64 = 3_600;
+/// The most that it may wait, in seconds.
+pub(crate) const MAX_QUEUE_SECONDS: u64 = 7 * 24 * 3_600;
+
+/// The same schema with the arguments that choose the machine.
+pub(crate) fn with_routing(mut schema: Value) -> Value {
+    let routing = json!({
+        "node": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "Machine to run on: its name, its id, or labels such as `role=nas`. Left out: the one that you are set up for, else the hub's own, `local`."
+        },
+        "queue": {
+            "type": "boolean",
+            "description": "If the machine is away, wait for it instead of failing at once."
+        },
+        "queue_seconds": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_QUEUE_SECONDS,
+            "description": format!("With `queue`: how long to wait for the machine, {QUEUE_SECONDS} if not given.")
+        }
+    });
+    if let (Value::Object(routing), Some(object)) = (routing, schema.as_object_mut()) {
+        let properties = object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(properties) = properties {
+            properties.extend(routing);
+        }
+    }
+    schema
 }
 
 /// The same schema with the argument `action` limited to `allowed`.

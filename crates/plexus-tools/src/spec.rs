@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plexus_auth::Scope;
 use plexus_proto::api::ToolAnnotations;
-use plexus_proto::tool_name;
+use plexus_proto::{NodeId, tool_name};
 use serde_json::{Map, Value};
 
 /// Where a tool runs.
@@ -16,8 +16,28 @@ pub enum Placement {
     Hub,
     /// In the hub, by a program of the user.
     Custom,
+    /// On one of the machines, which the call chooses.
+    Node,
     /// In another MCP server.
     Upstream(Arc<UpstreamTool>),
+}
+
+/// The machine that another MCP server runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    pub id: NodeId,
+    /// What scopes say.
+    pub name: String,
+}
+
+/// An argument that says how long a call may take, in whole seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeArgument {
+    pub name: Cow<'static, str>,
+    /// More is taken as this.
+    pub most: Duration,
+    /// What the tool needs beside, to stop by itself and say so.
+    pub grace: Duration,
 }
 
 /// A tool of another MCP server, as that server knows it.
@@ -33,6 +53,8 @@ pub struct UpstreamTool {
     pub bare: bool,
     /// Its schema wants some of the arguments to be repeated in headers.
     pub repeats_arguments: bool,
+    /// Where it runs, if that is not the hub: calls go there and nowhere else.
+    pub node: Option<Host>,
     /// What the server says of it, all of it.
     pub definition: Map<String, Value>,
 }
@@ -63,12 +85,16 @@ impl Facility {
 }
 
 impl Placement {
-    /// In words: `hub`, `upstream:<server>`.
+    /// In words: `hub`, `node`, `upstream:<server>`, `upstream:<server>@<node>`.
     #[must_use]
     pub fn describe(&self) -> Cow<'static, str> {
         match self {
             Self::Hub | Self::Custom => "hub".into(),
-            Self::Upstream(upstream) => format!("upstream:{}", upstream.server).into(),
+            Self::Node => "node".into(),
+            Self::Upstream(upstream) => match &upstream.node {
+                None => format!("upstream:{}", upstream.server).into(),
+                Some(host) => format!("upstream:{}@{}", upstream.server, host.name).into(),
+            },
         }
     }
 }
@@ -130,7 +156,10 @@ pub struct ToolSpec {
     pub access: Access,
     pub actions: Vec<Action>,
     pub placement: Placement,
+    /// What a call may take that says nothing else.
     pub deadline: Duration,
+    /// Says it for a call, if there is one.
+    pub time: Option<TimeArgument>,
     /// For admins only: no scope of a tool's own reaches it.
     pub admin: bool,
     /// It starts agents, and so no sub-agent is ever shown it, whatever its profile says.
@@ -145,7 +174,7 @@ impl ToolSpec {
     #[must_use]
     pub fn upstream(&self) -> Option<&UpstreamTool> {
         match &self.placement {
-            Placement::Hub | Placement::Custom => None,
+            Placement::Hub | Placement::Custom | Placement::Node => None,
             Placement::Upstream(upstream) => Some(upstream),
         }
     }
@@ -170,9 +199,40 @@ impl ToolSpec {
             actions: Vec::new(),
             placement: Placement::Hub,
             deadline: HUB_DEADLINE,
+            time: None,
             admin: false,
             starts_agents: false,
         }
+    }
+
+    /// A tool that runs on a machine of the user. Its schemas are filled in from its types.
+    #[must_use]
+    pub fn node(name: &'static str, title: &'static str, description: &'static str, access: Access) -> Self {
+        Self { placement: Placement::Node, ..Self::hub(name, title, description, access) }
+    }
+
+    /// The same tool, whose calls say with an argument how long they may take.
+    #[must_use]
+    pub fn with_time(self, argument: &'static str, most: Duration, grace: Duration) -> Self {
+        Self { time: Some(TimeArgument { name: argument.into(), most, grace }), ..self }
+    }
+
+    /// How long a call with these checked arguments may take.
+    #[must_use]
+    pub fn allowed_time(&self, arguments: &Value) -> Duration {
+        let asked = self.time.as_ref().and_then(|time| {
+            let seconds = arguments[&*time.name].as_u64()?;
+            Some(Duration::from_secs(seconds).min(time.most) + time.grace)
+        });
+        asked.unwrap_or(self.deadline)
+    }
+
+    /// What a call with these arguments does: its action's, where the tool has several.
+    #[must_use]
+    pub fn access_of(&self, arguments: &Value) -> Access {
+        let action = arguments["action"].as_str();
+        let named = self.actions.iter().find(|known| Some(&*known.name) == action);
+        named.map_or(self.access, |action| action.access)
     }
 
     /// The same tool for admins only: `call:*` does not reach it, and nobody else sees it.

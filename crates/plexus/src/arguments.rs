@@ -14,7 +14,7 @@ const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 /// A [`span`] that is not empty.
 pub(crate) fn ttl(text: &str) -> Result<u64, String> {
     match span(text)? {
-        0 => Err("a token that lives no time is of no use".to_owned()),
+        0 => Err("what lives no time is of no use".to_owned()),
         seconds => Ok(seconds),
     }
 }
@@ -50,6 +50,14 @@ pub(crate) fn key_value(text: &str) -> Result<(String, Value), String> {
         return Err("the key before = is empty".to_owned());
     }
     Ok((key.to_owned(), json_or_string(value)))
+}
+
+/// `key=value`, both as they are.
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected key=value, such as role=nas".to_owned()),
+    }
 }
 
 fn json_or_string(text: &str) -> Value {

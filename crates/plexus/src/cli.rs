@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, db, doctor, events, keys, man, profile, sessions, token, tools, up, upstream,
+    audit, completions, config, db, doctor, events, keys, man, node, profile, sessions, token, tools, up,
+    upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Tools(tools::ToolsArgs),
     /// Put MCP servers behind the hub and see how they are doing
     Upstream(upstream::UpstreamArgs),
+    /// Let other machines join, and see how they are doing
+    Node(node::NodeArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
     /// Show what happens in all sessions

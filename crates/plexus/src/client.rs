@@ -4,6 +4,8 @@
 //! followed (they would carry the token elsewhere), and a loopback hub is never reached through a
 //! proxy or a name service.
 
+mod pinned;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -91,6 +93,8 @@ impl Hub {
         if target.url.scheme() == "http" {
             // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
             builder = builder.tls_certs_only([]);
+        } else if let Some(certificate) = &target.certificate {
+            builder = builder.tls_backend_preconfigured(pinned::only(certificate)?);
         }
         let given = match target.credential {
             Credential::Given { admin_instead, .. } => Some(AdminInstead(admin_instead)),
@@ -123,6 +127,10 @@ impl Hub {
 
     pub(crate) async fn delete(&self, path: &[&str]) -> anyhow::Result<Answer> {
         self.send(self.request(Method::DELETE, path)?).await
+    }
+
+    pub(crate) async fn patch<B: Serialize>(&self, path: &[&str], body: &B) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::PATCH, path)?.json(body)).await
     }
 
     pub(crate) async fn post<B: Serialize>(

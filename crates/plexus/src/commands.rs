@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod node;
 pub(crate) mod profile;
 pub(crate) mod sessions;
 pub(crate) mod status;

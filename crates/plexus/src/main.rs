@@ -77,6 +77,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Keys(args) => commands::keys::run(args, &invocation).await,
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
         Command::Upstream(args) => commands::upstream::run(args, &invocation).await,
+        Command::Node(args) => commands::node::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,

@@ -22,6 +22,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-proto",
             "plexus-kit",
             "plexus-store",
+            "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
             "plexus-bridge",

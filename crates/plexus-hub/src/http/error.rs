@@ -147,7 +147,7 @@ impl From<CallError> for ApiError {
             ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
             ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-            ErrorCode::Cancelled | ErrorCode::ToolFailed | ErrorCode::Internal => {
+            ErrorCode::Cancelled | ErrorCode::Interrupted | ErrorCode::ToolFailed | ErrorCode::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };

@@ -157,6 +157,7 @@ pub(super) async fn call(
         None => SessionKey::new("rest", &[caller.principal.name()], None),
     };
     let call = Call {
+        call_id: None,
         kind: CallKind::Tool,
         tool: name,
         arguments: params.arguments,
@@ -165,6 +166,8 @@ pub(super) async fn call(
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        events: None,
+        deadline: None,
         asker: None,
         log: None,
         inputs: None,

@@ -144,6 +144,7 @@ pub(super) fn begin(
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
     };
     Ok(Call {
+        call_id: None,
         kind: target.subject.kind(),
         tool: target.name,
         arguments: target.arguments,
@@ -152,6 +153,8 @@ pub(super) fn begin(
         via: Via::Mcp,
         cancel,
         progress: None,
+        events: None,
+        deadline: None,
         asker: None,
         log: None,
         inputs: None,

@@ -101,6 +101,7 @@ impl TypedTool for Curious {
             placement: Placement::Hub,
             deadline: self.deadline,
             admin: false,
+            time: None,
             starts_agents: false,
         }
     }

@@ -17,6 +17,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         groups: vec![group.to_owned()],
         bare: false,
         repeats_arguments: false,
+        node: None,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {
@@ -28,6 +29,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),

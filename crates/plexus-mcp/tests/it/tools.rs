@@ -40,6 +40,7 @@ fn spec(name: &str) -> ToolSpec {
         placement: Placement::Hub,
         deadline: Duration::from_secs(60),
         admin: false,
+        time: None,
         starts_agents: false,
     }
 }

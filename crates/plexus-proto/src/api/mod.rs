@@ -3,6 +3,7 @@
 mod audit;
 mod config;
 mod key;
+mod node;
 mod profile;
 mod session;
 mod status;
@@ -21,6 +22,10 @@ use utoipa::ToSchema;
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
+pub use node::{
+    ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
+    NodeState, NodeTransport, RemovedNode,
+};
 pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,

@@ -160,6 +160,7 @@ impl Definition {
             placement: Placement::Custom,
             deadline: self.timeout + MARGIN,
             admin: false,
+            time: None,
             starts_agents: false,
         }
     }

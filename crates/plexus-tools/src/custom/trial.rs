@@ -25,6 +25,7 @@ pub async fn try_out(
 ) -> Result<ToolTrial, CustomError> {
     let (tool, report) = tools.trial(name)?;
     let call = Call {
+        call_id: None,
         kind: CallKind::Tool,
         tool: name.to_owned(),
         arguments,
@@ -34,6 +35,8 @@ pub async fn try_out(
         via,
         cancel,
         progress: None,
+        events: None,
+        deadline: None,
         asker: None,
         log: None,
         inputs: None,

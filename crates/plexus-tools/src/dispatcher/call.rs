@@ -1,6 +1,7 @@
 //! A call: as it is asked for, while it is seen through, and as it ended.
 
 use std::fmt;
+use std::time::Duration;
 
 use plexus_kit::SeeThrough;
 use plexus_kit::trace::Incoming;
@@ -8,13 +9,15 @@ use plexus_proto::{CallId, SessionId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{CallError, LogSink, ProgressSink, RawJson, SessionKey, SharedAsk, ToolOutput};
+use crate::{CallError, EventSink, LogSink, ProgressSink, RawJson, SessionKey, SharedAsk, ToolOutput};
 
 /// Through which door a call came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
     Mcp,
     Rest,
+    /// The link of a node: a hub has it run a tool here.
+    Link,
 }
 
 impl Via {
@@ -23,6 +26,7 @@ impl Via {
         match self {
             Self::Mcp => "mcp",
             Self::Rest => "rest",
+            Self::Link => "link",
         }
     }
 }
@@ -40,6 +44,8 @@ pub enum CallKind {
 
 /// A call, as asked for.
 pub struct Call {
+    /// The one that it has already, where somebody else has recorded it.
+    pub call_id: Option<CallId>,
     pub kind: CallKind,
     /// Name of a tool, or of what a server has resources or prompts under.
     pub tool: String,
@@ -51,6 +57,10 @@ pub struct Call {
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
+    /// Where what it tells while it runs goes; without one, into the log of its session and to the caller as progress.
+    pub events: Option<EventSink>,
+    /// What it may take at most, where its caller waits no longer than that.
+    pub deadline: Option<Duration>,
     /// Whom to ask, if the caller can be asked.
     pub asker: Option<SharedAsk>,
     pub log: Option<LogSink>,

@@ -8,14 +8,16 @@ mod keys;
 mod measure;
 mod prepare;
 mod record;
+mod sending;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
@@ -26,11 +28,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::emit::{Emitter, SessionLog};
 use crate::handler::Transaction;
+use crate::nodes::Nodes;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, Outcome, RawJson, Registry, Tool, ToolContext, ToolOutput, output};
 
 pub(crate) use deadline::Deadline;
+pub(crate) use sending::Sending;
 
 use kept::Kept;
 use keys::Keys;
@@ -77,7 +82,13 @@ struct Inner {
     keys: Keys,
     output_bytes: AtomicUsize,
     metrics: CallMetrics,
+    /// Who knows the machines; a node of its own has none.
+    nodes: ArcSwapOption<SharedNodes>,
 }
+
+/// Behind one more pointer: what is swapped has a size.
+#[derive(Debug, Clone)]
+struct SharedNodes(Arc<dyn Nodes>);
 
 impl Dispatcher {
     #[must_use]
@@ -99,6 +110,7 @@ impl Dispatcher {
             keys: Keys::default(),
             output_bytes: AtomicUsize::new(options.output_bytes),
             metrics: CallMetrics::default(),
+            nodes: ArcSwapOption::empty(),
         }))
     }
 
@@ -106,6 +118,11 @@ impl Dispatcher {
     pub fn set_limits(&self, calls_per_principal: usize, output_bytes: usize) {
         self.0.running.set_limit(calls_per_principal);
         self.0.output_bytes.store(output_bytes, Ordering::Relaxed);
+    }
+
+    /// Who knows the machines that calls go to, from now on.
+    pub fn set_nodes(&self, nodes: Arc<dyn Nodes>) {
+        self.0.nodes.store(Some(Arc::new(SharedNodes(nodes))));
     }
 
     /// Lets others read what is measured here.
@@ -163,7 +180,7 @@ impl Dispatcher {
     }
 
     fn see_through(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> Begun {
-        let call_id = CallId::new();
+        let call_id = call.call_id.unwrap_or_else(CallId::new);
         let inner = self.0.clone();
         let span = measure::span(call_id, &call);
         let work = async move {
@@ -220,6 +237,18 @@ impl Inner {
                 let name = prepared.tool.spec().name.to_string();
                 span.record("tool", name.as_str());
                 let record = origin.of(&name, &prepared.arguments);
+                let allowed = prepared.tool.spec().allowed_time(&prepared.arguments);
+                let allowed = call.deadline.map_or(allowed, |most| allowed.min(most));
+                let emitter = match call.events {
+                    Some(sink) => Emitter::Sink(sink),
+                    None => Emitter::Log(Arc::new(SessionLog::new(
+                        (&self.store, &self.clock),
+                        (call_id, session_id),
+                        principal.subject(),
+                        None,
+                        call.progress.clone(),
+                    ))),
+                };
                 let context = ToolContext {
                     call_id,
                     principal,
@@ -228,6 +257,10 @@ impl Inner {
                     store: self.store.clone(),
                     clock: self.clock.clone(),
                     cancel: call.cancel.child_token(),
+                    node: None,
+                    allowed,
+                    sending: None,
+                    emitter,
                     progress: call.progress,
                     deadline: call.asker.as_ref().map(|_| Arc::default()),
                     asker: call.asker,
@@ -290,7 +323,7 @@ impl Inner {
         // A second call with the key of a running one waits for that one's result.
         let waited = tokio::select! {
             held = self.keys.hold(&subject, &key) => Ok(held),
-            error = given_up(&prepared.tool, &context.cancel, None) => Err(error),
+            error = given_up(&prepared.tool, &context.cancel, context.allowed, None) => Err(error),
         };
         let _held = match waited {
             Ok(held) => held,
@@ -464,12 +497,12 @@ impl Keep {
 /// The handler under its deadline; a panic is an error of this call only.
 async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
     let Prepared { tool, arguments } = prepared;
-    let (cancel, deadline) = (context.cancel.clone(), context.deadline.clone());
+    let (cancel, deadline, allowed) = (context.cancel.clone(), context.deadline.clone(), context.allowed);
     let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
     let error = tokio::select! {
         biased;
         outcome = &mut run => return outcome,
-        error = given_up(&tool, &cancel, deadline.as_deref()) => error,
+        error = given_up(&tool, &cancel, allowed, deadline.as_deref()) => error,
     };
     cancel.cancel();
     // One that still waits for its turn says so when it is told.
@@ -480,8 +513,12 @@ async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome
 }
 
 /// Ends when the caller cancels or the tool's time is up, and says which.
-async fn given_up(tool: &Tool, cancel: &CancellationToken, time: Option<&Deadline>) -> CallError {
-    let deadline = tool.spec().deadline;
+async fn given_up(
+    tool: &Tool,
+    cancel: &CancellationToken,
+    deadline: Duration,
+    time: Option<&Deadline>,
+) -> CallError {
     let passed = async {
         match time {
             Some(time) => time.passed(deadline).await,

@@ -148,6 +148,7 @@ impl Hub {
             kind: TokenKind::Agent,
             name: name.to_owned(),
             profile: profile.map(str::to_owned),
+            node: None,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
             renew_seconds: None,
@@ -200,6 +201,7 @@ impl Hub {
 /// A call in the session `external:test:1`.
 pub(crate) fn call(tool: &str, arguments: Value) -> Call {
     Call {
+        call_id: None,
         kind: CallKind::Tool,
         tool: tool.to_owned(),
         arguments,
@@ -208,6 +210,8 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,
+        events: None,
+        deadline: None,
         asker: None,
         log: None,
         inputs: None,
@@ -274,6 +278,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         placement: Placement::Hub,
         deadline,
         admin: false,
+        time: None,
         starts_agents: false,
     }
 }
@@ -318,6 +323,7 @@ where
         groups: vec![],
         bare: false,
         repeats_arguments: false,
+        node: None,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {

@@ -24,6 +24,7 @@ pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) 
         groups: groups.to_vec(),
         bare,
         repeats_arguments: false,
+        node: None,
         definition: serde_json::Map::new(),
     };
     let spec = ToolSpec {
@@ -35,6 +36,7 @@ pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) 
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),

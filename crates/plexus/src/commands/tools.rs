@@ -103,6 +103,10 @@ struct CallArgs {
     /// All arguments as a JSON object, as @FILE, or as - for standard input
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     json_args: Option<String>,
+    /// Machine to run it on: name, id, or label such as role=nas; the same as --arg node=… [default: that of the
+    /// profile or the token, else the hub's own]
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
     /// Name of the session that the call is recorded in
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
@@ -199,7 +203,8 @@ fn schema(out: &Output, heading: &str, schema: &Value) -> anyhow::Result<()> {
 }
 
 async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let CallArgs { name, pairs, json_args, session, idempotency_key } = args;
+    let CallArgs { name, mut pairs, json_args, node, session, idempotency_key } = args;
+    pairs.extend(node.map(|node| ("node".to_owned(), Value::String(node))));
     let no_text = pairs.iter().find(|(_, value)| !value.is_string()).cloned();
     let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
     // Stamped before the first attempt: where the answer gets lost, the same call can be sent again.

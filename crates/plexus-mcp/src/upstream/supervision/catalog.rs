@@ -210,6 +210,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         bare: config.bare_names,
         // What is filled in here is unknown to callers, and so nothing that they could repeat.
         repeats_arguments: marks::marks(&input_schema).is_ok_and(|marks| !marks.is_empty()),
+        node: None,
         definition: Map::new(),
     };
     let spec = ToolSpec {
@@ -223,6 +224,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         placement: Placement::Upstream(Arc::new(UpstreamTool { definition, ..upstream })),
         deadline: config.timeout,
         admin: false,
+        time: None,
         starts_agents: false,
     };
     let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, as_task, injected };

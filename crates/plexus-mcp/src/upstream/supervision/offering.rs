@@ -165,10 +165,12 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
             groups: Vec::new(),
             bare: config.bare_names,
             repeats_arguments: false,
+            node: None,
             definition: Map::new(),
         })),
         deadline: config.timeout,
         admin: false,
+        time: None,
         starts_agents: false,
     }
 }

@@ -16,6 +16,7 @@ fn upstream(server: &str, tool: &str) -> Tool {
         groups: vec![],
         bare: false,
         repeats_arguments: false,
+        node: None,
         definition: Map::new(),
     }));
     let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {

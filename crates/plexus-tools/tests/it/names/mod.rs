@@ -32,6 +32,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
         access: Access::READ,
         actions: vec![],
         admin: false,
+        time: None,
         starts_agents: false,
         placement: Placement::Upstream(Arc::new(UpstreamTool {
             server: slug,
@@ -39,6 +40,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
             groups: vec![],
             bare: naming == Naming::Bare,
             repeats_arguments: false,
+            node: None,
             definition: Map::new(),
         })),
         deadline: Duration::from_secs(30),

@@ -16,6 +16,7 @@ fn tool(server: &str, name: &str, description: &str) -> Arc<Tool> {
         groups: vec![],
         bare: false,
         repeats_arguments: false,
+        node: None,
         definition,
     };
     let spec = ToolSpec {

@@ -37,6 +37,7 @@ impl TypedTool for Idle {
             placement: Placement::Hub,
             deadline: std::time::Duration::from_secs(60),
             admin: false,
+            time: None,
             starts_agents: false,
         }
     }

@@ -1,0 +1,17 @@
+//! What runs on a user's machine: the link to the hub, and the tools of the machine.
+//!
+//! A [`Node`] has a store, a registry and a dispatcher of its own, as a hub has; what it has not are doors. Calls come
+//! over a [`link`] that the node dials, and their results go back over it, or over a later one: what is to be kept is
+//! on the node's disk before it is begun, and until the hub has its result.
+
+mod error;
+pub mod link;
+mod machine;
+mod node;
+mod options;
+pub mod tools;
+
+pub use error::NodeError;
+pub use machine::Machine;
+pub use node::{Node, Served};
+pub use options::{NodeLimits, NodeOptions};

@@ -1,0 +1,15 @@
+//! The machine, as its tools know it.
+
+use std::path::PathBuf;
+
+use plexus_kit::{Clock, Environment, Supervisor};
+
+/// What a tool of the machine needs beside the context of a call.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The node's folder, readable by its owner only; a tool that keeps files has a folder of its own in it.
+    pub data_dir: PathBuf,
+    pub environment: Environment,
+    pub supervisor: Supervisor,
+    pub clock: Clock,
+}

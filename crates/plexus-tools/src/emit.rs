@@ -1,0 +1,139 @@
+//! What a call tells while it runs.
+//!
+//! Nothing here waits: an event that cannot be taken at once is left out, and who emits it is told. On a hub it goes into
+//! the log of the call's session, before the end of the call, and to the caller as progress. On a node it goes to the hub.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use plexus_kit::Clock;
+use plexus_proto::{CallId, EventKind, NewEvent, SessionId};
+use plexus_store::{Records, Store};
+use serde_json::{Map, Value};
+
+use crate::{Progress, ProgressSink, redact};
+
+/// Kinds that a running tool may log: others are said by the hub alone, and a machine could make them up.
+const KINDS: &[&str] = &["terminal_output", "terminal_closed"];
+/// How far a call has come: for the caller, not for the log.
+const PROGRESS: &str = "progress";
+/// Longest payload, as JSON.
+const EVENT: usize = 64 * 1024;
+/// What one call may log in all, as JSON.
+const CALL: usize = 2 << 20;
+/// Characters of an event that the caller gets as progress.
+const MESSAGE: usize = 1_000;
+
+/// Where events go instead of into the log. It must not block; one that cannot take an event says so with `false`.
+pub type EventSink = Arc<dyn Fn(&str, Map<String, Value>) -> bool + Send + Sync>;
+
+/// Where the events of one call go.
+#[derive(Clone)]
+pub(crate) enum Emitter {
+    Sink(EventSink),
+    Log(Arc<SessionLog>),
+}
+
+/// The log of the session that a call is of.
+pub(crate) struct SessionLog {
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    pub(crate) call_id: CallId,
+    pub(crate) session_id: SessionId,
+    pub(crate) actor: String,
+    /// The machine that the call runs on.
+    pub(crate) node: Option<String>,
+    pub(crate) progress: Option<ProgressSink>,
+    /// Bytes that were logged.
+    logged: AtomicUsize,
+    /// Bytes that the caller was told of.
+    told: AtomicUsize,
+}
+
+impl Emitter {
+    pub(crate) fn emit(&self, kind: &str, payload: Map<String, Value>) -> bool {
+        match self {
+            Self::Sink(sink) => sink(kind, payload),
+            Self::Log(log) => log.emit(kind, payload),
+        }
+    }
+}
+
+impl SessionLog {
+    pub(crate) fn new(
+        (store, clock): (&Store, &Clock),
+        (call_id, session_id): (CallId, SessionId),
+        actor: &str,
+        node: Option<String>,
+        progress: Option<ProgressSink>,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            clock: clock.clone(),
+            call_id,
+            session_id,
+            actor: actor.to_owned(),
+            node,
+            progress,
+            logged: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }
+    }
+
+    fn emit(&self, kind: &str, mut payload: Map<String, Value>) -> bool {
+        if kind == PROGRESS {
+            return self.pass_on(&payload);
+        }
+        if !KINDS.contains(&kind) {
+            return false;
+        }
+        payload.insert("call_id".to_owned(), self.call_id.to_string().into());
+        if let Some(node) = &self.node {
+            payload.insert("node".to_owned(), node.as_str().into());
+        }
+        let text = redact::json(&payload);
+        let fits = |logged: usize| logged.checked_add(text.len()).filter(|logged| *logged <= CALL);
+        if text.len() > EVENT || self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err()
+        {
+            return false;
+        }
+        let event = NewEvent {
+            at: self.clock.now(),
+            kind: EventKind::Other(kind.to_owned()),
+            actor: self.actor.clone(),
+            payload: text,
+            external_id: None,
+        };
+        let records = Records { audit: vec![], events: vec![(self.session_id, event)] };
+        // Taken at once by the journal, or by the queue of the writer; both keep the order.
+        let taken = !matches!(self.store.append_soon(records).now_or_never(), Some(Err(_)));
+        self.tell(&payload);
+        taken
+    }
+
+    /// What was said, for a caller that wants to see something happen.
+    fn tell(&self, payload: &Map<String, Value>) {
+        let (Some(sink), Some(text)) = (&self.progress, payload.get("text").and_then(Value::as_str)) else {
+            return;
+        };
+        if text.is_empty() {
+            return;
+        }
+        let told = self.told.fetch_add(text.len(), Ordering::Relaxed) + text.len();
+        let message = text.chars().take(MESSAGE).collect();
+        // A count of bytes is exact up to 2^53.
+        #[expect(clippy::cast_precision_loss)]
+        sink(Progress { done: told as f64, total: None, message: Some(message) });
+    }
+
+    fn pass_on(&self, payload: &Map<String, Value>) -> bool {
+        let Some(sink) = &self.progress else { return true };
+        let number = |name: &str| payload.get(name).and_then(Value::as_f64).filter(|n| n.is_finite());
+        let Some(done) = number("done") else { return false };
+        let message = payload.get("message").and_then(Value::as_str);
+        let message = message.map(|message| message.chars().take(MESSAGE).collect());
+        sink(Progress { done, total: number("total"), message });
+        true
+    }
+}

@@ -1,0 +1,38 @@
+//! The machines that tools run on, as the dispatcher knows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use plexus_proto::{CallId, NodeId, Timestamp};
+use uuid::Uuid;
+
+/// The machine that the hub itself runs on.
+pub const LOCAL: &str = "local";
+
+/// One machine, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEntry {
+    pub id: NodeId,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// Calls get through to it.
+    pub online: bool,
+    /// Since when that is so; none of one that was never there.
+    pub since: Option<Timestamp>,
+    /// Names the store that it keeps calls in, as it said last.
+    pub store_id: Option<Uuid>,
+    /// It takes no new calls.
+    pub draining: bool,
+    /// Canonical names of the tools that it has of itself; as it said last, also while it is away.
+    pub tools: BTreeSet<String>,
+}
+
+/// Who knows the machines, and brings calls to them.
+pub trait Nodes: Send + Sync + fmt::Debug {
+    /// All there are, whoever may see them. Costs no more than a pointer: it is read with every call.
+    fn all(&self) -> Arc<[NodeEntry]>;
+
+    /// The end of a call is committed: the node that ran it need not keep it any longer.
+    fn settled(&self, node: NodeId, call: CallId);
+}

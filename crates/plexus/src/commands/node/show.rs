@@ -1,0 +1,83 @@
+//! What there is to say of a machine.
+
+use plexus_proto::Timestamp;
+use plexus_proto::api::{Node, NodeState};
+
+use crate::client::Hub;
+use crate::output::{Output, one_line};
+
+pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<()> {
+    let answer = hub.get(&["nodes", node], &[]).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let node: Node = answer.decode()?;
+    let or = |value: &Option<String>| value.as_deref().map_or_else(|| "-".to_owned(), one_line);
+    let transport = node.transport.map_or("-", |transport| transport.as_str());
+    out.fields(&[
+        ("node", node.id.to_string()),
+        ("name", node.name.clone()),
+        ("state", state(&node)),
+        ("labels", labels(&node)),
+        ("system", system(&node)),
+        ("host name", or(&node.hostname)),
+        ("version", or(&node.version)),
+        ("transport", transport.to_owned()),
+        ("round trip", round_trip(&node)),
+        ("last seen", seen(&node, |at| out.at(at))),
+        ("joined", out.at(node.created_at)),
+        ("calls under way", node.in_flight.to_string()),
+        ("tools", listed(&node.tools)),
+        ("profiles", listed(&node.profiles)),
+    ])?;
+    if !node.mcp_servers.is_empty() {
+        out.block("\nMCP servers\n")?;
+        let rows = node
+            .mcp_servers
+            .iter()
+            .map(|server| vec![server.name.clone(), server.state.clone(), server.tools.len().to_string()]);
+        out.table(&["NAME", "STATE", "TOOLS"], rows.collect())?;
+    }
+    if node.state == NodeState::New {
+        out.note("It has joined and was never linked: start `plexus node run` there.");
+    }
+    Ok(())
+}
+
+pub(super) fn state(node: &Node) -> String {
+    let state = node.state.as_str();
+    if node.draining { format!("{state}, draining") } else { state.to_owned() }
+}
+
+pub(super) fn system(node: &Node) -> String {
+    match (&node.os, &node.arch) {
+        (Some(os), Some(arch)) => one_line(&format!("{os}/{arch}")),
+        _ => "-".to_owned(),
+    }
+}
+
+pub(super) fn round_trip(node: &Node) -> String {
+    match node.rtt_ms {
+        Some(ms) if ms < 10.0 => format!("{ms:.1} ms"),
+        Some(ms) => format!("{ms:.0} ms"),
+        None => "-".to_owned(),
+    }
+}
+
+/// A machine that is linked is seen all the time.
+pub(super) fn seen(node: &Node, when: impl Fn(Timestamp) -> String) -> String {
+    match node.last_seen_at {
+        _ if node.state == NodeState::Online => "now".to_owned(),
+        Some(at) => when(at),
+        None => "never".to_owned(),
+    }
+}
+
+pub(super) fn labels(node: &Node) -> String {
+    let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if labels.is_empty() { "-".to_owned() } else { one_line(&labels.join(" ")) }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "-".to_owned() } else { one_line(&names.join(", ")) }
+}
