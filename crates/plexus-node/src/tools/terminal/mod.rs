@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(15);
 const STDOUT_SHOWN: usize = 24 << 10;
 const STDERR_SHOWN: usize = 8 << 10;
 /// How long a job may take to read what is written to it.
-const WRITING: Duration = Duration::from_secs(10);
+const WRITING: Duration = Duration::from_secs(5);
 /// How long a job may take to end that was killed.
 const DYING: Duration = Duration::from_secs(5);
 /// How long it is looked at what a signal does.

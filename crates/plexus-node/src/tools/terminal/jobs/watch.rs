@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::identity::{self, Identity};
 use super::job::{Job, Order};
-use super::record::{Exit, Why};
+use super::record::{BORN, Exit, Why};
 use super::signals;
 use super::spool::Spool;
 
@@ -26,6 +26,8 @@ use super::spool::Spool;
 const GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at what a job has written, and at one that was found.
 const LOOK: Duration = Duration::from_millis(250);
+/// Between two looks at who of a group is left.
+const STEP: Duration = Duration::from_millis(20);
 /// For what a terminal still has to show, after its command has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Where nothing can be given back, a job may write so many times what is kept, and is ended then.
@@ -111,6 +113,9 @@ impl Watch {
                 biased;
                 exit = self.leader.ended() => {
                     self.trim(&mut kill_at);
+                    if let Some(kill_at) = kill_at {
+                        self.clear_out(kill_at).await;
+                    }
                     self.job.conclude(exit, self.clock.now());
                     return;
                 }
@@ -137,6 +142,19 @@ impl Watch {
                 }
                 _ = look.tick() => self.trim(&mut kill_at),
             }
+        }
+    }
+
+    /// The leader has heeded, and others of its group need not have: they have the same time, and are killed then. Their
+    /// group keeps its number as long as any of them is there.
+    async fn clear_out(&self, kill_at: Instant) {
+        let Some(leader) = Identity::written(&self.job.folder().join(BORN)) else { return };
+        let give_up = kill_at + GRACE;
+        while identity::group_lives(leader.pid()) && Instant::now() < give_up {
+            if Instant::now() >= kill_at || self.stopping.is_cancelled() {
+                identity::signal_group(leader.pid(), Signal::KILL);
+            }
+            tokio::time::sleep(STEP).await;
         }
     }
 
