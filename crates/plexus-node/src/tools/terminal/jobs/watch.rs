@@ -147,7 +147,7 @@ impl Watch {
 
     /// The leader has heeded, and others of its group need not have: they have the same time, and are killed then. Their
     /// group keeps its number as long as any of them is there.
-    async fn clear_out(&self, kill_at: Instant) {
+    async fn clear_out(&mut self, kill_at: Instant) {
         let Some(leader) = Identity::written(&self.job.folder().join(BORN)) else { return };
         let give_up = kill_at + GRACE;
         while identity::group_lives(leader.pid()) && Instant::now() < give_up {
