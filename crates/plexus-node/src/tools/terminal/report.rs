@@ -16,8 +16,7 @@ pub(crate) struct Output {
     pub(super) stdout: Option<Shown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<Shown>,
-    /// Of `read`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) page: Option<Page>,
     /// Bytes that `write` has written. Less than there were: the program reads no more for now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,22 +71,24 @@ pub(crate) struct LeftOut {
     pub(super) bytes: u64,
 }
 
-/// A part of an output.
+/// A part of an output: what `read` answers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Page {
     pub(super) stream: Stream,
-    /// First byte that is shown.
+    /// `read`: first byte that is shown.
     pub(super) offset: u64,
-    /// Where to read on.
+    /// `read`: where to read on.
     pub(super) next_offset: u64,
-    /// Size of the whole, up to now.
+    /// `read`: size of the whole, up to now.
     pub(super) bytes: u64,
-    /// There is no more, and there will be none.
+    /// `read`: there is no more, and there will be none.
     pub(super) eof: bool,
-    /// Bytes before `offset` that are not kept: the job wrote more than is kept of an output.
+    /// `read`: bytes before `offset` that are not kept, because the job wrote more than is kept of an output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skipped: Option<u64>,
+    /// `read`: what is no UTF-8 is replaced in it.
     pub(super) text: String,
+    /// `read`: the bytes that are shown, where they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
 }

@@ -142,7 +142,7 @@ async fn signals_reach_a_job_and_its_keeper_stays() {
     let said = async |text: &str| {
         until(async || {
             let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
-            page["page"]["text"].as_str().unwrap().contains(text).then_some(())
+            page["text"].as_str().unwrap().contains(text).then_some(())
         })
         .await;
     };
@@ -163,7 +163,7 @@ async fn kill_ends_also_who_ignores_it() {
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
     until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
-        (page["page"]["text"] == "ready\n").then_some(())
+        (page["text"] == "ready\n").then_some(())
     })
     .await;
     let answer = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();

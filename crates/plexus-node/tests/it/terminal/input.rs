@@ -9,7 +9,7 @@ use crate::workbench::{Workbench, until};
 async fn said(bench: &Workbench, job: &Value, text: &str) -> String {
     until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
-        let said = page["page"]["text"].as_str().unwrap().to_owned();
+        let said = page["text"].as_str().unwrap().to_owned();
         said.contains(text).then_some(said)
     })
     .await
@@ -112,7 +112,7 @@ async fn one_types_at_a_terminal() {
     until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
         // What is typed is shown, and then what cat writes.
-        (page["page"]["text"] == "hello\r\nhello\r\n").then_some(())
+        (page["text"] == "hello\r\nhello\r\n").then_some(())
     })
     .await;
     bench.terminal(json!({ "action": "write", "job": job, "eof": true })).await.unwrap();

@@ -12,7 +12,7 @@ async fn paged(bench: &Workbench, job: &Value, limit: u32) -> Vec<u8> {
     loop {
         let read = json!({ "action": "read", "job": job, "offset": offset, "limit": limit });
         let answer = bench.terminal(read).await.unwrap();
-        let page = &answer["page"];
+        let page = &answer;
         assert_eq!(page["offset"], offset);
         match page["base64"].as_str() {
             Some(bytes) => all.extend(STANDARD.decode(bytes).unwrap()),
@@ -58,7 +58,7 @@ async fn a_character_on_the_edge_of_two_pages_is_whole_on_one() {
         let mut text = String::new();
         loop {
             let read = json!({ "action": "read", "job": answer["job"], "offset": offset, "limit": limit });
-            let page = bench.terminal(read).await.unwrap()["page"].clone();
+            let page = bench.terminal(read).await.unwrap();
             assert!(page.get("base64").is_none(), "{page}");
             text.push_str(page["text"].as_str().unwrap());
             offset = page["next_offset"].as_u64().unwrap();
@@ -95,19 +95,19 @@ async fn output_can_be_read_while_it_is_written() {
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap()["job"].clone();
     let page = until(async || {
         let answer = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
-        (answer["page"]["bytes"] == 6).then_some(answer)
+        (answer["bytes"] == 6).then_some(answer)
     })
     .await;
-    assert_eq!((&page["page"]["eof"], &page["running"]), (&json!(false), &json!(true)));
+    assert_eq!((&page["eof"], &page["running"]), (&json!(false), &json!(true)));
     std::fs::write(&go, "").unwrap();
     bench.terminal(json!({ "action": "wait", "job": job })).await.unwrap();
-    let read = json!({ "action": "read", "job": job, "offset": page["page"]["next_offset"] });
+    let read = json!({ "action": "read", "job": job, "offset": page["next_offset"] });
     let rest = bench.terminal(read).await.unwrap();
-    assert_eq!((&rest["page"]["text"], &rest["page"]["eof"]), (&json!("last"), &json!(true)));
+    assert_eq!((&rest["text"], &rest["eof"]), (&json!("last"), &json!(true)));
     let end = bench.terminal(json!({ "action": "read", "job": job, "offset": -4 })).await.unwrap();
-    assert_eq!((&end["page"]["text"], &end["page"]["offset"]), (&json!("last"), &json!(6)));
+    assert_eq!((&end["text"], &end["offset"]), (&json!("last"), &json!(6)));
     let err = bench.terminal(json!({ "action": "read", "job": job, "stream": "stderr" })).await.unwrap();
-    assert_eq!((&err["page"]["text"], &err["page"]["eof"]), (&json!(""), &json!(true)));
+    assert_eq!((&err["text"], &err["eof"]), (&json!(""), &json!(true)));
 }
 
 /// Resident memory of this process, in bytes.
@@ -131,5 +131,5 @@ async fn a_hundred_megabytes_pass_by_and_take_no_memory() {
     assert!(answer.to_string().len() < 128 << 10, "the answer is small");
     assert!(grown < 32 << 20, "{grown} bytes");
     let middle = json!({ "action": "read", "job": answer["job"], "offset": 50_000_000, "limit": 64 });
-    assert_eq!(bench.terminal(middle).await.unwrap()["page"]["next_offset"], 50_000_064);
+    assert_eq!(bench.terminal(middle).await.unwrap()["next_offset"], 50_000_064);
 }
