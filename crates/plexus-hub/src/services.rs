@@ -106,8 +106,7 @@ impl Services {
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
         let folder = (config.data_dir.clone(), environment.clone());
-        let local =
-            LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
+        let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
         let sealing = Arc::new(SealingKey::open(&config.data_dir)?);
         let upstream_options = UpstreamOptions {

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, pending};
 use plexus_kit::{Clock, Environment, Stage, Supervisor};
 use plexus_node::link::memory;
-use plexus_node::{Node, NodeError, NodeOptions};
+use plexus_node::{Node, NodeError, NodeOptions, Served};
 use plexus_proto::{NodeId, Timestamp};
 use plexus_store::{Enrolment, NodeRecord, Store, StoreError};
 use plexus_tools::nodes::LOCAL;
@@ -46,7 +47,9 @@ impl LocalNode {
             None if !start => return Ok(None),
             Some(record) if record.enrolled_by == Enrolment::Local => record,
             Some(_) => {
-                tracing::error!("a node of another machine is named {LOCAL}; the hub's own machine is not offered");
+                tracing::error!(
+                    "a node of another machine is named {LOCAL}; the hub's own machine is not offered"
+                );
                 return Ok(None);
             }
             None => insert(store, clock.now()).await?,
@@ -66,7 +69,7 @@ impl LocalNode {
         supervisor.spawn(Stage::Intake, "local node", async move {
             let stopping = tasks.stopping(Stage::Intake);
             let id = self.id;
-            let node = match self.open(&tasks).await {
+            let node = match self.open(tasks).await {
                 Ok(node) => node,
                 Err(error) => {
                     tracing::error!(%error, "the hub's own machine cannot be a node");
@@ -76,25 +79,30 @@ impl LocalNode {
             };
             while !stopping.is_cancelled() {
                 let (ours, theirs) = memory::pair();
-                let ending = Ending::new();
-                let serving = gateway.serve(id, ours, ending, Box::pin(std::future::pending()));
-                let (served, ()) = tokio::join!(node.serve(theirs), serving);
+                let serving: BoxFuture<'static, ()> = {
+                    let gateway = gateway.clone();
+                    Box::pin(async move { gateway.serve(id, ours, Ending::new(), Box::pin(pending())).await })
+                };
+                let served: BoxFuture<'static, Served> = {
+                    let node = node.clone();
+                    Box::pin(async move { node.serve(theirs).await })
+                };
+                let (served, ()) = tokio::join!(served, serving);
                 tracing::debug!(end = %served.end, "the link of the local node has ended");
                 tokio::select! {
                     () = stopping.cancelled() => {}
                     () = tokio::time::sleep(PAUSE) => {}
                 }
             }
-            node.stop(FAREWELL).await;
+            let stopped: BoxFuture<'static, ()> = Box::pin(async move { node.stop(FAREWELL).await });
+            stopped.await;
         });
     }
 
-    async fn open(self, supervisor: &Supervisor) -> Result<Node, NodeError> {
-        let options = NodeOptions {
-            clock: self.clock,
-            ..NodeOptions::new(self.id, self.data_dir, self.environment)
-        };
-        Node::open(options, supervisor).await
+    fn open(self, supervisor: Supervisor) -> BoxFuture<'static, Result<Node, NodeError>> {
+        let options =
+            NodeOptions { clock: self.clock, ..NodeOptions::new(self.id, self.data_dir, self.environment) };
+        Box::pin(async move { Node::open(options, &supervisor).await })
     }
 }
 

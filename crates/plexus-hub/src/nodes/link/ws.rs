@@ -5,7 +5,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
-use plexus_proto::close_code::{FENCED, TOO_SLOW, UNAUTHENTICATED};
+use plexus_proto::close_code::TOO_SLOW;
+use plexus_proto::node::close::{FENCED, REFUSED};
 use plexus_proto::node::{Frame, MAX_FRAME, Received};
 
 use super::{Ending, LinkEnd, Phase};
@@ -48,7 +49,7 @@ impl LinkTx for Sending {
         };
         let (code, reason) = match end {
             LinkEnd::Fenced => (FENCED, "another link of this node has taken its place"),
-            LinkEnd::Refused => (UNAUTHENTICATED, "the credential is no longer good"),
+            LinkEnd::Refused => (REFUSED, "the credential is no longer good"),
             LinkEnd::TooSlow => (TOO_SLOW, "what was sent was not read"),
             LinkEnd::Policy => (close_code::POLICY, "what was said is against the rules of the link"),
             LinkEnd::Stopping => (close_code::AWAY, "the hub stops"),
