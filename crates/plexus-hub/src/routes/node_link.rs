@@ -84,7 +84,9 @@ async fn hand_in(caller: NodeCaller, request: Request) -> Result<Json<PollTaken>
         Some(epoch) => (find(&caller, epoch)?, epoch),
         None => {
             if frames.len() != 1 || frames.iter().any(|frame| frame.n != 1) {
-                return Err(ApiError::bad_request("the request that begins a link has hello as frame 1, alone"));
+                return Err(ApiError::bad_request(
+                    "the request that begins a link has hello as frame 1, alone",
+                ));
             }
             return begin(caller, frames).await.map(Json);
         }
@@ -181,7 +183,8 @@ async fn body(request: Request) -> Result<PollSend, ApiError> {
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message));
         }
     };
-    serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(format!("the body has no frames: {error}")))
+    serde_json::from_slice(&body)
+        .map_err(|error| ApiError::bad_request(format!("the body has no frames: {error}")))
 }
 
 fn refusal(refused: &Refused) -> ApiError {
@@ -208,9 +211,11 @@ fn ended(end: LinkEnd) -> ApiError {
         LinkEnd::Refused => {
             (StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, "the credential is no longer good")
         }
-        LinkEnd::Policy => {
-            (StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, "what was said is against the rules of the link")
-        }
+        LinkEnd::Policy => (
+            StatusCode::BAD_REQUEST,
+            ErrorCode::InvalidRequest,
+            "what was said is against the rules of the link",
+        ),
         LinkEnd::Stopping => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, "the hub stops"),
         LinkEnd::TooSlow | LinkEnd::Closed => (StatusCode::GONE, ErrorCode::NotFound, "this link has ended"),
     };

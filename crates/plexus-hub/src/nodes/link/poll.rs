@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
 use plexus_proto::NodeId;
-use plexus_proto::node::poll::{MAX_FRAMES, MAX_POLL_BYTES, Numbered, PollBatch};
+use plexus_proto::node::poll::{MAX_FRAMES, Numbered, PollBatch};
 use plexus_proto::node::{Frame, MAX_FRAME, Received};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -171,7 +171,7 @@ impl Poll {
         let mut bytes = 0;
         for (n, frame) in state.frames.iter().take(MAX_FRAMES) {
             bytes += frame.get().len();
-            if bytes > MAX_POLL_BYTES && !batch.frames.is_empty() {
+            if bytes > MAX_FRAME && !batch.frames.is_empty() {
                 break;
             }
             batch.frames.push(Numbered { n: *n, frame: frame.clone() });
