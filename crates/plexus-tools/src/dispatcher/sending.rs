@@ -18,8 +18,13 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(keep: bool, key: Option<String>, allowed: Duration) -> Self {
-        Self { keep, key, allowed, sent_at: OnceLock::new(), sent: CancellationToken::new() }
+    /// `waits`: its time does not begin before it is sent.
+    pub(super) fn new(keep: bool, waits: bool, key: Option<String>, allowed: Duration) -> Self {
+        let sending = Self { keep, key, allowed, sent_at: OnceLock::new(), sent: CancellationToken::new() };
+        if !waits {
+            sending.sent();
+        }
+        sending
     }
 
     /// Its time begins now, unless it has begun.
