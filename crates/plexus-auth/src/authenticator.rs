@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use crate::principal::Proof;
 use crate::profiles::LiveProfiles;
 use crate::usage::{LastUse, Usage};
 use crate::{AuthError, KeyRing, Principal, ScopeSet};
@@ -47,6 +48,8 @@ struct Claims {
     scopes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     profile: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
     aud: String,
     iat: i64,
     exp: i64,
@@ -148,7 +151,7 @@ impl Authenticator {
         if principal.expires_at() <= now {
             return Err(AuthError::Expired);
         }
-        if !principal.key().accepts_at(now) {
+        if !principal.key_accepts_at(now) {
             return Err(AuthError::KeyRetired);
         }
         if self.revoked.load().get(&principal.token_id()).is_some_and(|at| *at <= now) {
@@ -162,7 +165,7 @@ impl Authenticator {
     #[must_use]
     pub fn time_left(&self, principal: &Principal) -> Option<Duration> {
         let revoked_at = self.revoked.load().get(&principal.token_id()).copied();
-        let ends = [Some(principal.expires_at()), principal.key().until(), revoked_at];
+        let ends = [Some(principal.expires_at()), principal.key_until(), revoked_at];
         let end = ends.into_iter().flatten().min()?;
         let left = end.as_millisecond().saturating_sub(self.clock.now().as_millisecond());
         u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis)
@@ -188,10 +191,19 @@ impl Authenticator {
             .map_err(|_| AuthError::InvalidToken)?
             .claims;
         let name = claims.sub.strip_prefix(claims.kind.as_str()).and_then(|rest| rest.strip_prefix(':'));
-        let name = name.ok_or(AuthError::InvalidToken)?;
+        name.ok_or(AuthError::InvalidToken)?;
         let scopes = ScopeSet::parse(&claims.scopes).map_err(|_| AuthError::InvalidToken)?;
         let expires_at = Timestamp::from_second(claims.exp).map_err(|_| AuthError::InvalidToken)?;
-        Ok(Principal::new(claims.jti, claims.kind, name, scopes, claims.profile, expires_at, key))
+        Ok(Principal {
+            token_id: claims.jti,
+            kind: claims.kind,
+            subject: claims.sub,
+            scopes,
+            profile: claims.profile,
+            node: claims.node,
+            expires_at,
+            proof: Proof::Token(key),
+        })
     }
 
     /// Revokes a token and all that were minted from it; here at once, elsewhere within a second.

@@ -7,35 +7,74 @@ use plexus_proto::{Timestamp, TokenId};
 
 use crate::ScopeSet;
 use crate::keys::VerifyingKey;
+use crate::policy::check_name;
 
-/// Made by the authenticator only; holding one means that a token was verified.
+const EVERY_TOOL: &str = "call:*";
+
+/// Made by the authenticator, from a token that was verified; on a node also from a call that its hub sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Principal {
-    token_id: TokenId,
-    kind: TokenKind,
-    subject: String,
-    scopes: ScopeSet,
-    profile: Option<String>,
-    expires_at: Timestamp,
-    /// What its token was signed with.
-    key: Arc<VerifyingKey>,
+    pub(crate) token_id: TokenId,
+    pub(crate) kind: TokenKind,
+    pub(crate) subject: String,
+    pub(crate) scopes: ScopeSet,
+    pub(crate) profile: Option<String>,
+    pub(crate) node: Option<String>,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) proof: Proof,
+}
+
+/// Why somebody is taken for who they say they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Proof {
+    /// Their token was signed with this key.
+    Token(Arc<VerifyingKey>),
+    /// The hub said so, over the link that the node dialled.
+    Relayed,
 }
 
 impl Principal {
-    pub(crate) fn new(
-        token_id: TokenId,
-        kind: TokenKind,
-        name: &str,
-        scopes: ScopeSet,
-        profile: Option<String>,
-        expires_at: Timestamp,
-        key: Arc<VerifyingKey>,
-    ) -> Self {
-        Self { token_id, kind, subject: format!("{kind}:{name}"), scopes, profile, expires_at, key }
+    /// Whoever is behind a call that the hub of a node sent to it, for the dispatcher of that node.
+    ///
+    /// It may call everything there, for who may call what on which machine was decided on the hub: a second list of the
+    /// same rights on every machine could only be out of date. This widens nothing, because
+    /// - a node takes calls from nobody but the hub that it dialled itself and whose address and certificate it checks:
+    ///   whoever could forge a call there could as well forge a token;
+    /// - it is good for tools alone: it is no admin, makes no tokens, and no [`Authenticator`](crate::Authenticator) accepts
+    ///   it, since there is no token that could be presented;
+    /// - what the machine itself forbids is not asked of the principal but of the tool, so that it holds for everyone.
+    ///
+    /// The subject is that of the real caller, so that the audit of the machine says who did what on it. None: it is none.
+    #[must_use]
+    pub fn relayed(subject: &str) -> Option<Self> {
+        let (kind, name) = subject.split_once(':')?;
+        let kind = kind.parse().ok()?;
+        check_name("caller", name).ok()?;
+        Some(Self {
+            token_id: TokenId::from_bytes([0; 16]),
+            kind,
+            subject: subject.to_owned(),
+            scopes: ScopeSet::parse(&[EVERY_TOOL]).ok()?,
+            profile: None,
+            node: None,
+            expires_at: Timestamp::MAX,
+            proof: Proof::Relayed,
+        })
     }
 
-    pub(crate) fn key(&self) -> &VerifyingKey {
-        &self.key
+    pub(crate) fn key_accepts_at(&self, now: Timestamp) -> bool {
+        match &self.proof {
+            Proof::Token(key) => key.accepts_at(now),
+            Proof::Relayed => false,
+        }
+    }
+
+    /// When the key ends that its token was signed with; none while that signs.
+    pub(crate) fn key_until(&self) -> Option<Timestamp> {
+        match &self.proof {
+            Proof::Token(key) => key.until(),
+            Proof::Relayed => None,
+        }
     }
 
     #[must_use]
@@ -68,6 +107,12 @@ impl Principal {
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         self.profile.as_deref()
+    }
+
+    /// Name of the machine where its calls go that name none.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
     }
 
     #[must_use]

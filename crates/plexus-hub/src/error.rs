@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use plexus_auth::AuthError;
 use plexus_store::StoreError;
 
+use crate::tls::TlsError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     #[error("cannot listen on {address} (another one is chosen with --listen)")]
@@ -14,6 +16,8 @@ pub enum HubError {
     DataDir(std::io::Error),
     #[error("{} is not empty and not a data folder of Plexus; choose another with --data-dir", .0.display())]
     ForeignDataDir(PathBuf),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]

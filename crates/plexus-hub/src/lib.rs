@@ -11,6 +11,7 @@ mod routes;
 mod serve;
 mod services;
 mod stall;
+mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,8 @@ pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 use services::Services;
 pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
+use tls::Tls;
+pub use tls::TlsError;
 
 /// Time that each stage of a shutdown gets.
 const GRACE: Duration = Duration::from_secs(10);
@@ -67,6 +70,7 @@ pub struct Hub {
     address: SocketAddr,
     supervisor: Supervisor,
     services: Arc<Services>,
+    tls: Option<Arc<Tls>>,
 }
 
 /// What every request can reach; the services come when they are ready.
@@ -75,6 +79,7 @@ pub(crate) struct App {
     config: LiveConfig,
     /// Where clients on this machine reach it.
     address: SocketAddr,
+    scheme: &'static str,
     ready: Arc<OnceLock<Arc<Services>>>,
     metrics: Metrics,
     http: Arc<HttpMetrics>,
@@ -83,7 +88,7 @@ pub(crate) struct App {
 impl App {
     /// Where clients reach the hub, as far as it knows.
     pub(crate) fn public_url(&self) -> String {
-        self.config.load().public_url.clone().unwrap_or_else(|| format!("http://{}", self.address))
+        self.config.load().public_url.clone().unwrap_or_else(|| format!("{}://{}", self.scheme, self.address))
     }
 }
 
@@ -95,6 +100,7 @@ pub fn openapi() -> Result<String, serde_json::Error> {
 impl Hub {
     /// Starts a hub; returns when it is ready.
     pub async fn start(options: HubOptions) -> Result<Self, HubError> {
+        let tls = Tls::open(&options.config.tls, options.clock.clone())?;
         let listen = options.config.listen;
         let listener =
             TcpListener::bind(listen).await.map_err(|source| HubError::Listen { address: listen, source })?;
@@ -105,19 +111,20 @@ impl Hub {
         let app = App {
             config: config.clone(),
             address: reachable(address),
+            scheme: scheme(&tls),
             ready: Arc::default(),
             http: Arc::new(HttpMetrics::new(&metrics)),
             metrics,
         };
         let router = routes::router(app.clone());
-        serve::start(listener, router, options.events.stalled(), &app.http, &supervisor);
+        serve::start(listener, router, tls.clone(), options.events.stalled(), &app.http, &supervisor);
         let opened = async {
             let services = Arc::new(Services::open(options, config, &supervisor).await?);
             services.register(&app.metrics);
             background::start(&services, &supervisor);
             let _ = app.ready.set(services.clone());
             // Last: whoever finds the address may count on an answer.
-            services.announce(reachable(address))?;
+            announce(&services, address, &tls)?;
             Ok(services)
         };
         match opened.await {
@@ -128,7 +135,7 @@ impl Hub {
                     database = services.store.database(),
                     "ready"
                 );
-                Ok(Self { address, supervisor, services })
+                Ok(Self { address, supervisor, services, tls })
             }
             Err(error) => {
                 supervisor.shutdown(GRACE).await;
@@ -146,7 +153,7 @@ impl Hub {
     /// Where clients on this machine reach it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", reachable(self.address))
+        format!("{}://{}", scheme(&self.tls), reachable(self.address))
     }
 
     /// The tools this hub offers; tools may be added and removed while it runs.
@@ -186,6 +193,19 @@ impl Hub {
         reloaded
     }
 
+    /// Reads the files of certificates again. What is wrong with them changes nothing.
+    pub fn reload_tls(&self) -> Result<(), TlsError> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        if tls.reload()? {
+            tracing::info!("the hub has another certificate");
+            // Commands on this machine know the hub by its certificate.
+            if let Err(error) = announce(&self.services, self.address, &self.tls) {
+                tracing::error!(%error, "commands on this machine do not know the new certificate");
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the files of the profiles again; lists of callers change where their profile has.
     pub fn reload_profiles(&self) -> ProfilesChange {
         self.services.reload_profiles()
@@ -207,6 +227,15 @@ impl Hub {
     pub fn tasks(&self, stage: Stage) -> usize {
         self.supervisor.count(stage)
     }
+}
+
+fn scheme(tls: &Option<Arc<Tls>>) -> &'static str {
+    if tls.is_some() { "https" } else { "http" }
+}
+
+fn announce(services: &Services, address: SocketAddr, tls: &Option<Arc<Tls>>) -> Result<(), HubError> {
+    let url = format!("{}://{}", scheme(tls), reachable(address));
+    services.announce(&url, tls.as_ref().map(|tls| tls.fingerprint()))
 }
 
 /// Where clients on this machine reach what listens at an address: one that stands for every

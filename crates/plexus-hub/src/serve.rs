@@ -1,4 +1,5 @@
-//! Connections: accepted up to a limit, without delay for small packets, drained at shutdown.
+//! Connections: accepted up to a limit, without delay for small packets, encrypted where the hub has a certificate, drained
+//! at shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,12 +14,14 @@ use hyper_util::service::TowerToHyperService;
 use plexus_kit::metrics::Gauge;
 use plexus_kit::{Stage, Supervisor, in_place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::HttpMetrics;
 use crate::stall::Stalling;
+use crate::tls::{ClientCertificate, Tls};
 
 /// Connections at the same time; one more waits in the kernel's queue.
 const CONNECTIONS: u64 = 8_192;
@@ -40,6 +43,7 @@ pub(crate) struct ConnectionPlace {
 pub(crate) fn start(
     listener: TcpListener,
     router: Router,
+    tls: Option<Arc<Tls>>,
     stalled: Duration,
     metrics: &Arc<HttpMetrics>,
     supervisor: &Supervisor,
@@ -63,11 +67,15 @@ pub(crate) fn start(
                     }
                 },
             };
-            let (router, stop) = (router.clone(), stop.clone());
             let open = Open::new(&metrics.connections);
+            let place = ConnectionPlace { _place: Arc::new((place, open)) };
+            let connection = Connection { peer, certificate: None, place, stalled, stop: stop.clone() };
+            let (router, tls, metrics) = (router.clone(), tls.clone(), metrics.clone());
             connections.spawn(Stage::Intake, "connection", async move {
-                let place = ConnectionPlace { _place: Arc::new((place, open)) };
-                in_place(serve(stream, peer, router, place, stalled, stop)).await;
+                match tls {
+                    None => in_place(connection.serve(stream, router)).await,
+                    Some(tls) => in_place(connection.serve_tls(stream, &tls, router, &metrics)).await,
+                }
             });
         }
     });
@@ -104,41 +112,78 @@ fn most_connections() -> usize {
     usize::try_from(most).unwrap_or(16)
 }
 
-async fn serve(
-    stream: TcpStream,
+/// Who is at the other end, and for how long.
+struct Connection {
     peer: SocketAddr,
-    router: Router,
+    certificate: Option<ClientCertificate>,
     place: ConnectionPlace,
     stalled: Duration,
     stop: CancellationToken,
-) {
+}
+
+impl Connection {
+    async fn serve_tls(mut self, stream: TcpStream, tls: &Tls, router: Router, metrics: &HttpMetrics) {
+        no_delay(&stream);
+        let accepted = tokio::select! {
+            accepted = tls.accept(stream) => accepted,
+            () = self.stop.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, certificate)) => {
+                self.certificate = certificate;
+                self.serve_any(stream, router).await;
+            }
+            Err(error) => {
+                metrics.tls_failures.inc();
+                tracing::debug!(peer = %self.peer, %error, "no TLS with a client");
+            }
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, router: Router) {
+        no_delay(&stream);
+        self.serve_any(stream, router).await;
+    }
+
+    async fn serve_any<S>(self, stream: S, router: Router)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { peer, certificate, place, stalled, stop } = self;
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            // The one address that cannot be made up; what a header says about it is not looked at.
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(place.clone());
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
+            }
+            router.call(request)
+        });
+        let stream = Stalling::new(stream, stalled, stop.clone());
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .max_buf_size(HEADER_BYTES)
+            .max_header_size(HEADER_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended early");
+        }
+    }
+}
+
+fn no_delay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        // The one address that cannot be made up; what a header says about it is not looked at.
-        request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(place.clone());
-        router.call(request)
-    });
-    let stream = Stalling::new(stream, stalled, stop.clone());
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES)
-        .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended early");
     }
 }

@@ -1,7 +1,6 @@
 //! Everything behind the routes, opened in order.
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -191,10 +190,12 @@ impl Services {
         self.events.register(metrics);
     }
 
-    /// Writes down where commands on this machine find the hub.
-    pub(crate) fn announce(&self, address: SocketAddr) -> Result<(), HubError> {
-        let where_it_is =
-            serde_json::json!({ "url": format!("http://{address}"), "pid": std::process::id() });
+    /// Writes down where commands on this machine find the hub, and by which certificate they know it.
+    pub(crate) fn announce(&self, url: &str, certificate: Option<String>) -> Result<(), HubError> {
+        let mut where_it_is = serde_json::json!({ "url": url, "pid": std::process::id() });
+        if let Some(certificate) = certificate {
+            where_it_is["certificate_sha256"] = certificate.into();
+        }
         private_file::write(&self.address_file, format!("{where_it_is}\n").as_bytes())
             .map_err(HubError::DataDir)
     }

@@ -108,6 +108,7 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// OAuth servers to name in RFC 9728 metadata.
     pub authorization_servers: Vec<String>,
+    pub tls: TlsConfig,
     pub auth: AuthConfig,
     pub limits: Limits,
     pub retention: Retention,
@@ -116,6 +117,41 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
+}
+
+/// Encryption of what the hub listens for, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsConfig {
+    /// The hub's certificate and what leads from it to an authority; none: plain HTTP. With a key, always.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Authority of nodes that show a certificate; only with a certificate of the hub.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// The hub's certificate and its key.
+    #[must_use]
+    pub fn identity(&self) -> Option<(&Path, &Path)> {
+        self.cert.as_deref().zip(self.key.as_deref())
+    }
+
+    fn files(&mut self) -> [(&'static str, &mut Option<PathBuf>); 3] {
+        [("tls.cert", &mut self.cert), ("tls.key", &mut self.key), ("nodes.client_ca", &mut self.client_ca)]
+    }
+
+    /// A file that is of no use without another one, and why.
+    fn lone(&self) -> Option<(&'static str, &'static str)> {
+        match (&self.cert, &self.key, &self.client_ca) {
+            (Some(_), None, _) => Some(("tls.cert", "a certificate needs its key: set `tls.key` as well")),
+            (None, Some(_), _) => Some(("tls.key", "a key needs its certificate: set `tls.cert` as well")),
+            (None, None, Some(_)) => Some((
+                "nodes.client_ca",
+                "certificates are shown over TLS only: set `tls.cert` and `tls.key` as well",
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// How strict the hub is with those who present tokens.
@@ -244,6 +280,18 @@ impl Config {
             }
             (upstreams, tools) => problems.extend([upstreams.err(), tools.err()].into_iter().flatten()),
         }
+        for (_, file) in config.tls.files() {
+            let Some(given) = file else { continue };
+            match absolute(given, environment) {
+                Ok(path) => *given = path,
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if let Some((key, message)) = config.tls.lone() {
+            let given = effective.iter().find(|effective| effective.setting.key == key);
+            let origin = given.map_or(Origin::Default, |effective| effective.origin.clone());
+            problems.push(Problem::Reference { origin, key, message: message.to_owned() });
+        }
         if !problems.is_empty() {
             problems.sort_by_key(Problem::line);
             return Err(ConfigError { problems, warnings: read.warnings });
@@ -252,6 +300,10 @@ impl Config {
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
         config.settings.replace("upstreams.dir", Value::Text(config.upstreams.dir.display().to_string()));
         config.settings.replace("tools.dir", Value::Text(config.tools.dir.display().to_string()));
+        for (key, file) in config.tls.files() {
+            let shown = file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+            config.settings.replace(key, Value::Text(shown));
+        }
         Ok(config)
     }
 
@@ -266,6 +318,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             authorization_servers: Vec::new(),
+            tls: TlsConfig::default(),
             auth: AuthConfig::default(),
             limits: Limits::default(),
             retention: Retention::default(),

@@ -8,6 +8,7 @@ mod error;
 mod event;
 mod id;
 pub mod node;
+pub mod node_name;
 mod stream;
 pub mod tool_name;
 

@@ -11,6 +11,7 @@ use plexus_kit::metrics::count;
 use plexus_kit::{Durability, Metrics, Secret, Stage, Supervisor};
 use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::dialect::{Location, Readers, sqlite};
 use crate::journal::{Journal, Place};
@@ -48,7 +49,7 @@ pub(crate) async fn exclusive(
             let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
             let opened = sqlite::open(&path, options.durability, supervisor).await?;
             let readers = Readers::Sqlite(opened.readers);
-            Ok(Exclusive { line: Line::Sqlite(opened.writer), readers, lock, journal })
+            Ok(Exclusive { line: Line::sqlite(opened.writer, options.durability), readers, lock, journal })
         }
         Location::Postgres(server) => {
             // The keys in the data folder belong to one hub, wherever its database is.
@@ -66,6 +67,7 @@ pub struct Store {
     readers: Readers,
     writer: Writer,
     instance_id: String,
+    id: Uuid,
     metrics: StoreMetrics,
 }
 
@@ -78,10 +80,11 @@ impl Store {
         let metrics = StoreMetrics::default();
         let conn = line.conn()?;
         let place = Place { folder: journal, id: conn.own_journal(hub).await? };
+        let id = Uuid::from_u64_pair(0, place.id.cast_unsigned());
         let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
         let writer =
             Writer::start(line, journal, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
-        Ok(Self { readers, writer, instance_id: hub.clone(), metrics })
+        Ok(Self { readers, writer, instance_id: hub.clone(), id, metrics })
     }
 
     /// Lets others read what is measured here.
@@ -94,6 +97,12 @@ impl Store {
         let writer = self.writer.clone();
         let about = "Acknowledged records in the journal that the database does not have yet";
         metrics.read("plexus_store_journal_records", about, move || count(writer.journal().waiting()));
+    }
+
+    /// Tells this store from others: one that was made anew has another id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
     }
 
     #[must_use]
@@ -137,7 +146,7 @@ impl Store {
         W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
         R: FnOnce(&Result<T, E>) -> Records + Send + 'static,
     {
-        self.writer.transact(work, record).await
+        self.writer.transact(work, record, false).await
     }
 
     /// Runs `work` in a transaction; no records.
@@ -146,7 +155,17 @@ impl Store {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        self.writer.transact(work, |_| Records::default()).await?
+        self.writer.transact(work, |_| Records::default(), false).await?
+    }
+
+    /// Runs `work` in a transaction that outlives a power cut, whatever the durability of everything else: for what was
+    /// promised to another machine.
+    pub async fn write_through<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
+        self.writer.transact(work, |_| Records::default(), true).await?
     }
 
     /// Returns when everything that was acknowledged is committed.
@@ -228,3 +247,6 @@ impl DerefMut for Reader {
         &mut self.0
     }
 }
+
+#[cfg(test)]
+mod tests;

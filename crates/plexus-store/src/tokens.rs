@@ -4,7 +4,7 @@
 //! has time left. What a token is the parent of is revoked with it.
 
 use plexus_kit::clock::from_millis;
-use plexus_proto::api::Token;
+use plexus_proto::api::{Token, TokenKind};
 use plexus_proto::{Timestamp, TokenId};
 
 use crate::conn::Row;
@@ -30,6 +30,7 @@ fn token(row: &Row) -> Result<Token, StoreError> {
         revoked_at: row.opt_int(8)?.map(from_millis),
         renew_until: row.opt_int(9)?.map(from_millis),
         last_used_at: row.opt_int(10)?.map(from_millis),
+        node: row.opt_text(11)?,
     })
 }
 
@@ -43,8 +44,8 @@ impl Conn {
             .execute(
                 "storing a token",
                 "INSERT INTO tokens (jti, kind, name, scopes, profile, parent, created_at, expires_at, \
-                     renew_until) \
-                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+                     renew_until, node) \
+                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 \
                  WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE jti = $6 AND revoked_at IS NOT NULL)",
                 vec![
                     token.jti.to_string().into(),
@@ -56,6 +57,7 @@ impl Conn {
                     token.created_at.as_millisecond().into(),
                     token.expires_at.as_millisecond().into(),
                     token.renew_until.map(|at| at.as_millisecond()).into(),
+                    token.node.as_deref().into(),
                 ],
             )
             .await?;
@@ -67,7 +69,7 @@ impl Conn {
             .row(
                 "reading a token",
                 "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at, \
-                     renew_until, last_used_at \
+                     renew_until, last_used_at, node \
                  FROM tokens WHERE jti = $1",
                 vec![jti.to_string().into()],
             )
@@ -82,7 +84,7 @@ impl Conn {
             .rows(
                 "listing tokens",
                 "SELECT jti, kind, name, scopes, profile, parent, created_at, expires_at, revoked_at, \
-                     renew_until, last_used_at \
+                     renew_until, last_used_at, node \
                  FROM tokens WHERE ($1 IS NULL OR jti < $1) ORDER BY jti DESC LIMIT $2",
                 vec![before.into(), limit.into()],
             )
@@ -136,6 +138,30 @@ impl Conn {
             self.move_revocation_epoch().await?;
         }
         self.token(jti).await
+    }
+
+    /// Revokes every token of this kind and name, with all that was minted from them, and moves the epoch on.
+    pub async fn revoke_tokens_of(
+        &mut self,
+        kind: TokenKind,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let changed = self
+            .execute(
+                "revoking the tokens of a holder",
+                "WITH RECURSIVE family (jti) AS ( \
+                     SELECT jti FROM tokens WHERE kind = $1 AND name = $2 \
+                     UNION SELECT tokens.jti FROM tokens JOIN family ON tokens.parent = family.jti) \
+                 UPDATE tokens SET revoked_at = $3 \
+                 WHERE (revoked_at IS NULL OR revoked_at > $3) AND jti IN (SELECT jti FROM family)",
+                vec![kind.as_str().into(), name.into(), now.as_millisecond().into()],
+            )
+            .await?;
+        if changed > 0 {
+            self.move_revocation_epoch().await?;
+        }
+        Ok(changed)
     }
 
     /// Lets a token and its renewals end at a time to come, and moves the epoch on; what else they

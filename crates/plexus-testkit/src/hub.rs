@@ -175,6 +175,7 @@ impl TestHub {
             kind: TokenKind::Agent,
             name: name.to_owned(),
             profile: None,
+            node: None,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
             renew_seconds: None,

@@ -225,6 +225,7 @@ impl HubProcess {
             kind: TokenKind::Agent,
             name: name.to_owned(),
             profile: None,
+            node: None,
             scopes: vec![],
             ttl_seconds: None,
             renew_seconds: None,

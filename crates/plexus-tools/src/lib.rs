@@ -41,6 +41,8 @@ pub use emit::EventSink;
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
+/// For nodes, which make one of each call that their hub sends: [`Principal::relayed`].
+pub use plexus_auth::Principal;
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;

@@ -4,6 +4,8 @@
 //! followed (they would carry the token elsewhere), and a loopback hub is never reached through a
 //! proxy or a name service.
 
+mod pinned;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -91,6 +93,8 @@ impl Hub {
         if target.url.scheme() == "http" {
             // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
             builder = builder.tls_certs_only([]);
+        } else if let Some(certificate) = &target.certificate {
+            builder = builder.tls_backend_preconfigured(pinned::only(certificate)?);
         }
         let given = match target.credential {
             Credential::Given { admin_instead, .. } => Some(AdminInstead(admin_instead)),

@@ -17,6 +17,8 @@ use crate::target;
 pub(crate) struct HubFile {
     pub(crate) url: Url,
     pub(crate) pid: i32,
+    /// SHA-256 of the certificate that it shows, where it speaks TLS.
+    pub(crate) certificate: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -24,6 +26,8 @@ struct Content {
     url: String,
     #[serde(default)]
     pid: i32,
+    #[serde(default)]
+    certificate_sha256: Option<String>,
 }
 
 impl HubFile {
@@ -36,11 +40,12 @@ impl HubFile {
             Err(e) => return Err(e).context("cannot tell where the hub is"),
         };
         let name = path.display().to_string();
-        let Content { url, pid } = serde_json::from_str(&text).map_err(|e| {
-            Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
-                .hint("restart the hub, which writes it anew, or pass --hub URL")
-        })?;
-        Ok(Some(Self { url: target::parse(&url, &name)?, pid }))
+        let Content { url, pid, certificate_sha256: certificate } =
+            serde_json::from_str(&text).map_err(|e| {
+                Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
+                    .hint("restart the hub, which writes it anew, or pass --hub URL")
+            })?;
+        Ok(Some(Self { url: target::parse(&url, &name)?, pid, certificate }))
     }
 
     /// Whether the process that wrote it is there, or at least one with its number.

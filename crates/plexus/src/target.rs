@@ -21,6 +21,8 @@ pub(crate) struct Target {
     pub(crate) credential: Credential,
     /// It is on this machine: nothing on the way to it is asked for help.
     pub(crate) here: bool,
+    /// SHA-256 of the one certificate that it may show: that of this machine's hub, which need not be for an address.
+    pub(crate) certificate: Option<String>,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,12 @@ impl Target {
             },
         };
         let here = is_loopback(&url) || own.as_ref().is_some_and(HubFile::is_here);
+        let certificate = match (here && url.scheme() == "https", data_dir) {
+            (true, Some(data_dir)) => HubFile::read(data_dir)?
+                .filter(|own| same_hub(&own.url, &url))
+                .and_then(|own| own.certificate),
+            _ => None,
+        };
         let local = match own.filter(|own| !is_loopback(&own.url) && !own.is_alive()) {
             // Its address may be another's by now.
             Some(gone) if here => {
@@ -69,7 +77,7 @@ impl Target {
             },
             None => local?,
         };
-        Ok(Self { url, credential, here })
+        Ok(Self { url, credential, here, certificate })
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) struct Plan {
     pub(super) name: String,
     pub(super) scopes: Vec<String>,
     pub(super) profile: Option<String>,
+    pub(super) node: Option<String>,
     pub(super) expires_at: Timestamp,
     pub(super) renew_until: Option<Timestamp>,
 }
@@ -29,6 +30,7 @@ impl Authenticator {
     pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
         let asked = json!({
             "kind": params.kind, "name": params.name, "scopes": params.scopes, "profile": params.profile,
+            "node": params.node,
         });
         let profile = params.profile.clone();
         // How long what it mints may be renewed is the one thing that the token itself does not say.
@@ -45,7 +47,7 @@ impl Authenticator {
         };
         let detail = json!({
             "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
-            "profile": created.profile,
+            "profile": created.profile, "node": created.node,
         });
         if let Err(error) = self.insert(row, self.records(by, CREATE, "ok", &detail)).await {
             return self.refused(by, CREATE, error, &asked).await;
@@ -101,6 +103,11 @@ impl Authenticator {
             }
             (own, asked) => asked.or_else(|| own.map(str::to_owned)),
         };
+        if let Some(node) = &params.node {
+            plexus_proto::node_name::check(node).map_err(AuthError::Invalid)?;
+        }
+        // A choice of the holder, who may name any other machine with each call: what it may reach is up to its scopes.
+        let node = params.node.or_else(|| by.node().map(str::to_owned));
         let ttl = params.ttl_seconds.unwrap_or_else(|| default_ttl(params.kind));
         let expires_at = self.in_seconds(check_seconds("lifetime", ttl, 1)?);
         if expires_at > by.expires_at() && params.ttl_seconds.is_some() && !by.is_admin() {
@@ -109,7 +116,7 @@ impl Authenticator {
         }
         let expires_at = if by.is_admin() { expires_at } else { expires_at.min(by.expires_at()) };
         let renew_until = self.plan_renewal(by, params.kind, params.renew_seconds, renewable_until)?;
-        Ok(Plan { kind: params.kind, name: params.name, scopes, profile, expires_at, renew_until })
+        Ok(Plan { kind: params.kind, name: params.name, scopes, profile, node, expires_at, renew_until })
     }
 
     /// Until when the token may be renewed: not beyond the end of its maker and the renewals of that.
@@ -142,7 +149,7 @@ impl Authenticator {
         plan: Plan,
         parent: Option<TokenId>,
     ) -> Result<(CreatedToken, Token), AuthError> {
-        let Plan { kind, name, scopes, profile, expires_at, renew_until } = plan;
+        let Plan { kind, name, scopes, profile, node, expires_at, renew_until } = plan;
         let (jti, created_at) = (TokenId::new(), self.clock.now());
         let claims = Claims {
             jti,
@@ -150,6 +157,7 @@ impl Authenticator {
             sub: format!("{kind}:{name}"),
             scopes: scopes.clone(),
             profile: profile.clone(),
+            node: node.clone(),
             aud: AUDIENCE.to_owned(),
             iat: created_at.as_second(),
             exp: expires_at.as_second(),
@@ -172,8 +180,9 @@ impl Authenticator {
             revoked_at: None,
             renew_until,
             last_used_at: None,
+            node: node.clone(),
         };
-        Ok((CreatedToken { token, jti, expires_at, renew_until, kind, name, scopes, profile }, row))
+        Ok((CreatedToken { token, jti, expires_at, renew_until, kind, name, scopes, profile, node }, row))
     }
 
     /// Stores a token with the record of it. One whose maker was revoked or replaced while it asked

@@ -59,6 +59,7 @@ impl Authenticator {
             name: token.name,
             scopes: token.scopes,
             profile: token.profile,
+            node: token.node,
             expires_at,
             renew_until: Some(renew_until),
         })

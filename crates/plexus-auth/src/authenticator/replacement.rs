@@ -65,6 +65,7 @@ impl Authenticator {
             kind: old.kind,
             name: old.name.clone(),
             profile: old.profile.clone(),
+            node: old.node.clone(),
             scopes: old.scopes.clone(),
             ttl_seconds: None,
             renew_seconds: Some(0),
@@ -113,7 +114,7 @@ impl Authenticator {
         let local = self.local_admin();
         let good = local.as_ref().is_some_and(|local| {
             local.expires_at() > self.in_seconds(30 * DAY)
-                && local.key().until().is_none()
+                && local.key_until().is_none()
                 && !self.revoked.load().contains_key(&local.token_id())
         });
         if good { Ok(()) } else { self.renew_admin_token(local.as_deref()).await }
@@ -134,11 +135,12 @@ impl Authenticator {
             name: "local".to_owned(),
             scopes: vec![Scope::ADMIN.to_owned()],
             profile: None,
+            node: None,
             expires_at: self.in_seconds(default_ttl(TokenKind::Admin)),
             renew_until: None,
         };
         let (created, row) = self.sign(plan, None)?;
-        let ending = old.and_then(|old| Some((old.token_id(), old.key().until()?)));
+        let ending = old.and_then(|old| Some((old.token_id(), old.key_until()?)));
         let row_of_old = match ending {
             Some((jti, _)) => {
                 self.store.read_committed().await?.token(jti).await?.filter(|old| old.revoked_at.is_none())

@@ -70,6 +70,7 @@ fn params(kind: TokenKind, name: &str, scopes: &[&str]) -> CreateTokenParams {
         kind,
         name: name.to_owned(),
         profile: None,
+        node: None,
         scopes: scopes.iter().map(|s| (*s).to_owned()).collect(),
         ttl_seconds: None,
         renew_seconds: None,

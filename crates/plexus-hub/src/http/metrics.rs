@@ -25,6 +25,7 @@ pub(crate) struct HttpMetrics {
     auth_failures: Family<Label<&'static str>, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) accept_failures: Counter,
+    pub(crate) tls_failures: Counter,
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +44,7 @@ impl HttpMetrics {
             auth_failures: Family::default(),
             connections: Gauge::default(),
             accept_failures: Counter::default(),
+            tls_failures: Counter::default(),
         };
         let about = "Requests that were answered; status 499: the client did not wait for it";
         metrics.add("plexus_http_requests", about, http.requests.clone());
@@ -56,6 +58,8 @@ impl HttpMetrics {
         metrics.add("plexus_http_connections", "Connections that are open", http.connections.clone());
         let about = "Connections that could not be accepted";
         metrics.add("plexus_http_accept_failures", about, http.accept_failures.clone());
+        let about = "Connections that did not get through their TLS handshake";
+        metrics.add("plexus_http_tls_failures", about, http.tls_failures.clone());
         let about = "Requests whose token was missing or not good";
         metrics.add("plexus_auth_failures", about, http.auth_failures.clone());
         http

@@ -4,6 +4,7 @@
 //! its line in the reference and its errors follow from the entry.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use secrecy::ExposeSecret;
 use tracing_subscriber::EnvFilter;
@@ -172,6 +173,20 @@ pub const SETTINGS: &[Setting] = &[
     .about("Browser origins besides loopback that may call the hub.")
     .expects("a list with an origin in each entry, such as https://app.example.net")
     .live(),
+    Setting::new("tls.cert", "PLEXUS_TLS_CERT", Kind::Text, |config, value| {
+        config.tls.cert = optional_file(value.text()?);
+        Some(())
+    })
+    .unset("none: plain HTTP")
+    .about("Certificate of the hub and those between it and an authority, as a PEM file: the hub then speaks HTTPS only. The file is read again on SIGHUP.")
+    .expects("a file"),
+    Setting::new("tls.key", "PLEXUS_TLS_KEY", Kind::Text, |config, value| {
+        config.tls.key = optional_file(value.text()?);
+        Some(())
+    })
+    .unset("none")
+    .about("Private key of `tls.cert`, as a PEM file that others cannot read. It is read again with the certificate.")
+    .expects("a file"),
     Setting::new("auth.authorization_servers", "PLEXUS_AUTH_AUTHORIZATION_SERVERS", Kind::List, |config, value| {
         config.authorization_servers = each(value.list()?, is_url)?;
         Some(())
@@ -305,6 +320,13 @@ pub const SETTINGS: &[Setting] = &[
     .about("User-defined tools that may be run, by name, besides those that were switched on with `plexus tools enable`.")
     .expects("a list of names of tools, such as disk_usage, without `*`")
     .live(),
+    Setting::new("nodes.client_ca", "PLEXUS_NODES_CLIENT_CA", Kind::Text, |config, value| {
+        config.tls.client_ca = optional_file(value.text()?);
+        Some(())
+    })
+    .unset("none")
+    .about("Authority whose certificates nodes may show instead of a credential, as a PEM file: a certificate with the name or the id of a node is that node. Needs `tls.cert`; read again with it.")
+    .expects("a file"),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
         let text = value.text()?;
         EnvFilter::try_new(text).ok().filter(|_| !text.is_empty())?;
@@ -375,6 +397,10 @@ fn is_url(text: &str) -> bool {
 
 fn after_scheme(text: &str) -> Option<&str> {
     text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))
+}
+
+fn optional_file(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// A URL without a slash at its end, or nothing.

@@ -61,6 +61,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         "telemetry.log_format" => "json",
         "telemetry.metrics" => "false",
         "upstreams.dir" | "tools.dir" => "/elsewhere/folder",
+        "tls.cert" | "tls.key" | "nodes.client_ca" => "/elsewhere/file.pem",
         "upstreams.private_networks" => "true",
         _ => "7",
     };
@@ -71,14 +72,28 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
             Value::Secret(_) => format!("{text:?}"),
             value => value.shown(),
         };
-        for config in
-            [load("", &[(setting.variable, text)]), load(&format!("{} = {written}", setting.key), &[])]
-        {
+        // What is of no use alone.
+        let beside: &[(&str, &str)] = match setting.key {
+            "tls.cert" => &[("PLEXUS_TLS_KEY", "/elsewhere/key.pem")],
+            "tls.key" => &[("PLEXUS_TLS_CERT", "/elsewhere/cert.pem")],
+            "nodes.client_ca" => {
+                &[("PLEXUS_TLS_CERT", "/elsewhere/cert.pem"), ("PLEXUS_TLS_KEY", "/elsewhere/key.pem")]
+            }
+            _ => &[],
+        };
+        for config in [
+            load("", &[&[(setting.variable, text)], beside].concat()),
+            load(&format!("{} = {written}", setting.key), beside),
+        ] {
             let config = config.unwrap();
             let effective = config.settings.get(setting.key).unwrap();
             assert_eq!(effective.value, wanted, "{}", setting.key);
             assert_ne!(effective.origin, Origin::Default, "{}", setting.key);
-            let defaults = load("", &[]).unwrap();
+            let defaults = match beside {
+                [] => load("", &[]).unwrap(),
+                // The other one is not there without this one either.
+                _ => load("", &[("PLEXUS_TLS_CERT", "/a"), ("PLEXUS_TLS_KEY", "/b")]).unwrap(),
+            };
             let fields = |config: &Config| {
                 format!("{:?}", Config { settings: super::Settings::default(), ..config.clone() })
             };
@@ -359,5 +374,17 @@ fn a_command_is_allowed_by_its_name_or_its_full_path_alone() {
     assert!(load("", &[]).unwrap().upstreams.allows("uvx"));
     for wrong in ["bin/server", "npx -y", ""] {
         assert!(load(&format!("upstreams.commands = [\"{wrong}\"]"), &[]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn files_for_tls_that_are_of_no_use_alone_are_refused_with_what_is_missing() {
+    for (text, words) in [
+        ("[tls]\ncert = \"/c.pem\"\n", ":2: `tls.cert`: a certificate needs its key: set `tls.key` as well"),
+        ("[tls]\nkey = \"/k.pem\"\n", ":2: `tls.key`: a key needs its certificate: set `tls.cert` as well"),
+        ("[nodes]\nclient_ca = \"/ca.pem\"\n", ":2: `nodes.client_ca`: certificates are shown over TLS only"),
+    ] {
+        let found = problems(text, &[]);
+        assert!(found.len() == 1 && found[0].contains(words), "{words} not in {found:#?}");
     }
 }

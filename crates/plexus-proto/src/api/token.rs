@@ -62,6 +62,10 @@ pub struct CreateTokenParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9._/@-]{1,100}$")]
     pub profile: Option<String>,
+    /// Name of the machine where its calls go that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
+    pub node: Option<String>,
     /// Empty: the default scopes of the kind, cut to what the minting token may do.
     #[serde(default)]
     #[schema(schema_with = scopes)]
@@ -112,6 +116,10 @@ pub struct CreatedToken {
     pub scopes: Vec<String>,
     #[schema(required)]
     pub profile: Option<String>,
+    /// Name of the machine where its calls go that name none.
+    #[serde(default)]
+    #[schema(required)]
+    pub node: Option<String>,
 }
 
 impl fmt::Debug for CreatedToken {
@@ -147,6 +155,10 @@ pub struct Token {
     #[serde(default)]
     #[schema(required)]
     pub last_used_at: Option<Timestamp>,
+    /// Name of the machine where its calls go that name none.
+    #[serde(default)]
+    #[schema(required)]
+    pub node: Option<String>,
 }
 
 impl Token {

@@ -94,7 +94,7 @@ pub(crate) enum RowsAs {
 }
 
 /// Version of the schema that this program works with, in every database.
-pub(crate) const SCHEMA: i64 = 5;
+pub(crate) const SCHEMA: i64 = 6;
 
 /// Connections that only read.
 #[derive(Clone)]

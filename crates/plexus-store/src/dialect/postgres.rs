@@ -32,6 +32,7 @@ pub(super) const MIGRATIONS: Migrations = &[
     (3, "upstream pins", include_str!("../../migrations/postgres/0003_upstream_pins.sql")),
     (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
     (5, "asking", include_str!("../../migrations/postgres/0005_asking.sql")),
+    (6, "nodes", include_str!("../../migrations/postgres/0006_nodes.sql")),
 ];
 
 /// Where the database is and who we are there.

@@ -104,15 +104,17 @@ impl Batch {
     pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> Result<(), StoreError> {
         let mut answers = Vec::with_capacity(requests.len());
         let mut units = Vec::with_capacity(requests.len());
-        for Request { work, record, reply } in requests.drain(..) {
+        let through = requests.iter().any(|request| request.through);
+        for Request { work, record, reply, .. } in requests.drain(..) {
             answers.push(Answer { reply, failure: None });
             units.push((work, record));
         }
         self.committing = None;
         let outcome = match self.line.patience() {
-            None => self.transaction(units, &mut answers).await,
+            None => self.transaction(units, &mut answers, through).await,
             Some(patience) => {
-                let bounded = tokio::time::timeout(patience, self.transaction(units, &mut answers)).await;
+                let bounded =
+                    tokio::time::timeout(patience, self.transaction(units, &mut answers, through)).await;
                 match bounded {
                     Ok(outcome) => outcome,
                     Err(_) => Err(self.line.out_of_patience().await),
@@ -201,12 +203,15 @@ impl Batch {
         &mut self,
         units: Vec<(Option<Work>, Record)>,
         answers: &mut [Answer],
+        through: bool,
     ) -> Result<Committed, StoreError> {
         // What is sent with the next statement that has to be waited for: there, a statement costs less
         // than the way to it.
         let mut script = Vec::new();
+        self.line.sync(through).await?;
         if self.line.begins_early() {
             self.begin().await?;
+            script.extend(through.then(|| Statement::fixed("SET LOCAL synchronous_commit = on")));
         } else {
             script.push(Statement::fixed(self.line.conn()?.0.begin_sql()));
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_kit::Durability;
 use plexus_proto::api::AuditHead;
 use sqlx::Connection as _;
 
@@ -14,9 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) enum Line {
     /// A file does not go away.
-    Sqlite(Conn),
+    Sqlite { conn: Conn, sync: Sync },
     /// None while the server is away.
     Postgres { conn: Option<Conn>, source: postgres::Source },
+}
+
+/// Which commits of a file wait until they are on the disk.
+pub(crate) struct Sync {
+    /// All of them.
+    always: bool,
+    /// The next one, as the connection was told.
+    next: bool,
 }
 
 /// How a transaction is undone.
@@ -28,6 +37,11 @@ pub(super) enum Undone {
 }
 
 impl Line {
+    pub(crate) fn sqlite(conn: Conn, durability: Durability) -> Self {
+        let always = durability == Durability::Power;
+        Self::Sqlite { conn, sync: Sync { always, next: always } }
+    }
+
     pub(crate) async fn postgres(source: postgres::Source) -> Result<Self, StoreError> {
         let conn = Some(source.connect().await?);
         Ok(Self::Postgres { conn, source })
@@ -36,7 +50,7 @@ impl Line {
     /// The connection, if there is one.
     pub(crate) fn conn(&mut self) -> Result<&mut Conn, StoreError> {
         match self {
-            Self::Sqlite(conn) => Ok(conn),
+            Self::Sqlite { conn, .. } => Ok(conn),
             Self::Postgres { conn, .. } => conn.as_mut().ok_or_else(StoreError::away),
         }
     }
@@ -60,6 +74,19 @@ impl Line {
         matches!(self, Self::Postgres { .. })
     }
 
+    /// Whether the next transaction is committed only when it is on the disk, with all that was committed before it. To be
+    /// said before it begins, where SQLite takes it.
+    pub(super) async fn sync(&mut self, through: bool) -> Result<(), StoreError> {
+        let Self::Sqlite { conn, sync } = self else { return Ok(()) };
+        let wanted = through || sync.always;
+        if wanted != sync.next {
+            let sql = if wanted { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            conn.execute("changing when the disk is waited for", sql, vec![]).await?;
+            sync.next = wanted;
+        }
+        Ok(())
+    }
+
     pub(super) async fn begin(&mut self) -> Result<(), StoreError> {
         let conn = self.conn()?;
         let sql = conn.0.begin_sql();
@@ -72,7 +99,7 @@ impl Line {
         let Ok(conn) = self.conn() else { return Undone::Unknown };
         match (conn.execute("rolling back", "ROLLBACK", vec![]).await, &mut *self) {
             (Ok(_), _) => Undone::Surely,
-            (Err(error), Self::Sqlite(_)) => {
+            (Err(error), Self::Sqlite { .. }) => {
                 tracing::debug!(%error, "nothing to roll back");
                 Undone::Surely
             }
@@ -108,7 +135,7 @@ impl Line {
 
     pub(crate) async fn close(self) -> Result<(), StoreError> {
         match self {
-            Self::Sqlite(conn) | Self::Postgres { conn: Some(conn), .. } => conn.close().await,
+            Self::Sqlite { conn, .. } | Self::Postgres { conn: Some(conn), .. } => conn.close().await,
             Self::Postgres { conn: None, .. } => Ok(()),
         }
     }

@@ -69,6 +69,8 @@ struct Request {
     /// Runs after it.
     record: Record,
     reply: Reply,
+    /// What is committed with it must outlive a power cut.
+    through: bool,
 }
 
 /// How the outcome is told.
@@ -161,7 +163,13 @@ impl Writer {
         self.events.send_replace(());
     }
 
-    pub(crate) async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
+    /// `through`: it is on the disk when this returns, whatever the durability of everything else.
+    pub(crate) async fn transact<T, E, W, R>(
+        &self,
+        work: W,
+        record: R,
+        through: bool,
+    ) -> Result<Result<T, E>, StoreError>
     where
         T: Send + 'static,
         E: Send + 'static,
@@ -182,7 +190,7 @@ impl Writer {
         let record: Record = Box::new(move || {
             read.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(record).unwrap_or_default()
         });
-        self.submit(Some(work), record).await?;
+        self.submit(Some(work), record, through).await?;
         let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Empty only when the work panicked.
         outcome.ok_or(StoreError::Panicked)
@@ -193,13 +201,13 @@ impl Writer {
         record: impl FnOnce() -> Records + Send + 'static,
     ) -> Result<(), StoreError> {
         if !self.journal.is_used() {
-            return self.submit(None, Box::new(record)).await;
+            return self.submit(None, Box::new(record), false).await;
         }
         // With a journal nobody goes on before it is known what became of what they appended, so there
         // is no turn to wait for.
         match self.journal.append(record()) {
             Ok(()) => Ok(()),
-            Err(records) => self.submit(None, Box::new(move || records)).await,
+            Err(records) => self.submit(None, Box::new(move || records), false).await,
         }
     }
 
@@ -208,7 +216,7 @@ impl Writer {
         if self.journal.is_settled() {
             return Ok(());
         }
-        self.submit(None, Box::new(Records::default)).await
+        self.submit(None, Box::new(Records::default), false).await
     }
 
     pub(crate) async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
@@ -217,7 +225,7 @@ impl Writer {
         }
         let ticket = Ticket::default();
         let reply = Reply::Ticket(ticket.clone());
-        let request = Request { work: None, record: Box::new(move || records), reply };
+        let request = Request { work: None, record: Box::new(move || records), reply, through: false };
         self.queue.send(request).await.map_err(|_| StoreError::Closed)?;
         Ok(ticket)
     }
@@ -231,9 +239,9 @@ impl Writer {
         self.healthy.load(Ordering::Relaxed) && !self.queue.is_closed()
     }
 
-    async fn submit(&self, work: Option<Work>, record: Record) -> Result<(), StoreError> {
+    async fn submit(&self, work: Option<Work>, record: Record, through: bool) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { work, record, reply: Reply::Answer(reply) };
+        let request = Request { work, record, reply: Reply::Answer(reply), through };
         self.queue.send(request).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }

@@ -6,11 +6,12 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use plexus_kit::Supervisor;
-use plexus_proto::CallId;
+use plexus_proto::{CallId, NodeId};
 use plexus_store::archive::{AuditState, Content, Manifest, restore, write};
-use plexus_store::{PinRecord, PinState, Records, Snapshot, StoreError, TodoStatus};
+use plexus_store::{NodeCallState, PinRecord, PinState, Records, Snapshot, StoreError, TodoStatus};
 
 use crate::backend::{Backend, Database, LIMIT, Sqlite, at, audited, bounded, event, external};
+use crate::nodes;
 use crate::postgres::Postgres;
 use crate::state::task;
 
@@ -39,6 +40,12 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                     conn.set_upstream_pin(key, &pinned("read")).await?;
                     let task = task(&CallId::new().to_string(), "agent:a", 3);
                     conn.insert_mcp_task("main", &task).await?;
+                    conn.insert_node(&nodes::node(&CallId::new().to_string())).await?;
+                    conn.insert_node_invite(&nodes::invite(key, &CallId::new().to_string(), 9)).await?;
+                    for state in [NodeCallState::Queued, NodeCallState::Sent] {
+                        conn.insert_node_call(&nodes::call(NodeId::new(), state)).await?;
+                    }
+                    conn.insert_held_call(CallId::new(), "terminal", "agent:a", at(3)).await?;
                     conn.keep_upstream_credential("docs", "grant", "sealed", at(3)).await
                 })
             })

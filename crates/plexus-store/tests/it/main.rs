@@ -16,6 +16,7 @@ mod audit_chain;
 mod backend;
 mod events;
 mod journal;
+mod nodes;
 mod postgres;
 mod retention;
 mod sessions;
@@ -75,6 +76,7 @@ macro_rules! conformance {
                 tokens {
                     a_token_comes_back_as_it_was_stored
                     revoking_takes_the_family_and_moves_the_epoch
+                    revoking_a_holder_takes_all_of_its_tokens
                     a_replaced_token_ends_with_its_renewals_and_leaves_its_children_to_the_new_one
                     purged_tokens_leave_their_children_to_the_nearest_ancestor
                     ancestry_is_known_however_far_up
@@ -96,6 +98,14 @@ macro_rules! conformance {
                 }
                 upstream_pins {
                     a_tool_has_one_pin_which_is_replaced_and_forgotten_with_its_server
+                }
+                nodes {
+                    a_node_has_a_name_of_its_own_and_is_changed_and_forgotten
+                    each_link_of_a_node_has_a_greater_number
+                    an_invitation_is_used_once_before_it_expires
+                    a_call_to_a_node_is_settled_once
+                    a_held_call_begins_once_and_keeps_its_first_end
+                    a_store_keeps_its_id
                 }
                 archive {
                     everything_comes_back_from_an_archive

@@ -18,6 +18,7 @@ fn token(kind: TokenKind, parent: Option<TokenId>) -> Token {
         revoked_at: None,
         renew_until: Some(at(2_000)),
         last_used_at: None,
+        node: Some("nas".to_owned()),
     }
 }
 
@@ -31,7 +32,8 @@ pub(crate) async fn a_token_comes_back_as_it_was_stored<B: Backend>(db: Database
     insert(&db, &renewable).await;
     assert_eq!(db.store.read().await.unwrap().token(renewable.jti).await.unwrap(), Some(renewable));
     for kind in TokenKind::ALL {
-        let stored = Token { profile: None, renew_until: None, ..token(kind, Some(TokenId::new())) };
+        let stored =
+            Token { profile: None, node: None, renew_until: None, ..token(kind, Some(TokenId::new())) };
         insert(&db, &stored).await;
         assert_eq!(db.store.read().await.unwrap().token(stored.jti).await.unwrap(), Some(stored));
     }
@@ -93,6 +95,29 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
 
 async fn stored<B: Backend>(db: &Database<B>, token: &Token) -> Option<Token> {
     db.store.read().await.unwrap().token(token.jti).await.unwrap()
+}
+
+pub(crate) async fn revoking_a_holder_takes_all_of_its_tokens<B: Backend>(db: Database<B>) {
+    let of = |kind, name: &str, parent| Token { name: name.to_owned(), ..token(kind, parent) };
+    let first = of(TokenKind::Node, "nas", None);
+    let renewed = of(TokenKind::Node, "nas", Some(first.jti));
+    let (again, other) = (of(TokenKind::Node, "nas", None), of(TokenKind::Node, "vps", None));
+    let namesake = of(TokenKind::Agent, "nas", None);
+    for token in [&first, &renewed, &again, &other, &namesake] {
+        insert(&db, token).await;
+    }
+    let revoke = || db.store.write(|conn| Box::pin(conn.revoke_tokens_of(TokenKind::Node, "nas", at(10))));
+    let epoch = || async { db.store.read().await.unwrap().revocation_epoch().await.unwrap() };
+    let before = epoch().await;
+    assert_eq!(revoke().await.unwrap(), 3);
+    let after = epoch().await;
+    assert!(after > before);
+    assert_eq!(revoke().await.unwrap(), 0);
+    assert_eq!(epoch().await, after);
+    let revoked = db.store.read().await.unwrap().revoked_tokens(at(11)).await.unwrap();
+    let mut revoked: Vec<_> = revoked.into_iter().map(|(jti, _)| jti).collect();
+    revoked.sort();
+    assert_eq!(revoked, [first.jti, renewed.jti, again.jti]);
 }
 
 fn named(name: &str, parent: Option<TokenId>) -> Token {

@@ -148,6 +148,7 @@ impl Hub {
             kind: TokenKind::Agent,
             name: name.to_owned(),
             profile: profile.map(str::to_owned),
+            node: None,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
             renew_seconds: None,

@@ -88,6 +88,9 @@ struct CreateArgs {
     /// the data folder or comes with Plexus [default: none, which narrows nothing]
     #[arg(long)]
     profile: Option<String>,
+    /// Machine where its calls go that name none; `plexus node list` shows them [default: local]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
@@ -118,9 +121,9 @@ pub(crate) async fn run(args: TokenArgs, invocation: &Invocation<'_>) -> anyhow:
 }
 
 async fn create(args: CreateArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let CreateArgs { kind, name, profile, scopes, ttl, renew_for } = args;
+    let CreateArgs { kind, name, profile, node, scopes, ttl, renew_for } = args;
     let params =
-        CreateTokenParams { kind, name, profile, scopes, ttl_seconds: ttl, renew_seconds: renew_for };
+        CreateTokenParams { kind, name, profile, node, scopes, ttl_seconds: ttl, renew_seconds: renew_for };
     let hub = invocation.hub()?;
     let answer = match hub.post(&["tokens"], &params, &[]).await {
         Ok(answer) => answer,

@@ -83,10 +83,10 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         tracing::warn!("{warning}");
     }
     let data_dir = config.data_dir.clone();
-    if !config.listen.ip().is_loopback() {
+    if !config.listen.ip().is_loopback() && config.tls.cert.is_none() {
         tracing::warn!(
-            "{} can be reached from other machines, over plain HTTP: put a proxy with TLS in front, and name it in \
-             public_url or allowed_hosts",
+            "{} can be reached from other machines, over plain HTTP: set tls.cert and tls.key, or put a proxy with TLS in \
+             front and name it in public_url or allowed_hosts",
             config.listen
         );
     }
@@ -145,6 +145,9 @@ fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
         tracing::warn!("{warning}");
     }
     let reloaded = hub.reload(read);
+    if let Err(error) = hub.reload_tls() {
+        tracing::error!("{error} ({}); the hub goes on with the certificate it has", error.fix);
+    }
     logs.set_filter(&hub.config().telemetry.log);
     for Change { key, old, new } in &reloaded.changed {
         tracing::info!(key, old, new, "setting changed");
@@ -161,7 +164,9 @@ fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
 
 /// What a person needs to know now; nothing secret, for it may end up in a log.
 fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
-    let url = hub.url();
+    // Only a name that is in the hub's certificate is one that clients believe.
+    let config = hub.config();
+    let url = config.public_url.clone().filter(|_| config.tls.cert.is_some()).unwrap_or_else(|| hub.url());
     let everywhere = match hub.address() {
         address if address.ip().is_unspecified() => format!("\n  Listens on    {address}, all interfaces"),
         _ => String::new(),

@@ -108,6 +108,7 @@ pub(super) async fn mint(hub: &TestHub, kind: TokenKind, name: &str, scopes: &[&
         kind,
         name: name.to_owned(),
         profile: None,
+        node: None,
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
         ttl_seconds: None,
         renew_seconds: None,

@@ -1,6 +1,6 @@
 //! What the program is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::load::Load;
 use crate::measure::Pace;
+use crate::nodes::Nodes;
 use crate::serve::Server;
 
 /// Measures the hub beside a direct call, a bare pass-through and other gateways
@@ -63,6 +64,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         server: Server,
     },
+    /// Measure what it costs to have tools run on other machines
+    Nodes(Nodes),
     /// Call a hub that runs, and measure nothing
     #[command(hide = true)]
     Load(Load),
@@ -86,14 +89,19 @@ impl Args {
 
     /// The hub to measure, which must be there.
     pub(crate) fn plexus(&self) -> Result<PathBuf> {
-        let path = match &self.plexus {
-            Some(path) => path.clone(),
-            None => std::env::current_exe().context("the path of this program")?.with_file_name("plexus"),
-        };
-        let found = path.canonicalize().with_context(|| {
-            format!("no hub at {}; build it with `cargo build --release -p plexus`", path.display())
-        })?;
-        ensure!(found.is_file(), "{} is not a program", found.display());
-        Ok(found)
+        program(self.plexus.as_deref())
     }
+}
+
+/// The program to measure, which must be there.
+pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe().context("the path of this program")?.with_file_name("plexus"),
+    };
+    let found = path.canonicalize().with_context(|| {
+        format!("no hub at {}; build it with `cargo build --release -p plexus`", path.display())
+    })?;
+    ensure!(found.is_file(), "{} is not a program", found.display());
+    Ok(found)
 }

@@ -13,6 +13,7 @@ mod idle;
 mod load;
 mod machine;
 mod measure;
+mod nodes;
 mod process;
 mod report;
 mod run;
@@ -20,6 +21,7 @@ mod serve;
 mod wire;
 mod workload;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -32,11 +34,12 @@ use crate::args::{Args, Command};
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let done = match args.command {
+    let mut args = Args::parse();
+    let done = match args.command.take() {
         Some(Command::Serve { server }) => serve::run(server).map(|()| ExitCode::SUCCESS),
         Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
-        None => bench(args),
+        Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
+        None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("plexus-bench: {error:#}");
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
 
 /// On one thread: the asking must not take more of the machine than the answering.
 #[tokio::main(flavor = "current_thread")]
-async fn bench(args: Args) -> Result<ExitCode> {
+async fn bench(measure: impl AsyncFnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
     // Before anything is started that a signal must end.
     let handler = |kind| signal(kind).context("a signal handler");
     let (mut interrupt, mut terminate) =
@@ -54,7 +57,7 @@ async fn bench(args: Args) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
     // Dropping the run ends what it has started.
     tokio::select! {
-        ran = run::run(&args, scratch.path()) => report::write(&ran?, &args).map(|()| ExitCode::SUCCESS),
+        ran = measure(scratch.path()) => ran.map(|()| ExitCode::SUCCESS),
         _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),
         _ = terminate.recv() => Ok(ExitCode::from(INTERRUPTED)),
     }

@@ -104,6 +104,11 @@ impl Tree {
         Ok(total)
     }
 
+    /// What the process has used, without those it has started.
+    pub(crate) fn alone(&self) -> Result<Usage> {
+        usage(self.id()).with_context(|| format!("the process has ended: {}", self.last_words()))
+    }
+
     /// The peak is counted from now on, where the kernel lets it.
     pub(crate) fn reset_peak(&self) {
         for id in descendants(self.id()) {

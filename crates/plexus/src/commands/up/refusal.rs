@@ -40,6 +40,7 @@ pub(super) fn explained(error: HubError) -> anyhow::Error {
                 .hint("choose another address with --listen; 127.0.0.1:0 takes any free port")
                 .into()
         }
+        HubError::Tls(error) => Failure::new(Exit::Usage, error.what).hint(error.fix).into(),
         other => other.into(),
     }
 }

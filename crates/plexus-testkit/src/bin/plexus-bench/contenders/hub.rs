@@ -117,7 +117,7 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
 }
 
 /// The address of a hub that is ready.
-async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
+pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let data = folder.join(DATA);
     let mut command = command(plexus, folder);
@@ -134,7 +134,7 @@ async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
     Ok((tree, url.trim_start_matches("http://").to_owned()))
 }
 
-fn command(plexus: &Path, home: &Path) -> Command {
+pub(crate) fn command(plexus: &Path, home: &Path) -> Command {
     let mut command = Command::new(plexus);
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").env("PLEXUS_LOG", "warn");
     command

@@ -6,6 +6,7 @@ mod echo;
 mod hub;
 mod pass_through;
 mod sse;
+mod web_socket;
 
 use std::io::Write as _;
 
@@ -37,6 +38,8 @@ pub(crate) enum Server {
     },
     /// axum and a pool of connections: hands on every request and streams the answer back
     PassThrough { address: std::net::SocketAddr },
+    /// A WebSocket that says back what it is told
+    WebSocket,
     /// A hub of this process with idle tools; prints a token after its address
     Hub {
         #[arg(long)]
@@ -52,6 +55,7 @@ pub(crate) async fn run(server: Server) -> Result<()> {
         Server::Echo { sse: true, tools, .. } => listen(sse::echo(tools)).await,
         Server::Echo { sessions, tools, .. } => listen(echo::over_http(tools, sessions)).await,
         Server::PassThrough { address } => listen(pass_through::to(address)).await,
+        Server::WebSocket => listen(web_socket::echo()).await,
         Server::Hub { tools } => hub::run(tools).await,
     }
 }

@@ -1,0 +1,93 @@
+//! TLS of the listener: the hub's certificate, and those that nodes show.
+//!
+//! A handshake is made in the task of its connection and within a bound of time, so a slow one holds up nobody: what it has
+//! is one place among the connections. Files are read at the start and again when the hub is told to; what is wrong with
+//! them then changes nothing.
+
+mod certificate;
+mod files;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use plexus_kit::Clock;
+use plexus_kit::config::TlsConfig;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+pub(crate) use certificate::ClientCertificate;
+use files::Loaded;
+pub use files::TlsError;
+
+/// Time for a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// First byte of one who speaks TLS.
+const TLS_RECORD: u8 = 0x16;
+/// Anybody else is told before the connection ends.
+const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 44\r\n\r\n\
+                     this hub speaks HTTPS: use a https:// URL.\r\n";
+
+/// The hub's side of every handshake.
+pub(crate) struct Tls {
+    files: TlsConfig,
+    clock: Clock,
+    loaded: ArcSwap<Loaded>,
+}
+
+impl Tls {
+    /// None where the hub is to speak plain HTTP.
+    pub(crate) fn open(files: &TlsConfig, clock: Clock) -> Result<Option<Arc<Self>>, TlsError> {
+        let Some(loaded) = Loaded::read(files, clock.now())? else { return Ok(None) };
+        let loaded = ArcSwap::from_pointee(loaded);
+        Ok(Some(Arc::new(Self { files: files.clone(), clock, loaded })))
+    }
+
+    /// Reads the files again; connections from now on have what they hold. Says whether the hub's certificate is another.
+    pub(crate) fn reload(&self) -> Result<bool, TlsError> {
+        let Some(read) = Loaded::read(&self.files, self.clock.now())? else { return Ok(false) };
+        let before = self.loaded.swap(Arc::new(read));
+        Ok(before.fingerprint != self.fingerprint())
+    }
+
+    /// SHA-256 of the hub's certificate: who reads it in a place that only the hub writes to needs no authority.
+    pub(crate) fn fingerprint(&self) -> String {
+        self.loaded.load().fingerprint.clone()
+    }
+
+    /// Makes the handshake.
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<ClientCertificate>)> {
+        tokio::time::timeout(HANDSHAKE, self.handshake(stream))
+            .await
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")))
+    }
+
+    async fn handshake(
+        &self,
+        mut stream: TcpStream,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<ClientCertificate>)> {
+        let mut first = [0];
+        if stream.peek(&mut first).await? > 0 && first != [TLS_RECORD] {
+            stream.write_all(PLAIN.as_bytes()).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
+        }
+        let acceptor = TlsAcceptor::from(self.loaded.load().server.clone());
+        let stream = acceptor.accept(stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.map(ClientCertificate::read).transpose()?;
+        Ok((stream, certificate))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}

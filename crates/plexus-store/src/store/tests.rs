@@ -1,0 +1,39 @@
+//! When the disk is waited for.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use plexus_kit::{Durability, Supervisor};
+
+use super::{Store, StoreOptions};
+use crate::{Conn, StoreError};
+
+/// 1: NORMAL, 2: FULL.
+fn synchronous(conn: &mut Conn) -> BoxFuture<'_, Result<i64, StoreError>> {
+    Box::pin(async {
+        let row = conn.row("asking", "PRAGMA synchronous", vec![]).await?;
+        row.map_or(Ok(-1), |row| row.int(0))
+    })
+}
+
+#[tokio::test]
+async fn what_is_written_through_waits_for_the_disk_and_nothing_else_does() {
+    for (durability, others) in [(Durability::Process, 1), (Durability::Power, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions {
+            data_dir: dir.path().to_owned(),
+            database_url: None,
+            durability,
+            instance_id: "main".to_owned(),
+        };
+        let supervisor = Supervisor::new();
+        let store = Store::open(&options, &supervisor).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(store.write(synchronous).await.unwrap(), others, "{durability:?}");
+            assert_eq!(store.write_through(synchronous).await.unwrap(), 2, "{durability:?}");
+            assert_eq!(store.write_through(synchronous).await.unwrap(), 2, "{durability:?}");
+        }
+        assert_eq!(store.write(synchronous).await.unwrap(), others, "{durability:?}");
+        supervisor.shutdown(Duration::from_secs(30)).await;
+    }
+}

@@ -1,0 +1,112 @@
+//! A hub, and a node that has joined it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use plexus_proto::api::{InviteNodeParams, JoinNodeParams, NodeCredential, NodeInvite};
+use plexus_proto::node::{CallOutcome, CallResult, Frame, Output};
+use serde_json::Value;
+
+use crate::contenders;
+use crate::process::Tree;
+use crate::wire::Endpoint;
+
+/// What the node is called.
+pub(super) const NODE: &str = "nas";
+/// For a node to be linked.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Site {
+    pub(super) hub: Tree,
+    pub(super) node: Option<Tree>,
+    /// Of the hub's MCP server, with the token of an admin.
+    pub(super) endpoint: Endpoint,
+    http: reqwest::Client,
+}
+
+impl Site {
+    /// A hub, and a node over the transport, if one is named.
+    pub(super) async fn open(plexus: &Path, folder: &Path, transport: Option<&str>) -> Result<Self> {
+        let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
+        let token =
+            std::fs::read_to_string(folder.join("hub/data/admin-token")).context("the admin token")?;
+        let address: SocketAddr = address.parse().context("the address of the hub")?;
+        let endpoint = Endpoint { address, path: "/mcp", token: Some(token.trim().to_owned()) };
+        let http = reqwest::Client::builder().no_proxy().build().context("an HTTP client")?;
+        let mut site = Self { hub, node: None, endpoint, http };
+        if let Some(transport) = transport {
+            site.node = Some(site.start_node(plexus, &folder.join("node"), transport).await?);
+        }
+        Ok(site)
+    }
+
+    async fn start_node(&self, plexus: &Path, home: &Path, transport: &str) -> Result<Tree> {
+        std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
+        let invite = self.invite(NODE).await?;
+        let hub = format!("http://{}", self.endpoint.address);
+        let joined = contenders::command(plexus, home).args(["node", "join", &hub, &invite.code]).output();
+        let joined = joined.context("plexus node join")?;
+        ensure!(joined.status.success(), "it cannot join: {}", String::from_utf8_lossy(&joined.stderr));
+        let mut command: Command = contenders::command(plexus, home);
+        command.args(["node", "run", "--transport", transport]).stdout(Stdio::null());
+        let node = Tree::start(command, home.join("node.log"))?;
+        let begun = Instant::now();
+        while self.get(&format!("/api/v1/nodes/{NODE}")).await?["state"] != "online" {
+            ensure!(begun.elapsed() < PATIENCE, "the node is not linked: {}", node.last_words());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(node)
+    }
+
+    async fn invite(&self, name: &str) -> Result<NodeInvite> {
+        let params = InviteNodeParams { name: name.to_owned(), labels: [].into(), ttl_seconds: None };
+        let request = self.http.post(self.url("/api/v1/nodes/invites")).json(&params);
+        Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
+    }
+
+    /// What a machine of this name shows to the hub.
+    pub(super) async fn enrol(&self, name: &str) -> Result<NodeCredential> {
+        let code = Some(self.invite(name).await?.code);
+        let params = JoinNodeParams { code, key: None, name: None, labels: [].into() };
+        let request = self.http.post(self.url("/api/v1/nodes/join")).json(&params);
+        Ok(request.send().await?.error_for_status()?.json().await?)
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Value> {
+        let request = self.http.get(self.url(path));
+        Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
+    }
+
+    /// Calls a tool over REST.
+    pub(super) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
+        let request = self.http.post(self.url(&format!("/api/v1/tools/{tool}/call")));
+        let request = request.json(&serde_json::json!({ "arguments": arguments }));
+        let response = self.authorised(request).send().await?;
+        let (status, body): (_, Value) = (response.status(), response.json().await?);
+        ensure!(status.is_success() && body["success"] == true, "{tool}: {status} {body}");
+        Ok(body)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.endpoint.address)
+    }
+
+    fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        request.bearer_auth(self.endpoint.token.as_deref().unwrap_or_default())
+    }
+}
+
+/// What a node with nothing to do says to a frame: that it lives, and that a call which tests it has come back.
+pub(super) fn answer(frame: &Frame) -> Option<Frame> {
+    match frame {
+        Frame::Ping(ping) => Some(Frame::Pong(*ping)),
+        Frame::Call(call) => {
+            let outcome = CallOutcome::Output(Output { text: String::new(), structured: None });
+            Some(Frame::Result(CallResult { call_id: call.call_id, outcome }))
+        }
+        _ => None,
+    }
+}
