@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::nodes::selection;
 use crate::{CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
 
 /// Work on the database that is committed together with the record of the call.
@@ -205,6 +206,14 @@ impl Tool {
 
     /// This tool as the principal may use it: whole, cut to some actions, or not at all.
     pub(crate) fn narrowed_to(self: &Arc<Self>, principal: &Principal) -> Option<Arc<Self>> {
+        let there = match self.spec.upstream().and_then(|upstream| upstream.node.as_ref()) {
+            Some(host) => principal.allows(&selection::scope(&host.name)),
+            // Whoever may use no machine at all has no use for it.
+            None => !self.routed || principal.scopes().allows_some("node"),
+        };
+        if !there {
+            return None;
+        }
         if principal.allows(&self.spec.scope()) {
             return Some(self.clone());
         }

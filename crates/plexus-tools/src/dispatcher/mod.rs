@@ -14,6 +14,7 @@ mod record;
 mod route;
 mod sending;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -44,7 +45,6 @@ use keys::Keys;
 use measure::CallMetrics;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
-use route::Route;
 
 pub use call::{Begun, Call, CallKind, CallReply, Via};
 pub use prepare::request_digest;
@@ -207,7 +207,7 @@ impl Inner {
         &self,
         call_id: CallId,
         principal: Arc<Principal>,
-        call: Call,
+        mut call: Call,
         given: Option<Arc<Tool>>,
     ) -> CallReply {
         let session_id = match self.sessions.open(principal.subject(), &call.session).await {
@@ -226,9 +226,10 @@ impl Inner {
         span.record("session_id", tracing::field::display(session_id));
         let visible = self.registry.visible_to(&principal);
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
+        let (name, arguments) = (mem::take(&mut call.tool), call.arguments.take());
         let prepared = match given {
-            Some(tool) => prepare_given(tool, call.arguments),
-            None => prepare(&visible, call.kind, call.tool, call.arguments),
+            Some(tool) => prepare_given(tool, arguments),
+            None => prepare(&visible, call.kind, name, arguments),
         };
         let (tool, replayed_from, result) = match prepared {
             Err(refused) => {

@@ -141,7 +141,7 @@ impl CallRecord {
             actor: self.origin.subject.clone(),
             session_id: Some(self.origin.session_id),
             tool: self.tool.clone(),
-            via: self.origin.via.clone().into_owned(),
+            via: self.origin.via.clone(),
             outcome: outcome.into(),
             detail: redact::bounded(detail, AUDIT_DETAIL).into_owned(),
         }

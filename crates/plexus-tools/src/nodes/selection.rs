@@ -64,10 +64,10 @@ fn named<'n>(usable: &[&'n NodeEntry], asked: &str) -> Vec<&'n NodeEntry> {
 
 /// `key=value`, several with commas between them.
 fn labels(asked: &str) -> Result<Vec<(&str, &str)>, CallError> {
-    let pair = |part: &'_ str| {
+    fn pair(part: &str) -> Option<(&str, &str)> {
         let (key, value) = part.split_once('=')?;
         Some((key.trim(), value.trim())).filter(|(key, value)| !key.is_empty() && !value.is_empty())
-    };
+    }
     asked.split(',').map(pair).collect::<Option<Vec<_>>>().ok_or_else(|| {
         let message = format!("{:?} does not say which labels a node must have", shown(asked));
         CallError::new(ErrorCode::InvalidArguments, message)
@@ -133,5 +133,3 @@ fn shown(asked: &str) -> String {
     asked.chars().take(SHOWN).collect()
 }
 
-#[cfg(test)]
-mod tests;
