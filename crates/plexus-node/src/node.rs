@@ -59,7 +59,7 @@ impl Node {
             clock: options.clock.clone(),
         };
         let dispatcher = Dispatcher::new(
-            Arc::new(Registry::new(tools::tools(&machine))),
+            Arc::new(Registry::new(tools::open(&machine).map_err(NodeError::DataDir)?)),
             store,
             options.clock.clone(),
             supervisor.clone(),

@@ -59,7 +59,8 @@ pub(crate) fn storable(tool: &str, field: &str, text: &str) -> Result<(), CallEr
 }
 
 /// One error from a list of `{path, message, …}`.
-pub(crate) fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
+#[must_use]
+pub fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
     let lines: Vec<String> = problems
         .iter()
         .map(|problem| {
@@ -76,7 +77,8 @@ pub(crate) fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
 }
 
 /// A field that this action needs and did not get.
-pub(crate) fn missing(tool: &str, field: &str, action: &str) -> CallError {
+#[must_use]
+pub fn missing(tool: &str, field: &str, action: &str) -> CallError {
     let message = format!("required for action {action:?}");
     invalid(tool, vec![json!({ "path": format!("/{field}"), "message": message, "expected": "a value" })])
 }

@@ -65,6 +65,18 @@ pub trait TypedTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome, CallError>> + Send;
 }
 
+impl ToolSpec {
+    /// The same tool with the schemas of these types; for who lists a tool that runs elsewhere.
+    #[must_use]
+    pub fn typed<T: TypedTool>(self) -> Self {
+        Self {
+            input_schema: schema::of_input::<T::Args>(),
+            output_schema: Some(schema::of_output::<T::Output>()),
+            ..self
+        }
+    }
+}
+
 /// What a tool does with its checked arguments.
 pub type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
 
@@ -90,11 +102,7 @@ pub struct Tool {
 impl Tool {
     /// A tool from its typed implementation.
     pub fn typed<T: TypedTool>(tool: T) -> Self {
-        let spec = ToolSpec {
-            input_schema: schema::of_input::<T::Args>(),
-            output_schema: Some(schema::of_output::<T::Output>()),
-            ..tool.spec()
-        };
+        let spec = tool.spec().typed::<T>();
         let name = spec.name.clone();
         let tool = Arc::new(tool);
         let run = move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {

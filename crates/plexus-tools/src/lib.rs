@@ -5,7 +5,7 @@
 //! caller's running calls, executes under a deadline, and records what happened. A tool that the
 //! caller may not use is not found by the same code that does not find one that does not exist.
 
-mod arguments;
+pub mod arguments;
 mod ask;
 mod context;
 mod cost;
