@@ -67,7 +67,8 @@ impl Inner {
         result: &Result<ToolOutput, CallError>,
         settle: Settle,
     ) -> Result<bool, CallError> {
-        let key = call.idempotency.as_ref().map(|(key, _)| Key { subject: call.subject.clone(), key: key.clone() });
+        let key =
+            call.idempotency.as_ref().map(|(key, _)| Key { subject: call.subject.clone(), key: key.clone() });
         let record = CallRecord::of_row(&call, self.name_of(call.node_id), self.clock.clone());
         let settled = self.settle_on_node(record, key, result, settle).await?;
         self.concluded.send_modify(|count| *count = count.wrapping_add(1));
@@ -183,7 +184,10 @@ fn between(from: Timestamp, until: Timestamp) -> Duration {
 }
 
 fn still_there() -> CallError {
-    CallError::new(ErrorCode::Unavailable, "the first call with this idempotency key is with its node, and has not ended")
-        .hint("Nothing was run now. Call again with the same key to get its result.")
-        .before_it_ran()
+    CallError::new(
+        ErrorCode::Unavailable,
+        "the first call with this idempotency key is with its node, and has not ended",
+    )
+    .hint("Nothing was run now. Call again with the same key to get its result.")
+    .before_it_ran()
 }

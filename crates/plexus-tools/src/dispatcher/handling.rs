@@ -57,7 +57,10 @@ pub(super) async fn given_up(
 }
 
 /// A panic becomes an error of this call only.
-pub(super) async fn guarded<T>(tool: &str, run: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+pub(super) async fn guarded<T>(
+    tool: &str,
+    run: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(tool, "tool panicked");
         Err(CallError::new(ErrorCode::Internal, format!("{tool} failed inside the hub"))

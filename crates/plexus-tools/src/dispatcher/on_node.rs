@@ -39,7 +39,10 @@ impl Inner {
         keep: Option<Keep>,
     ) -> CallResult {
         let Some(route) = prepared.route.clone() else {
-            return Err(CallError::new(ErrorCode::Internal, "a call that is for no machine was to be sent to one"));
+            return Err(CallError::new(
+                ErrorCode::Internal,
+                "a call that is for no machine was to be sent to one",
+            ));
         };
         let row = self.row(&prepared, &context, &record, keep.as_ref(), &route);
         if let Err(error) = self.give(row, keep.as_ref()).await {
@@ -146,32 +149,42 @@ impl Inner {
         };
         let given_up = async {
             let in_vain = tokio::select! {
-                () = cancel.cancelled() => return Ended::With(Err(cancelled(node))),
+                () = cancel.cancelled() => return Ended::With(Err(cancelled())),
                 in_vain = queued => in_vain,
             };
             if let Some(error) = in_vain {
                 return Ended::Settled(error);
             }
             tokio::select! {
-                () = cancel.cancelled() => Ended::With(Err(cancelled(node))),
+                () = cancel.cancelled() => Ended::With(Err(cancelled())),
                 () = tokio::time::sleep(allowed) => Ended::With(Err(too_long(&name, node, allowed))),
             }
         };
         let ended = tokio::select! {
             biased;
-            outcome = &mut run => return Ended::With(self.output(outcome)),
-            ended = given_up => ended,
+            outcome = &mut run => Err(outcome),
+            ended = given_up => Ok(ended),
         };
-        cancel.cancel();
-        match (ended, run.now_or_never()) {
-            // It ended in the same moment.
-            (Ended::With(_), Some(outcome @ Ok(_))) => Ended::With(self.output(outcome)),
-            (Ended::With(_), Some(Err(left))) if left.goes_on() => Ended::With(Err(left)),
-            (Ended::With(Err(error)), Some(Err(ended))) if ended.nothing_ran() => {
-                Ended::With(Err(error.hint("Nothing was run.").before_it_ran()))
+        let (said, outcome) = match ended {
+            Err(outcome) if !cancel.is_cancelled() => return Ended::With(self.output(outcome)),
+            Err(outcome) => (cancelled(), Some(outcome)),
+            Ok(settled @ Ended::Settled(_) | settled @ Ended::With(Ok(_))) => return settled,
+            Ok(Ended::With(Err(error))) => {
+                cancel.cancel();
+                (error, run.now_or_never())
             }
-            (ended, _) => ended,
-        }
+        };
+        Ended::With(match outcome {
+            // It ended in the same moment, or its machine has said how it was stopped.
+            Some(ended @ Ok(_)) => self.output(ended),
+            Some(Err(ended)) if ended.goes_on() || ended.code != ErrorCode::Cancelled => Err(ended),
+            Some(Err(ended)) if ended.nothing_ran() => Err(said.hint("Nothing was run.").before_it_ran()),
+            Some(Err(ended)) if ended.hint.is_some() => Err(ended),
+            Some(Err(_)) | None => Err(said.hint(format!(
+                "{node} is told to stop it, and may be running it still. Look first, and call again only if it has not done \
+                 its work."
+            ))),
+        })
     }
 
     fn output(&self, outcome: Result<Outcome, CallError>) -> CallResult {
@@ -191,21 +204,19 @@ impl Inner {
     }
 }
 
-fn cancelled(node: &str) -> CallError {
+fn cancelled() -> CallError {
     CallError::new(ErrorCode::Cancelled, "the call was cancelled")
-        .hint(format!("{node} is told to stop it; until it has heard that, it runs on, and may have done a part of its work."))
 }
 
 fn too_long(tool: &str, node: &str, allowed: Duration) -> CallError {
     let message = format!("{tool} did not end within {} s on {node}", allowed.as_secs());
-    CallError::new(ErrorCode::DeadlineExceeded, message).hint(format!(
-        "{node} is told to stop it, and may be running it still. Look first, and call again only if it has not done its work."
-    ))
+    CallError::new(ErrorCode::DeadlineExceeded, message)
 }
 
 /// Of a call that waited for its machine in vain.
 pub(super) fn not_in_time(node: &str, queue: Duration) -> CallError {
-    let message = format!("the node {node} did not come within the {} s that the call waited for it", queue.as_secs());
+    let message =
+        format!("the node {node} did not come within the {} s that the call waited for it", queue.as_secs());
     CallError::new(ErrorCode::DeadlineExceeded, message)
         .hint("Nothing was run. Call again, with a larger queue_seconds to wait longer.")
         .before_it_ran()

@@ -132,4 +132,3 @@ fn candidates(nodes: &[&NodeEntry]) -> Value {
 fn shown(asked: &str) -> String {
     asked.chars().take(SHOWN).collect()
 }
-
