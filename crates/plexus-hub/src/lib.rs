@@ -7,6 +7,7 @@ mod background;
 mod error;
 mod events;
 mod http;
+mod nodes;
 mod routes;
 mod serve;
 mod services;
@@ -28,6 +29,7 @@ use tokio::net::TcpListener;
 use crate::http::HttpMetrics;
 pub use error::HubError;
 pub use events::{EventOptions, EventStats};
+pub use nodes::NodeOptions;
 use services::Services;
 pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
 use tls::Tls;
@@ -46,6 +48,8 @@ pub struct HubOptions {
     /// How long the servers behind the hub are waited for.
     pub timing: Timing,
     pub events: EventOptions,
+    /// How the machines that tools run on are treated.
+    pub nodes: NodeOptions,
 }
 
 impl HubOptions {
@@ -60,7 +64,8 @@ impl HubOptions {
         };
         let environment = Environment::default();
         let (clock, timing) = (Clock::system(), Timing::default());
-        Self { config, environment, clock, mcp, timing, events: EventOptions::default() }
+        let nodes = NodeOptions::new(&config.nodes);
+        Self { config, environment, clock, mcp, timing, events: EventOptions::default(), nodes }
     }
 }
 

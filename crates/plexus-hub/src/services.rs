@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::http::ApiError;
+use crate::nodes::Gateway;
 use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
@@ -49,6 +50,8 @@ pub(crate) struct Services {
     /// Held while a server is tried out, which starts a process or dials.
     pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
+    /// The machines that tools run on.
+    pub(crate) nodes: Gateway,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
     /// Cancelled when the hub is about to stop.
@@ -63,7 +66,7 @@ impl Services {
         live: LiveConfig,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, environment, clock, mcp, timing, events } = options;
+        let HubOptions { config, environment, clock, mcp, timing, events, nodes } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -98,6 +101,8 @@ impl Services {
             },
         );
         dispatcher.registry().follow_profiles(profiles);
+        let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
+        dispatcher.set_nodes(Arc::new(nodes.clone()));
         migrate_servers(&config, &environment, &clock);
         let sealing = Arc::new(SealingKey::open(&config.data_dir)?);
         let upstream_options = UpstreamOptions {
@@ -153,6 +158,7 @@ impl Services {
             mcp,
             upstreams,
             events,
+            nodes,
             address_file,
         })
     }
@@ -188,6 +194,7 @@ impl Services {
         self.mcp.register(metrics);
         self.upstreams.register(metrics);
         self.events.register(metrics);
+        self.nodes.register(metrics);
     }
 
     /// Writes down where commands on this machine find the hub, and by which certificate they know it.

@@ -17,6 +17,7 @@ mod value;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Secret;
 use crate::env::{self, Environment};
@@ -114,6 +115,7 @@ pub struct Config {
     pub retention: Retention,
     pub upstreams: UpstreamsConfig,
     pub tools: ToolsConfig,
+    pub nodes: NodesConfig,
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
@@ -216,6 +218,17 @@ pub struct ToolsConfig {
     pub dir: PathBuf,
     /// Those that may be run.
     pub enabled: Vec<String>,
+}
+
+/// The machines that tools run on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodesConfig {
+    /// Whether the hub's own machine is one of them, `local`.
+    pub local: bool,
+    /// Between two heartbeats of a link.
+    pub heartbeat: Duration,
+    /// Heartbeats in a row that a node may miss before it is offline.
+    pub missed: u32,
 }
 
 /// What the hub tells about itself, and to whom.
@@ -324,6 +337,7 @@ impl Config {
             retention: Retention::default(),
             upstreams: UpstreamsConfig::default(),
             tools: ToolsConfig::default(),
+            nodes: NodesConfig::default(),
             telemetry: TelemetryConfig::default(),
             settings: Settings::default(),
         }

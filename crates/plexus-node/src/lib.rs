@@ -4,14 +4,20 @@
 //! over a [`link`] that the node dials, and their results go back over it, or over a later one: what is to be kept is
 //! on the node's disk before it is begun, and until the hub has its result.
 
+mod calls;
+mod capabilities;
+mod conversation;
 mod error;
+mod hosted;
 pub mod link;
 mod machine;
 mod node;
 mod options;
+mod outbox;
 pub mod tools;
 
+pub use conversation::Served;
 pub use error::NodeError;
 pub use machine::Machine;
-pub use node::{Node, Served};
+pub use node::Node;
 pub use options::{NodeLimits, NodeOptions};

@@ -1,19 +1,26 @@
 //! A node: what it is made of, and how it starts and stops.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_kit::{Durability, Supervisor, private_file};
 use plexus_proto::NodeId;
-use plexus_proto::node::Welcome;
 use plexus_store::{Store, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use crate::link::{Link, LinkError};
+use crate::calls::Calls;
+use crate::capabilities::Capabilities;
+use crate::conversation::{Conversation, Served};
+use crate::hosted::Hosted;
+use crate::link::Link;
 use crate::{Machine, NodeError, NodeOptions, tools};
 
 /// The audit chain of a node's store is that of this machine alone.
 const INSTANCE: &str = "node";
+/// What was told to stop has so long to do so, and its result to be sent.
+const HANDED_BACK: Duration = Duration::from_secs(3);
 
 /// Cheap to clone; all clones are one node.
 #[derive(Debug, Clone)]
@@ -22,17 +29,12 @@ pub struct Node(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: NodeOptions,
-    #[expect(dead_code, reason = "the calls that need it are not here yet")]
-    dispatcher: Dispatcher,
-}
-
-/// How a link went.
-#[derive(Debug)]
-pub struct Served {
-    /// What the hub said to `hello`; none where it did not come as far as that.
-    pub welcome: Option<Welcome>,
-    /// Why it is no more.
-    pub end: LinkError,
+    calls: Arc<Calls>,
+    capabilities: Capabilities,
+    /// Cancelled by the link after the one it is of.
+    fence: Mutex<CancellationToken>,
+    /// Held by the link that is up.
+    serving: tokio::sync::Mutex<()>,
 }
 
 impl Node {
@@ -52,24 +54,41 @@ impl Node {
             supervisor,
         )
         .await?;
+        let store_id = store.write_through(|conn| Box::pin(conn.own_store_id())).await?;
         let machine = Machine {
             data_dir: options.data_dir.clone(),
             environment: options.environment.clone(),
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
         };
+        let registry = Arc::new(Registry::new(tools::open(&machine).map_err(NodeError::DataDir)?));
+        let hosted = options.servers.clone().map(|dir| {
+            let NodeOptions { environment, clock, .. } = &options;
+            Hosted::start(dir, environment, &store, &registry, clock, supervisor)
+        });
         let dispatcher = Dispatcher::new(
-            Arc::new(Registry::new(tools::open(&machine).map_err(NodeError::DataDir)?)),
-            store,
+            registry.clone(),
+            store.clone(),
             options.clock.clone(),
             supervisor.clone(),
             DispatcherOptions {
                 files_dir: options.data_dir.join("sessions"),
+                // A hub decides how many calls each of its callers may have; here there is one bound for all.
                 calls_per_principal: options.limits.running,
                 output_bytes: options.limits.output_bytes,
             },
         );
-        Ok(Self(Arc::new(Inner { options, dispatcher })))
+        let calls =
+            Calls::open(&store, dispatcher, options.clock.clone(), supervisor.clone(), options.limits)
+                .await?;
+        let capabilities = Capabilities::new(&options, store_id, registry, hosted);
+        Ok(Self(Arc::new(Inner {
+            options,
+            calls: Arc::new(calls),
+            capabilities,
+            fence: Mutex::default(),
+            serving: tokio::sync::Mutex::default(),
+        })))
     }
 
     #[must_use]
@@ -79,13 +98,44 @@ impl Node {
 
     /// Speaks to the hub over this link until it ends. A link that is served before ends when a new one begins.
     pub async fn serve(&self, link: Link) -> Served {
-        drop(link);
-        Served { welcome: None, end: LinkError::Closed(None) }
+        let inner = &self.0;
+        let fence = {
+            let mut current = inner.fence.lock().unwrap_or_else(PoisonError::into_inner);
+            current.cancel();
+            *current = CancellationToken::new();
+            current.clone()
+        };
+        // What the one before has received is dealt with before the hub is told what there is.
+        let _turn = inner.serving.lock().await;
+        let conversation = Conversation {
+            calls: &inner.calls,
+            capabilities: &inner.capabilities,
+            patience: inner.options.limits.welcome,
+            fence,
+        };
+        conversation.hold(link).await
     }
 
     /// Takes no new calls, lets those that run end within `patience`, hands the others back as interrupted, says `bye`
     /// and ends the link.
     pub async fn stop(&self, patience: Duration) {
-        let _ = patience;
+        let inner = &self.0;
+        inner.calls.stop_taking();
+        if timeout(patience, inner.calls.idle()).await.is_err() {
+            inner.calls.hand_back();
+            if timeout(HANDED_BACK, inner.calls.idle()).await.is_err() {
+                tracing::warn!(
+                    "calls did not stop in time; the hub is told that they were interrupted when the node is back"
+                );
+            }
+        }
+        if let Some(outbox) = inner.calls.outbox() {
+            outbox.bye("the node stops");
+        }
+        // The link is down when what waited was sent, or when it took too long.
+        let ended = timeout(HANDED_BACK, inner.serving.lock()).await;
+        if ended.is_err() {
+            inner.fence.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+        }
     }
 }

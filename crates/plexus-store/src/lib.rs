@@ -30,6 +30,7 @@ mod scratchpad;
 mod sessions;
 mod snapshot;
 mod store;
+mod store_id;
 mod todos;
 mod tokens;
 mod upstream_credentials;

@@ -246,6 +246,8 @@ async fn start(
     let mut config = Config::load(None, &Environment::default(), flags).expect("a configuration");
     // Tests that are turned away on purpose are turned away often.
     config.auth.failed_per_minute = 0;
+    // Most tests have no use for a machine to run something on.
+    config.nodes.local = false;
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mut mcp =

@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use tracing_subscriber::EnvFilter;
@@ -320,6 +321,27 @@ pub const SETTINGS: &[Setting] = &[
     .about("User-defined tools that may be run, by name, besides those that were switched on with `plexus tools enable`.")
     .expects("a list of names of tools, such as disk_usage, without `*`")
     .live(),
+    Setting::new("nodes.local", "PLEXUS_NODES_LOCAL", Kind::Switch, |config, value| {
+        config.nodes.local = value.switch()?;
+        Some(())
+    })
+    .default("true")
+    .about("Whether tools may run on the hub's own machine, the node `local`.")
+    .expects("`true` or `false`"),
+    Setting::new("nodes.heartbeat_seconds", "PLEXUS_NODES_HEARTBEAT_SECONDS", Kind::Number, |config, value| {
+        config.nodes.heartbeat = Duration::from_secs(value.number().filter(|count| *count > 0)?);
+        Some(())
+    })
+    .default("10")
+    .about("Seconds between two heartbeats of the link to a node.")
+    .expects(COUNT),
+    Setting::new("nodes.missed_heartbeats", "PLEXUS_NODES_MISSED_HEARTBEATS", Kind::Number, |config, value| {
+        config.nodes.missed = value.number().filter(|count| *count > 0)?;
+        Some(())
+    })
+    .default("3")
+    .about("Heartbeats in a row that a node may miss before it is taken to be offline.")
+    .expects(COUNT),
     Setting::new("nodes.client_ca", "PLEXUS_NODES_CLIENT_CA", Kind::Text, |config, value| {
         config.tls.client_ca = optional_file(value.text()?);
         Some(())

@@ -5,6 +5,7 @@
 //! so that either side may be newer than the other.
 
 mod call;
+pub mod close;
 mod greeting;
 pub mod poll;
 #[cfg(test)]

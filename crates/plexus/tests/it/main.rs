@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod certificates;
 mod chaos;
 mod cli;
 mod config;
@@ -34,6 +35,7 @@ mod stopping;
 mod tampered_head;
 mod tampering;
 mod terminal;
+mod tls;
 mod tokens;
 mod tool_programs;
 mod traces;

@@ -4,7 +4,7 @@
 //! ending is left alone. Changes are made to a file as a whole, one at a time, and nothing is ever deleted: what is
 //! removed is moved into `.removed`. What others could have written is another matter: see [`exposure`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::check::{self, Missing};
+use super::kept::{Kept, Version, Written};
 use super::problem::{Findings, FolderError, Problem};
 use super::{ServerConfig, exposure, literals};
 
@@ -38,6 +39,15 @@ pub struct Entry {
     pub server: Result<ServerConfig, Vec<Problem>>,
 }
 
+/// Of which files it is read again what their references name; of any, when it has changed since it was last read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    All,
+    Changed,
+    /// That of one server.
+    One(String),
+}
+
 #[derive(Debug)]
 pub struct Folder {
     dir: PathBuf,
@@ -46,13 +56,16 @@ pub struct Folder {
     missing: Missing,
     /// Held while a file is changed.
     changing: Mutex<()>,
+    /// What was read last.
+    kept: Kept,
 }
 
 impl Folder {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
         let missing = Missing::ExcusedWhileOff;
-        Self { dir, environment, clock: Clock::system(), missing, changing: Mutex::new(()) }
+        let (changing, kept) = (Mutex::new(()), Kept::default());
+        Self { dir, environment, clock: Clock::system(), missing, changing, kept }
     }
 
     /// Backups are named by this clock.
@@ -85,9 +98,16 @@ impl Folder {
 
     /// The same, or why the folder cannot be read.
     pub fn scan(&self) -> Result<Vec<Entry>, FolderError> {
+        self.scan_for(&Reading::All)
+    }
+
+    /// The same, with what was read before of files that need not be read again.
+    pub fn scan_for(&self, reading: &Reading) -> Result<Vec<Entry>, FolderError> {
+        let files = self.files()?;
+        self.kept.retain(&files.iter().map(|(file, _)| file.as_path()).collect::<BTreeSet<_>>());
         let mut entries: Vec<Entry> = Vec::new();
-        for (place, (file, format)) in self.files()?.into_iter().enumerate() {
-            entries.push(self.entry(file, format, place >= MAX_FILES));
+        for (place, (file, format)) in files.into_iter().enumerate() {
+            entries.push(self.entry(file, format, reading, place >= MAX_FILES));
         }
         refuse_clashes(&mut entries);
         exposure::judge(&self.dir, &mut entries);
@@ -112,7 +132,8 @@ impl Folder {
     /// A server's file as written: references are not filled in, and literal credentials are masked.
     pub fn document(&self, name: &str) -> Result<Value, FolderError> {
         let (file, format) = self.find(name)?;
-        let fields = parse(&file, format).map_err(FolderError::Problems)?;
+        let fields = read_text(&file).and_then(|text| parse(&file, format, &text));
+        let fields = fields.map_err(FolderError::Problems)?;
         Ok(Value::Object(literals::masked(&fields)))
     }
 
@@ -204,7 +225,7 @@ impl Folder {
         now.chars().filter(|c| c.is_ascii_alphanumeric()).collect()
     }
 
-    fn entry(&self, file: PathBuf, format: Format, too_many: bool) -> Entry {
+    fn entry(&self, file: PathBuf, format: Format, reading: &Reading, too_many: bool) -> Entry {
         let name = stem(&file);
         let server = if too_many {
             let mut findings = Findings::new(file.clone());
@@ -212,10 +233,33 @@ impl Folder {
             findings.unusable(format!("is one more than the {MAX_FILES} files that are read"), fix);
             Err(findings.problems)
         } else {
-            parse(&file, format)
-                .and_then(|fields| check::check(&name, file.clone(), fields, &self.environment, self.missing))
+            self.server(&name, &file, format, reading)
         };
         Entry { slug: check::usable_name(&name).ok(), name, file, server }
+    }
+
+    fn server(
+        &self,
+        name: &str,
+        file: &Path,
+        format: Format,
+        reading: &Reading,
+    ) -> Result<ServerConfig, Vec<Problem>> {
+        let written = Written::of(file);
+        let text = read_text(file)?;
+        let version = Version::new(written, &text);
+        let is_due = match reading {
+            Reading::All => true,
+            Reading::Changed => false,
+            Reading::One(of) => of == name,
+        };
+        if !is_due && let Some(server) = self.kept.get(file, version) {
+            return server;
+        }
+        let server = parse(file, format, &text)
+            .and_then(|fields| check::check(name, file.to_owned(), fields, &self.environment, self.missing));
+        self.kept.put(file, version, &server);
+        server
     }
 
     /// The files of servers, by name.
@@ -291,9 +335,8 @@ pub(super) fn free_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
     std::iter::once(first).chain(others).find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
 }
 
-fn parse(file: &Path, format: Format) -> Result<Map<String, Value>, Vec<Problem>> {
-    let text = read_text(file)?;
-    format.parse(&text).map_err(|what| {
+fn parse(file: &Path, format: Format, text: &str) -> Result<Map<String, Value>, Vec<Problem>> {
+    format.parse(text).map_err(|what| {
         let mut findings = Findings::new(file.to_owned());
         let fix = match what.starts_with("is not an object") || what == "is empty" {
             true => r#"write an object, such as {"command": "npx"}"#,

@@ -12,13 +12,16 @@ use super::life::Life;
 use super::status;
 use super::target::Target;
 use super::unit::Unit;
-use crate::upstream::config::{Entry, ServerConfig};
+use crate::upstream::config::{Entry, Reading, ServerConfig};
 
 /// What reading the files has come to.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     added: Vec<(Arc<Unit>, u64)>,
     changed: Vec<(Arc<Unit>, u64)>,
+    /// As they were, but what was wanted of them before is not done yet: their files have changed a moment ago, and whoever
+    /// looked was faster than whoever asks now.
+    pending: Vec<(Arc<Unit>, u64)>,
     removed: Vec<String>,
 }
 
@@ -32,7 +35,7 @@ impl Upstreams {
 
     /// The same for a caller who does not wait longer than this for what is started.
     pub async fn reload_within(&self, patience: Duration) -> ReloadReport {
-        match self.read_again().await {
+        match self.read_again(Reading::All).await {
             Ok(applied) => applied.report(patience).await,
             Err(error) => {
                 let name = self.folder().dir().display().to_string();
@@ -44,24 +47,24 @@ impl Upstreams {
     }
 
     /// The same without waiting for any server.
-    pub(super) async fn read_again(&self) -> Result<Applied, String> {
+    pub(super) async fn read_again(&self, reading: Reading) -> Result<Applied, String> {
         // One at a time: an older look at the folder must not be applied after a newer one.
         let _turn = self.0.reloading.lock().await;
-        Ok(self.apply(self.scan().await?))
+        Ok(self.apply(self.scan(reading).await?))
     }
 
     /// Asks one server to be started anew by what its file says now, and what the references in it stand for; the number
     /// to wait for. Where the file cannot be read it starts as it did. No other server is touched.
     pub(super) async fn start_anew(&self, unit: &Unit) -> u64 {
         let _turn = self.0.reloading.lock().await;
-        let entries = self.scan().await.unwrap_or_default();
+        let entries = self.scan(Reading::One(unit.name.clone())).await.unwrap_or_default();
         let target = entries.into_iter().find(|entry| entry.name == unit.name).map(Target::of);
         unit.want_restart(target)
     }
 
-    async fn scan(&self) -> Result<Vec<Entry>, String> {
+    async fn scan(&self, reading: Reading) -> Result<Vec<Entry>, String> {
         let this = self.clone();
-        let scan = move || this.folder().scan().map_err(|error| error.to_string());
+        let scan = move || this.folder().scan_for(&reading).map_err(|error| error.to_string());
         tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()
     }
 
@@ -87,6 +90,8 @@ impl Upstreams {
                     if let Some(turn) = unit.want(target) {
                         warn(&name, config.as_deref());
                         applied.changed.push((unit.clone(), turn));
+                    } else if let Some(turn) = unit.pending() {
+                        applied.pending.push((unit.clone(), turn));
                     }
                 }
                 None => {
@@ -128,7 +133,7 @@ impl Applied {
             changed: names(&self.changed),
             failed: Vec::new(),
         };
-        let started = self.added.iter().chain(&self.changed);
+        let started = self.added.iter().chain(&self.changed).chain(&self.pending);
         let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn, patience).await) });
         for (unit, status) in futures_util::future::join_all(settled).await {
             if let Some(mut message) = status::trouble(&status) {

@@ -170,6 +170,12 @@ impl Unit {
         turn
     }
 
+    /// The number of a wish that is not acted on yet.
+    pub(super) fn pending(&self) -> Option<u64> {
+        let turn = self.wanted.borrow().turn;
+        (self.status.borrow().turn < turn).then_some(turn)
+    }
+
     /// Asks for a new start, by what the file says now where that is known; the number to wait for.
     pub(super) fn want_restart(&self, target: Option<Target>) -> u64 {
         let mut turn = 0;

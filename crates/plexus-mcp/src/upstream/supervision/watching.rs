@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use plexus_kit::Stage;
 
 use super::Upstreams;
+use crate::upstream::config::Reading;
 
 /// More files than the folder may have; those behind them are seen when something else changes.
 const MAX_FILES: usize = 1_024;
@@ -62,7 +63,7 @@ impl Upstreams {
             let dir = self.folder().dir().to_owned();
             let Ok(now) = tokio::task::spawn_blocking(move || Snapshot::of(&dir)).await else { continue };
             if now != seen && now == before {
-                match self.read_again().await {
+                match self.read_again(Reading::Changed).await {
                     Ok(applied) => {
                         // Not before: what could not be read is read again.
                         (seen, told) = (now.clone(), None);

@@ -26,11 +26,16 @@ pub(crate) fn quick() -> Timing {
         longest_pause: Duration::from_millis(100),
         // Far more than a test lets happen, unless it is about that.
         crashes: 1_000,
-        watch: Duration::from_millis(50),
-        confirm: Duration::from_millis(50),
+        // A test that writes a file says when it is read: a look in between would take the change before it is asked for.
+        watch: Duration::from_secs(3600),
         jitter: Jitter::fixed(0.5),
         ..Timing::default()
     }
+}
+
+/// The same of a hub that sees by itself what becomes of the files.
+pub(crate) fn following() -> Timing {
+    Timing { watch: Duration::from_millis(50), confirm: Duration::from_millis(50), ..quick() }
 }
 
 /// A client that may use everything but what is for admins.

@@ -10,7 +10,7 @@ use plexus_testkit::{TestHub, stdio_fixture};
 use serde_json::json;
 
 use super::script::{Script, folder};
-use super::{agent, is_alive, quick, text, tools_of, until};
+use super::{agent, following, is_alive, quick, text, tools_of, until};
 
 #[tokio::test]
 async fn only_what_has_changed_is_restarted() {
@@ -66,7 +66,7 @@ async fn a_file_that_is_wrong_takes_out_its_own_server_only_and_is_right_again_w
 
 #[tokio::test]
 async fn files_are_followed_without_being_told() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(following()).await;
     hub.write_upstream("fix", &stdio_fixture(Eras::Both));
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
     let mut off = stdio_fixture(Eras::Both);
@@ -90,7 +90,7 @@ async fn files_are_followed_without_being_told() {
 
 #[tokio::test]
 async fn a_folder_that_everyone_can_write_starts_no_process_until_it_is_closed() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(following()).await;
     let set_mode = |mode| {
         let dir = hub.upstreams().folder().dir();
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -135,6 +135,32 @@ async fn a_restart_reads_what_references_name_again_and_touches_no_other_server(
     let invalid = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(invalid.state, UpstreamState::Invalid, "{invalid:?}");
     assert!(invalid.last_error.unwrap().message.contains("which is not there"));
+}
+
+#[tokio::test]
+async fn what_references_name_is_not_read_again_when_another_file_changes() {
+    let hub = TestHub::start_timed(following()).await;
+    let client = agent(&hub).await;
+    let secret = hub.data_dir().join("secret");
+    std::fs::write(&secret, "old").unwrap();
+    let mut document = Script::answering("say \"$WORD\"").install(&hub, "one");
+    document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
+    let before = hub.add_upstream("one", &document).await;
+    std::fs::write(&secret, "new").unwrap();
+    // Nobody asks for a reload: the hub sees the file by itself, and reads the folder.
+    hub.write_upstream("two", &document);
+    hub.upstream_in("two", UpstreamState::Ready).await;
+    let says =
+        async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
+    assert_eq!((says("one").await, says("two").await), ("old".to_owned(), "new".to_owned()));
+    assert_eq!(hub.upstreams().get("one").unwrap().pid, before.pid);
+    // It is when its own is written again, though it says the same.
+    hub.write_upstream("one", &document);
+    hub.upstream_when("one", "restarted", |one| one.pid.is_some() && one.pid != before.pid).await;
+    assert_eq!(says("one").await, "new");
+    std::fs::write(&secret, "newest").unwrap();
+    assert_eq!(hub.upstreams().reload().await.changed, ["one", "two"]);
+    assert_eq!((says("one").await, says("two").await), ("newest".to_owned(), "newest".to_owned()));
 }
 
 #[tokio::test]

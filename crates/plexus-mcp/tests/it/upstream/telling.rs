@@ -6,7 +6,7 @@ use plexus_testkit::{McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, quick, signal, text};
+use super::{agent, following, quick, signal, text};
 
 async fn servers(client: &McpClient) -> Vec<Value> {
     let result = client.tool("mcp_status", json!({})).await;
@@ -77,7 +77,7 @@ async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
 
 #[tokio::test]
 async fn what_a_server_sends_instead_of_an_answer_is_seen_while_it_is_waited_for() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(following()).await;
     let babbling = "if [ ! -e \"$dir/well\" ]; then echo 'Enter your name:'; while [ ! -e \"$dir/well\" ]; do sleep 0.05; done; fi";
     hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
     let babbles = |upstream: &Upstream| upstream.remark.is_some();

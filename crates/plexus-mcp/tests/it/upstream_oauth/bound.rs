@@ -51,6 +51,7 @@ async fn a_connection_that_outlives_its_file_is_not_given_what_the_next_one_has(
     calls.spawn(async move { client.tool("mcp__docs__slow", json!({})).await });
     until("the call runs", || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
     hub.write_upstream("docs", &json!({ "url": new.url() }));
+    hub.upstreams().reload_within(Duration::ZERO).await;
     let begun = begun_at(&hub, &new).await;
     let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
     let (status, upstream) = finish(&hub, "docs", &begun, &back).await;

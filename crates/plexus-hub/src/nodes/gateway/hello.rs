@@ -1,0 +1,48 @@
+//! What a machine may say of itself. It is kept in memory and in the database, so all of it has a bound.
+
+use plexus_proto::NodeId;
+use plexus_proto::node::{Hello, VERSIONS};
+
+const TOOLS: usize = 256;
+const SERVERS: usize = 64;
+const SERVER_TOOLS: usize = 1024;
+const PROFILES: usize = 256;
+const LABELS: usize = 64;
+const CALLS: usize = 20_000;
+const NAME: usize = 128;
+const LABEL: usize = 256;
+
+/// The best version of the link that both sides speak.
+pub(super) fn version(hello: &Hello) -> Option<u32> {
+    VERSIONS.iter().copied().find(|version| hello.versions.contains(version))
+}
+
+/// What is wrong with it, if anything is.
+pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
+    if hello.node_id != node {
+        return Some(format!("this is the link of the node {node}, and hello says {}", hello.node_id));
+    }
+    let tools: usize = hello.mcp_servers.iter().map(|server| server.tools.len()).sum();
+    let counts = [
+        ("tools", hello.tools.len(), TOOLS),
+        ("MCP servers", hello.mcp_servers.len(), SERVERS),
+        ("tools of MCP servers", tools, SERVER_TOOLS),
+        ("profiles", hello.profiles.len(), PROFILES),
+        ("labels", hello.labels.len(), LABELS),
+        ("calls", hello.calls.len(), CALLS),
+    ];
+    for (what, count, most) in counts {
+        if count > most {
+            return Some(format!("hello lists {count} {what}, the most is {most}"));
+        }
+    }
+    let names = hello.tools.iter().map(|tool| &tool.name).chain(&hello.profiles);
+    let servers = hello.mcp_servers.iter().flat_map(|server| [&server.name, &server.state]);
+    let own = [&hello.version, &hello.os, &hello.arch].into_iter().chain(&hello.hostname);
+    if let Some(name) = names.chain(servers).chain(own).find(|name| name.len() > NAME) {
+        let begin: String = name.chars().take(32).collect();
+        return Some(format!("hello has a name of {} bytes ({begin:?}…), the most is {NAME}", name.len()));
+    }
+    let long = hello.labels.iter().any(|(key, value)| key.len() > NAME || value.len() > LABEL);
+    long.then(|| format!("hello has a label of more than {LABEL} bytes"))
+}

@@ -1,0 +1,260 @@
+//! The way to the machines: finds the one that a call is for, and lets links in.
+
+mod connection;
+mod hello;
+mod probe;
+mod queue;
+mod status;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use plexus_kit::{Clock, Metrics, Stage, Supervisor};
+use plexus_proto::node::{CallOutcome, Hello, HostedServer};
+use plexus_proto::{CallId, NodeId};
+use plexus_store::{NodeCallState, NodeRecord, Store, StoreError};
+use plexus_tools::nodes::{NodeEntry, Nodes};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{Conclude, EventSink, OutgoingCall, Undelivered, interrupted};
+use super::events::Announcer;
+use super::metrics::NodeMetrics;
+use super::options::NodeOptions;
+use super::unit::{Known, Presence, Said, Unit};
+
+pub(crate) use status::NodeStatus;
+
+/// Cheap to clone; all clones are one gateway.
+#[derive(Debug, Clone)]
+pub(crate) struct Gateway(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    supervisor: Supervisor,
+    options: NodeOptions,
+    units: RwLock<HashMap<NodeId, Arc<Unit>>>,
+    /// What the dispatcher sees of them.
+    entries: ArcSwap<Arc<[NodeEntry]>>,
+    /// Moves whenever anything that others can see of a machine has changed.
+    changes: watch::Sender<u64>,
+    conclude: OnceLock<Conclude>,
+    announcer: Announcer,
+    metrics: NodeMetrics,
+    /// The hub is about to stop.
+    stopping: CancellationToken,
+    /// All calls that could end have: links say goodbye.
+    parted: CancellationToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("nodes", &self.entries.load().len()).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Knows the machines and the calls that the database has.
+    pub(crate) async fn open(
+        store: Store,
+        clock: Clock,
+        supervisor: &Supervisor,
+        options: NodeOptions,
+    ) -> Result<Self, StoreError> {
+        let mut reader = store.read_committed().await?;
+        let (records, calls) = (reader.nodes().await?, reader.node_calls(None).await?);
+        drop(reader);
+        let gateway = Self(Arc::new(Inner {
+            announcer: Announcer::start(store.clone(), clock.clone(), supervisor),
+            stopping: supervisor.stopping(Stage::Intake),
+            parted: CancellationToken::new(),
+            store,
+            clock,
+            supervisor: supervisor.clone(),
+            options,
+            units: RwLock::default(),
+            entries: ArcSwap::from_pointee(Arc::default()),
+            changes: watch::Sender::new(0),
+            conclude: OnceLock::new(),
+            metrics: NodeMetrics::default(),
+        }));
+        for record in &records {
+            gateway.insert(record);
+        }
+        for call in calls {
+            // Calls of a machine that was removed are ended when there is who can.
+            if let Some(unit) = gateway.unit(call.node_id) {
+                let sent = call.state == NodeCallState::Sent;
+                let store = call.store_id.or_else(|| unit.lock().said.store);
+                unit.adopt(call.call_id, store.filter(|_| sent));
+            }
+        }
+        gateway.publish();
+        let leaving = gateway.clone();
+        supervisor.spawn(Stage::Intake, "farewell of nodes", async move { leaving.part_at_stop().await });
+        Ok(gateway)
+    }
+
+    /// When the hub stops: no new calls, a moment for those that run, and then goodbye to all.
+    async fn part_at_stop(&self) {
+        self.0.stopping.cancelled().await;
+        let units = self.units();
+        let quiet = join_all(units.iter().map(|unit| unit.wind_up()));
+        let _ = timeout(self.0.options.farewell, quiet).await;
+        for unit in &units {
+            unit.leave();
+        }
+        self.0.parted.cancel();
+    }
+
+    /// Who ends calls that nobody waits for. Set once, before the first link.
+    pub(crate) fn conclude_with(&self, conclude: Conclude) {
+        let _ = self.0.conclude.set(conclude);
+        let gateway = self.clone();
+        self.0.supervisor.spawn(Stage::Work, "calls of removed nodes", async move {
+            if let Err(error) = gateway.end_strays().await {
+                tracing::warn!(%error, "cannot end the calls of nodes that were removed");
+            }
+        });
+    }
+
+    /// Runs a call on a machine and waits for its outcome, through lost links.
+    ///
+    /// A call that is kept has its row by now. When `cancel` is cancelled, or this is dropped, the machine is told to stop;
+    /// the end of a kept call is to be [settled](Nodes::settled) in any case but one: when the hub stops and it goes on.
+    pub(crate) async fn call(
+        &self,
+        node: NodeId,
+        call: OutgoingCall,
+        events: EventSink,
+        cancel: &CancellationToken,
+    ) -> Result<CallOutcome, Undelivered> {
+        let unit = self.unit(node).ok_or(Undelivered::Unknown)?;
+        let (call_id, noted) = (call.call.call_id, call.call.keep && call.queue);
+        let mut end = unit.begin(call, events, self.0.options.calls)?;
+        // Gives the call up however this ends; one that has ended is left as it is.
+        let given_up = Abandon { unit: &unit, call_id };
+        if noted {
+            self.note(&unit);
+        }
+        tokio::select! {
+            biased;
+            end = &mut end => end.unwrap_or(Err(Undelivered::Stopping { goes_on: true })),
+            () = cancel.cancelled() => Err(Undelivered::GivenUp { sent: given_up.unit.abandon(call_id) }),
+        }
+    }
+
+    /// MCP servers that run on the machines, as they said last, by machine.
+    pub(crate) fn hosted(&self) -> Vec<(NodeEntry, Vec<HostedServer>)> {
+        let mut hosted: Vec<_> = self
+            .units()
+            .iter()
+            .map(|unit| {
+                let state = unit.lock();
+                (state.entry(unit.id), state.said.servers.clone())
+            })
+            .filter(|(_, servers)| !servers.is_empty())
+            .collect();
+        hosted.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        hosted
+    }
+
+    /// Moves when anything that others can see of a machine has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// A machine joined, or what the hub knows of it was changed. After the commit.
+    pub(crate) fn changed(&self, record: &NodeRecord) {
+        match self.unit(record.id) {
+            None => self.insert(record),
+            Some(unit) => {
+                if !unit.changed(known(record)) {
+                    return;
+                }
+                self.note(&unit);
+            }
+        }
+        self.publish();
+    }
+
+    /// A machine was removed: its link is cut and its calls end. After the commit.
+    pub(crate) async fn removed(&self, id: NodeId) {
+        let unit = self.0.units.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let Some(unit) = unit else { return };
+        let orphans = unit.remove();
+        self.publish();
+        self.0.announcer.offline(&unit, "it was removed");
+        for call in orphans {
+            self.conclude(&unit, call, interrupted("its node was removed")).await;
+        }
+    }
+
+    /// Lets the metrics be read of what is measured here.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.0.metrics.register(metrics, self);
+    }
+
+    pub(super) fn unit(&self, id: NodeId) -> Option<Arc<Unit>> {
+        self.0.units.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(super) fn units(&self) -> Vec<Arc<Unit>> {
+        self.0.units.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn insert(&self, record: &NodeRecord) {
+        let said = record.about.as_deref().and_then(|about| serde_json::from_str::<Hello>(about).ok());
+        let said = said.as_ref().map(Said::new).unwrap_or_default();
+        let epoch = u64::try_from(record.epoch).unwrap_or(0);
+        let unit = Unit::new(record.id, known(record), said, epoch, record.last_seen_at);
+        self.0.units.write().unwrap_or_else(PoisonError::into_inner).insert(record.id, Arc::new(unit));
+    }
+
+    /// Shows the dispatcher and all who follow what has become of the machines.
+    pub(super) fn publish(&self) {
+        let mut entries: Vec<NodeEntry> = self.units().iter().map(|unit| unit.entry()).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        self.0.entries.store(Arc::new(entries.into()));
+        self.0.changes.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// A machine that is about to come: calls wait for it a while.
+    pub(super) fn await_node(&self, unit: &Arc<Unit>) {
+        unit.lock().presence = Presence::Awaited;
+        self.publish();
+    }
+}
+
+impl Nodes for Gateway {
+    fn all(&self) -> Arc<[NodeEntry]> {
+        Arc::clone(&self.0.entries.load())
+    }
+
+    fn settled(&self, node: NodeId, call: CallId) {
+        if let Some(unit) = self.unit(node) {
+            unit.settled(call);
+        }
+    }
+}
+
+fn known(record: &NodeRecord) -> Known {
+    Known { name: record.name.clone(), labels: record.labels.clone(), draining: record.draining }
+}
+
+/// Gives a call up when whoever waits for it goes.
+struct Abandon<'u> {
+    unit: &'u Unit,
+    call_id: CallId,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.unit.abandon(self.call_id);
+    }
+}

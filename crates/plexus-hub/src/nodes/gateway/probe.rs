@@ -1,0 +1,86 @@
+//! Whether calls work: a call that does nothing goes the way of all others, after each connect and from time to time.
+
+use std::sync::Arc;
+
+use plexus_proto::node::{Call, CallOutcome, Caller};
+use plexus_proto::{CallId, ErrorCode, SessionId};
+use serde_json::value::RawValue;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connection;
+use crate::nodes::call::{OutgoingCall, Undelivered};
+use crate::nodes::unit::Health;
+
+/// The tool of every node that does nothing.
+const PROBE: &str = "probe";
+
+impl Connection {
+    /// Probes for as long as the link lasts.
+    pub(super) async fn keep_probing(&self) {
+        let options = self.gateway.0.options.clone();
+        loop {
+            let well = match self.probe().await {
+                Some(health) => self.found(health),
+                None => true,
+            };
+            // One that is unwell is asked more often, so that it is soon known when it is well.
+            let beats = if well { options.probe_every } else { 1 };
+            sleep(options.heartbeat * beats).await;
+        }
+    }
+
+    /// None: it cannot be said now.
+    async fn probe(&self) -> Option<Health> {
+        let options = &self.gateway.0.options;
+        let call = Call {
+            call_id: CallId::new(),
+            tool: PROBE.to_owned(),
+            arguments: RawValue::from_string("{}".to_owned()).ok()?,
+            session_id: SessionId::new(),
+            caller: Caller { subject: "hub".to_owned(), profile: None },
+            deadline_ms: u64::try_from(options.probe.as_millis()).unwrap_or(u64::MAX),
+            keep: false,
+            idempotency_key: None,
+            traceparent: None,
+        };
+        let call = OutgoingCall { call, queue: false, on_sent: None };
+        let (nobody, never) = (Arc::new(|_| {}), CancellationToken::new());
+        let ended = timeout(options.probe, self.gateway.call(self.unit.id, call, nobody, &never)).await;
+        Some(match ended {
+            Ok(Ok(CallOutcome::Failed(failure))) if failure.code != ErrorCode::Overloaded => {
+                let why: String = failure.message.chars().take(200).collect();
+                Health::Unwell(format!("a call that does nothing fails there: {why}"))
+            }
+            // Too many calls run there, so calls do.
+            Ok(Ok(_)) => Health::Well,
+            Err(_) => {
+                Health::Unwell(format!("a call that does nothing did not end within {:?}", options.probe))
+            }
+            Ok(Err(Undelivered::Draining | Undelivered::Full(_))) => return None,
+            Ok(Err(_)) => return None,
+        })
+    }
+
+    /// Says so if anything has changed; whether it is well.
+    fn found(&self, health: Health) -> bool {
+        let Some(mut state) = self.unit.of_link(self.epoch) else { return true };
+        let well = health == Health::Well;
+        let changed = state.health != health;
+        state.health = health.clone();
+        drop(state);
+        if !changed {
+            return well;
+        }
+        self.gateway.publish();
+        match health {
+            Health::Unwell(why) => {
+                tracing::warn!(node = %self.unit.id, why, "calls to a node do not work");
+                self.gateway.0.metrics.unwell.inc();
+                self.gateway.0.announcer.offline(&self.unit, &why);
+            }
+            Health::Well | Health::Untested => self.gateway.0.announcer.online(&self.unit),
+        }
+        well
+    }
+}

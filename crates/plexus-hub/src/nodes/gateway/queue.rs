@@ -1,0 +1,130 @@
+//! Calls that wait in the database: those of an earlier start of the hub, and those that wait for their machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::Stage;
+use plexus_proto::CallId;
+use plexus_proto::node::{Call, CallOutcome, Caller};
+use plexus_store::{NodeCallRecord, StoreError};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::Gateway;
+use crate::nodes::call::{OutgoingCall, expired, interrupted};
+use crate::nodes::unit::Unit;
+
+/// Between two attempts to record the end of a call, doubled up to the second.
+const RETRY: Duration = Duration::from_millis(200);
+const RETRY_MOST: Duration = Duration::from_secs(10);
+
+impl Gateway {
+    /// Sends what waits in the database, if the machine is there.
+    pub(super) fn note(&self, unit: &Arc<Unit>) {
+        let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else {
+            return;
+        };
+        self.send_noted(unit, epoch, store, calls);
+    }
+
+    /// Notes for each of these calls which store it goes to, and then sends it over this link.
+    pub(super) fn send_noted(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
+        let (gateway, unit) = (self.clone(), unit.clone());
+        self.0.supervisor.spawn(Stage::Work, "calls to a node", async move {
+            for call in calls {
+                if let Err(error) = gateway.send_one(&unit, epoch, store, call).await {
+                    // They are sent when the node comes back, or the hub starts again.
+                    tracing::error!(%error, node = %unit.id, "calls that wait for a node cannot be read");
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn send_one(&self, unit: &Unit, epoch: u64, store: Uuid, call: CallId) -> Result<(), StoreError> {
+        let row = self
+            .0
+            .store
+            .write(move |conn| {
+                Box::pin(async move {
+                    match conn.send_node_call(call, store).await? {
+                        true => conn.node_call(call).await,
+                        false => Ok(None),
+                    }
+                })
+            })
+            .await?;
+        let Some(row) = row.filter(|row| row.node_id == unit.id) else {
+            // It has ended, and whoever ended it says so.
+            return Ok(());
+        };
+        if unit.is_orphan(call) {
+            match self.outgoing(row) {
+                Some(read) => unit.noted(epoch, call, Some(&read)),
+                None => self.conclude(unit, call, expired()).await,
+            }
+        } else {
+            unit.noted(epoch, call, None);
+        }
+        Ok(())
+    }
+
+    /// The call of a row; none if its time is up, or if it cannot be read.
+    fn outgoing(&self, row: NodeCallRecord) -> Option<OutgoingCall> {
+        let left = row.deadline_at.as_millisecond() - self.0.clock.now().as_millisecond();
+        let deadline_ms = u64::try_from(left).ok().filter(|left| *left > 0)?;
+        let call = Call {
+            call_id: row.call_id,
+            tool: row.tool,
+            arguments: RawValue::from_string(row.arguments).ok()?,
+            session_id: row.session_id,
+            caller: Caller { subject: row.subject, profile: row.profile },
+            deadline_ms,
+            keep: true,
+            idempotency_key: row.idempotency.map(|(key, _)| key),
+            traceparent: None,
+        };
+        Some(OutgoingCall { call, queue: true, on_sent: None })
+    }
+
+    /// Has the end of a call recorded that nobody waits for, and then tells its machine.
+    pub(super) async fn conclude(&self, unit: &Unit, call: CallId, outcome: CallOutcome) {
+        let Some(conclude) = self.0.conclude.get() else {
+            unit.not_concluded(call);
+            return;
+        };
+        let mut pause = RETRY;
+        while let Err(error) = conclude(unit.id, call, outcome.clone()).await {
+            tracing::warn!(%error, node = %unit.id, %call, "the end of a call cannot be recorded; it is tried again");
+            tokio::select! {
+                () = self.0.stopping.cancelled() => {
+                    unit.not_concluded(call);
+                    return;
+                }
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_MOST),
+            }
+        }
+        unit.settled(call);
+    }
+
+    /// The same as a task, for who must not wait.
+    pub(super) fn conclude_soon(&self, unit: &Arc<Unit>, call: CallId, outcome: CallOutcome) {
+        let (gateway, unit) = (self.clone(), unit.clone());
+        self.0.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
+            gateway.conclude(&unit, call, outcome).await;
+        });
+    }
+
+    /// Ends calls of machines that are not there any more.
+    pub(super) async fn end_strays(&self) -> Result<(), StoreError> {
+        let calls = self.0.store.read_committed().await?.node_calls(None).await?;
+        let Some(conclude) = self.0.conclude.get() else { return Ok(()) };
+        for call in calls.into_iter().filter(|call| self.unit(call.node_id).is_none()) {
+            let outcome = interrupted("its node was removed");
+            if let Err(error) = conclude(call.node_id, call.call_id, outcome).await {
+                tracing::warn!(%error, call = %call.call_id, "the end of a call cannot be recorded");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! How a machine is doing, for those who list them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plexus_proto::api::{NodeState, NodeTransport};
+use plexus_proto::node::HostedServer;
+use plexus_proto::{NodeId, Timestamp};
+
+use super::Gateway;
+use crate::nodes::unit::{Health, Presence, Unit};
+
+/// A machine as it is now; what it says of itself is as it said last.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeStatus {
+    pub(crate) state: NodeState,
+    /// Why calls do not get through, in words.
+    pub(crate) problem: Option<String>,
+    pub(crate) draining: bool,
+    /// Of the hub, and beside them the machine's own.
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) os: Option<String>,
+    pub(crate) arch: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) transport: Option<NodeTransport>,
+    pub(crate) rtt: Option<Duration>,
+    pub(crate) seen_at: Option<Timestamp>,
+    pub(crate) tools: Vec<String>,
+    pub(crate) servers: Vec<HostedServer>,
+    pub(crate) profiles: Vec<String>,
+    pub(crate) in_flight: usize,
+}
+
+impl Gateway {
+    /// How a machine is doing; none if there is none of this id.
+    pub(crate) fn status(&self, id: NodeId) -> Option<NodeStatus> {
+        self.unit(id).map(|unit| status(&unit))
+    }
+}
+
+fn status(unit: &Unit) -> NodeStatus {
+    let state = unit.lock();
+    let (kind, problem) = match (&state.presence, &state.health) {
+        (Presence::Linked, Health::Unwell(why)) => (NodeState::Unwell, Some(why.clone())),
+        (Presence::Linked, Health::Well | Health::Untested) => (NodeState::Online, None),
+        (Presence::Awaited, _) => (NodeState::Offline, Some("it is waited for".to_owned())),
+        (Presence::Away(why), _) if state.seen_at.is_none() => (NodeState::New, Some(why.clone())),
+        (Presence::Away(why), _) => (NodeState::Offline, Some(why.clone())),
+    };
+    let entry = state.entry(unit.id);
+    NodeStatus {
+        state: kind,
+        problem,
+        draining: entry.draining,
+        labels: entry.labels,
+        os: state.said.os.clone(),
+        arch: state.said.arch.clone(),
+        hostname: state.said.hostname.clone(),
+        version: state.said.version.clone(),
+        transport: state.transport().map(|transport| match transport {
+            "memory" => NodeTransport::Memory,
+            "poll" => NodeTransport::Poll,
+            _ => NodeTransport::WebSocket,
+        }),
+        rtt: state.rtt,
+        seen_at: state.seen_at,
+        tools: entry.tools.into_iter().collect(),
+        servers: state.said.servers.clone(),
+        profiles: state.said.profiles.clone(),
+        in_flight: state.in_flight(),
+    }
+}

@@ -1,0 +1,442 @@
+//! The calls of one machine, from before they are sent until their end is committed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use plexus_proto::CallId;
+use plexus_proto::node::{
+    CallEvent, CallOrder, CallOutcome, Cancel, CancelReason, Frame, HeldState, InFlight, MAX_FRAME, Order,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::nodes::call::{EventSink, OutgoingCall, Undelivered, interrupted};
+
+/// Arguments of one call: what fits into a frame beside the rest of it.
+const CALL_BYTES: usize = MAX_FRAME - (64 << 10);
+/// Arguments of calls that may have to be sent again, for one machine.
+const ARGUMENT_BYTES: usize = 64 << 20;
+/// Of the events of one call. A machine keeps to a quarter of it.
+const EVENT_BYTES: usize = 4 << 20;
+/// Events of one call: so many at once, and so many in a second.
+const EVENT_BURST: u64 = 200;
+const EVENT_RATE: u64 = 20;
+/// A result that was handed over so long ago and is not settled is taken again when it comes again.
+const UNSETTLED: Duration = Duration::from_secs(30);
+
+/// For a time that no clock has.
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) type End = Result<CallOutcome, Undelivered>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    entries: HashMap<CallId, Entry>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// To be sent (again); none once the machine has accepted a call that it keeps, and for a call of an earlier start of the
+    /// hub, which is in the database.
+    call: Option<Box<OutgoingCall>>,
+    keep: bool,
+    queue: bool,
+    /// Counts from when it was sent first.
+    deadline: Option<Instant>,
+    /// The store of the machine that it was sent to.
+    sent_to: Option<Uuid>,
+    /// The machine said that it has it.
+    accepted: bool,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Somebody waits for it.
+    Waiting { done: oneshot::Sender<End>, events: EventSink, heard: Heard },
+    /// Its result was handed over, and is to be settled.
+    Delivered { at: Instant },
+    /// Whoever waited has given up, and settles it; its result may have come.
+    Abandoned { ended: bool },
+    /// Nobody waits: it is of an earlier start of the hub.
+    Orphan,
+    /// Its result is being recorded.
+    Concluding,
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Waiting { .. } => "Waiting",
+            Self::Delivered { .. } => "Delivered",
+            Self::Abandoned { .. } => "Abandoned",
+            Self::Orphan => "Orphan",
+            Self::Concluding => "Concluding",
+        })
+    }
+}
+
+/// How much a call has told.
+struct Heard {
+    since: Instant,
+    events: u64,
+    bytes: usize,
+}
+
+/// What a machine's `hello` leads to.
+#[derive(Debug, Default)]
+pub(in crate::nodes) struct Reconciled {
+    pub(in crate::nodes) orders: Vec<CallOrder>,
+    /// To be sent after the welcome.
+    pub(in crate::nodes) frames: Vec<Frame>,
+    /// To be sent too, once the database says to which store.
+    pub(in crate::nodes) noted: Vec<CallId>,
+}
+
+/// What a result leads to.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It was handed to who waits, or is known already.
+    Delivered,
+    /// Nobody waits: it is to be concluded.
+    Conclude(CallOutcome),
+    /// Nobody knows the call, or wants it any more: to be confirmed, so that the machine forgets it.
+    Unwanted,
+}
+
+/// What the end of a call leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// The machine is to be told.
+    Confirm,
+    /// It may still run, and nobody wants it.
+    Cancel,
+    Nothing,
+}
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether somebody waits for one, or settles one.
+    pub(super) fn any_under_way(&self) -> bool {
+        let under_way = |entry: &Entry| match entry.stage {
+            Stage::Waiting { .. } | Stage::Delivered { .. } | Stage::Concluding => true,
+            Stage::Abandoned { .. } | Stage::Orphan => false,
+        };
+        self.entries.values().any(under_way)
+    }
+
+    /// A call of an earlier start of the hub; `sent_to` is the store that the machine had last.
+    pub(super) fn adopt(&mut self, call: CallId, sent_to: Option<Uuid>) {
+        let entry = Entry {
+            call: None,
+            keep: true,
+            queue: true,
+            deadline: None,
+            sent_to,
+            accepted: false,
+            stage: Stage::Orphan,
+        };
+        self.entries.insert(call, entry);
+    }
+
+    /// Takes a new call, if there is room for it.
+    pub(super) fn begin(
+        &mut self,
+        call: OutgoingCall,
+        events: EventSink,
+        most: usize,
+    ) -> Result<oneshot::Receiver<End>, Undelivered> {
+        if call.bytes() > CALL_BYTES {
+            return Err(Undelivered::TooLarge(call.bytes()));
+        }
+        let bytes = self.bytes + call.bytes();
+        if self.entries.len() >= most || bytes > ARGUMENT_BYTES {
+            return Err(Undelivered::Full(self.entries.len()));
+        }
+        self.bytes = bytes;
+        let (done, end) = oneshot::channel();
+        let heard = Heard { since: Instant::now(), events: 0, bytes: 0 };
+        let id = call.call.call_id;
+        let entry = Entry {
+            keep: call.call.keep,
+            queue: call.queue,
+            deadline: None,
+            sent_to: None,
+            accepted: false,
+            stage: Stage::Waiting { done, events, heard },
+            call: Some(Box::new(call)),
+        };
+        self.entries.insert(id, entry);
+        Ok(end)
+    }
+
+    /// The frame of a call that goes to this store of the machine now.
+    pub(super) fn send(&mut self, call: CallId, store: Uuid) -> Option<Frame> {
+        let entry = self.entries.get_mut(&call)?;
+        let call = entry.call.as_ref()?;
+        let deadline = *entry.deadline.get_or_insert_with(|| deadline(call));
+        if entry.sent_to.is_none()
+            && let Some(on_sent) = &call.on_sent
+        {
+            on_sent();
+        }
+        entry.sent_to = Some(store);
+        Some(call.frame(deadline))
+    }
+
+    /// The same for a call that was read from the database, where nobody waits for it.
+    pub(super) fn send_read(&mut self, call: &OutgoingCall, store: Uuid) -> Option<Frame> {
+        let entry = self.entries.get_mut(&call.call.call_id)?;
+        if !matches!(entry.stage, Stage::Orphan) {
+            return None;
+        }
+        entry.sent_to = Some(store);
+        Some(call.frame(deadline(call)))
+    }
+
+    pub(super) fn is_orphan(&self, call: CallId) -> bool {
+        self.entries.get(&call).is_some_and(|entry| matches!(entry.stage, Stage::Orphan))
+    }
+
+    /// Those that were never sent: to be sent now, and to be sent when the database says to which store.
+    pub(super) fn unsent(&self) -> (Vec<CallId>, Vec<CallId>) {
+        let mut unsent = (Vec::new(), Vec::new());
+        for (call, entry) in self.entries.iter().filter(|(_, entry)| entry.sent_to.is_none()) {
+            match entry.stage {
+                Stage::Waiting { .. } if !entry.waits_in_the_database() => unsent.0.push(*call),
+                Stage::Waiting { .. } | Stage::Orphan => unsent.1.push(*call),
+                Stage::Delivered { .. } | Stage::Abandoned { .. } | Stage::Concluding => {}
+            }
+        }
+        unsent
+    }
+
+    /// The machine has it: it need not be sent again.
+    pub(super) fn accepted(&mut self, call: CallId) {
+        if let Some(entry) = self.entries.get_mut(&call) {
+            entry.accepted = true;
+            if entry.keep {
+                self.bytes -= entry.call.take().map_or(0, |call| call.bytes());
+            }
+        }
+    }
+
+    /// Where an event of a call goes; nowhere if nobody waits, or if it told too much.
+    pub(super) fn event(&mut self, event: &CallEvent) -> Option<EventSink> {
+        let entry = self.entries.get_mut(&event.call_id)?;
+        let Stage::Waiting { events, heard, .. } = &mut entry.stage else { return None };
+        heard.events += 1;
+        heard.bytes += event.kind.len() + event.payload.get().len();
+        let most = EVENT_BURST + EVENT_RATE * heard.since.elapsed().as_secs();
+        (heard.events <= most && heard.bytes <= EVENT_BYTES).then(|| events.clone())
+    }
+
+    /// The result of a call came.
+    pub(super) fn result(&mut self, call: CallId, outcome: CallOutcome) -> Taken {
+        let Some(entry) = self.entries.get_mut(&call).filter(|entry| entry.sent_to.is_some()) else {
+            return Taken::Unwanted;
+        };
+        if !entry.keep {
+            if let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call) {
+                let _ = done.send(Ok(outcome));
+            }
+            return Taken::Delivered;
+        }
+        match &mut entry.stage {
+            Stage::Waiting { .. } => {
+                let stage = std::mem::replace(&mut entry.stage, Stage::Delivered { at: Instant::now() });
+                if let Stage::Waiting { done, .. } = stage {
+                    // Who has just gone gives the call up, and settles it all the same.
+                    let _ = done.send(Ok(outcome));
+                }
+                self.accepted(call);
+                Taken::Delivered
+            }
+            Stage::Delivered { at } if at.elapsed() < UNSETTLED => Taken::Delivered,
+            Stage::Delivered { .. } | Stage::Orphan => {
+                entry.stage = Stage::Concluding;
+                Taken::Conclude(outcome)
+            }
+            Stage::Abandoned { ended } => {
+                *ended = true;
+                Taken::Delivered
+            }
+            Stage::Concluding => Taken::Delivered,
+        }
+    }
+
+    /// Whoever waits has given up. Says whether the call had been sent, and what to tell the machine.
+    pub(super) fn abandon(&mut self, call: CallId) -> (bool, Option<Frame>) {
+        let Some(entry) = self.entries.get_mut(&call) else { return (true, None) };
+        let Stage::Waiting { .. } = entry.stage else { return (true, None) };
+        let sent = entry.sent_to.is_some();
+        let cancel = sent.then(|| entry.cancel(call));
+        if entry.keep {
+            entry.stage = Stage::Abandoned { ended: false };
+            self.accepted(call);
+        } else {
+            self.remove(call);
+        }
+        (sent, cancel)
+    }
+
+    /// The end of a call is committed.
+    pub(super) fn settled(&mut self, call: CallId) -> Settled {
+        let Some(entry) = self.remove(call) else { return Settled::Nothing };
+        match entry.stage {
+            Stage::Delivered { .. } | Stage::Concluding | Stage::Abandoned { ended: true } => {
+                Settled::Confirm
+            }
+            // The machine was told to stop it; its last word on it is confirmed when it comes.
+            Stage::Abandoned { ended: false } => Settled::Nothing,
+            Stage::Waiting { .. } | Stage::Orphan if entry.sent_to.is_some() => Settled::Cancel,
+            Stage::Waiting { .. } | Stage::Orphan => Settled::Nothing,
+        }
+    }
+
+    /// Concluding a call failed: it is tried again with its next result.
+    pub(super) fn not_concluded(&mut self, call: CallId) {
+        if let Some(entry) = self.entries.get_mut(&call)
+            && matches!(entry.stage, Stage::Concluding)
+        {
+            entry.stage = Stage::Orphan;
+        }
+    }
+
+    /// Calls that nobody waits for and that were sent to another store than this: they will never be heard of.
+    pub(super) fn lost(&self, listed: &[InFlight], store: Uuid) -> Vec<CallId> {
+        let is_listed = |call: &CallId| listed.iter().any(|held| held.call_id == *call);
+        let lost = |entry: &Entry| {
+            matches!(entry.stage, Stage::Orphan) && entry.sent_to.is_some_and(|sent_to| sent_to != store)
+        };
+        let entries = self.entries.iter().filter(|(call, entry)| lost(entry) && !is_listed(call));
+        entries.map(|(call, _)| *call).collect()
+    }
+
+    /// All calls that nobody waits for.
+    pub(super) fn orphans(&self) -> Vec<CallId> {
+        let entries = self.entries.iter().filter(|(_, entry)| matches!(entry.stage, Stage::Orphan));
+        entries.map(|(call, _)| *call).collect()
+    }
+
+    /// A machine with this store is linked and lists the calls that it holds. `sending`: new calls may be sent.
+    pub(super) fn reconcile(&mut self, listed: &[InFlight], store: Uuid, sending: bool) -> Reconciled {
+        let mut reconciled = Reconciled::default();
+        let held: HashMap<CallId, HeldState> = listed.iter().map(|held| (held.call_id, held.state)).collect();
+        for (call_id, state) in &held {
+            let order = match self.entries.get_mut(call_id) {
+                Some(entry) => {
+                    entry.sent_to = Some(store);
+                    if matches!(entry.stage, Stage::Abandoned { .. }) && *state == HeldState::Running {
+                        reconciled.frames.push(entry.cancel(*call_id));
+                    }
+                    self.accepted(*call_id);
+                    Order::Keep
+                }
+                None if *state == HeldState::Running => Order::Cancel,
+                None => Order::Forget,
+            };
+            reconciled.orders.push(CallOrder { call_id: *call_id, order });
+        }
+        let unlisted: Vec<CallId> =
+            self.entries.keys().filter(|call| !held.contains_key(call)).copied().collect();
+        for call_id in unlisted {
+            self.missing(call_id, store, sending, &mut reconciled);
+        }
+        reconciled
+    }
+
+    /// A call that the machine does not hold.
+    fn missing(&mut self, call_id: CallId, store: Uuid, sending: bool, reconciled: &mut Reconciled) {
+        let Some(entry) = self.entries.get_mut(&call_id) else { return };
+        let fresh = entry.sent_to.is_none();
+        if fresh && !sending {
+            return;
+        }
+        match entry.stage {
+            Stage::Waiting { .. } => {
+                let elsewhere = entry.sent_to.is_some_and(|sent_to| sent_to != store);
+                if entry.keep && (elsewhere || entry.accepted) {
+                    let why = match elsewhere {
+                        true => "its node was set up anew",
+                        false => "its node does not have it any more",
+                    };
+                    self.result(call_id, interrupted(why));
+                } else if entry.waits_in_the_database() {
+                    reconciled.noted.push(call_id);
+                } else if let Some(frame) = self.send(call_id, store) {
+                    reconciled.frames.push(frame);
+                }
+            }
+            Stage::Orphan => reconciled.noted.push(call_id),
+            Stage::Delivered { .. } | Stage::Abandoned { .. } | Stage::Concluding => {}
+        }
+    }
+
+    /// Ends the wait of all that were never sent, except for those that wait for the machine to come back.
+    pub(super) fn refuse_unsent(&mut self, why: &Undelivered, queued_too: bool) {
+        let is_unsent = |entry: &Entry| {
+            let waiting = matches!(entry.stage, Stage::Waiting { .. });
+            waiting && entry.sent_to.is_none() && (queued_too || !entry.queue)
+        };
+        let unsent: Vec<CallId> =
+            self.entries.iter().filter(|(_, entry)| is_unsent(entry)).map(|(call, _)| *call).collect();
+        for call in unsent {
+            if let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call) {
+                let _ = done.send(Err(why.clone()));
+            }
+        }
+    }
+
+    /// Ends the wait of all that were sent, as calls whose machine is gone for good.
+    pub(super) fn interrupt_sent(&mut self, why: &str) {
+        let calls: Vec<CallId> = self.entries.keys().copied().collect();
+        for call in calls {
+            let waits = |entry: &Entry| matches!(entry.stage, Stage::Waiting { .. });
+            if self.entries.get(&call).is_some_and(waits) {
+                self.result(call, interrupted(why));
+            }
+        }
+    }
+
+    /// Leaves all calls to their machine: the hub stops.
+    pub(super) fn leave(&mut self) {
+        for (_, entry) in self.entries.drain() {
+            if let Stage::Waiting { done, .. } = entry.stage {
+                let goes_on = entry.keep && (entry.queue || entry.sent_to.is_some());
+                let _ = done.send(Err(Undelivered::Stopping { goes_on }));
+            }
+        }
+        self.bytes = 0;
+    }
+
+    fn remove(&mut self, call: CallId) -> Option<Entry> {
+        let entry = self.entries.remove(&call)?;
+        self.bytes -= entry.call.as_ref().map_or(0, |call| call.bytes());
+        Some(entry)
+    }
+}
+
+/// When the time of a call is up that is sent now.
+fn deadline(call: &OutgoingCall) -> Instant {
+    let now = Instant::now();
+    now.checked_add(Duration::from_millis(call.call.deadline_ms)).unwrap_or(now + A_DAY)
+}
+
+impl Entry {
+    /// Its row says that it waits, and has to say otherwise before it is sent.
+    fn waits_in_the_database(&self) -> bool {
+        self.keep && self.queue
+    }
+
+    fn cancel(&self, call_id: CallId) -> Frame {
+        let passed = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        let reason = if passed { CancelReason::Deadline } else { CancelReason::Caller };
+        Frame::Cancel(Cancel { call_id, reason })
+    }
+}

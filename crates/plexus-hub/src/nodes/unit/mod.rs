@@ -1,0 +1,480 @@
+//! One machine: what is known of it, its link while it has one, and its calls.
+//!
+//! All of it is behind one lock that is held for moments. Whatever a link wants here it does with its epoch: one that was
+//! replaced finds that it has no say any more.
+
+mod calls;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plexus_proto::node::{
+    Ack, CallEvent, CallOutcome, CallResult, Cancel, CancelReason, Frame, Hello, HostedServer, InFlight,
+};
+use plexus_proto::{CallId, NodeId, Timestamp};
+use plexus_tools::nodes::NodeEntry;
+use tokio::sync::{Notify, mpsc, oneshot};
+use uuid::Uuid;
+
+use super::call::{EventSink, OutgoingCall, Undelivered};
+use calls::{Calls, End, Reconciled, Settled, Taken};
+
+/// What the hub has decided about a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) draining: bool,
+}
+
+/// What a machine said of itself last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said {
+    pub(super) store: Option<Uuid>,
+    pub(super) version: Option<String>,
+    pub(super) os: Option<String>,
+    pub(super) arch: Option<String>,
+    pub(super) hostname: Option<String>,
+    pub(super) tools: BTreeSet<String>,
+    pub(super) servers: Vec<HostedServer>,
+    pub(super) profiles: Vec<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) draining: bool,
+}
+
+impl Said {
+    pub(super) fn new(hello: &Hello) -> Self {
+        Self {
+            store: Some(hello.store_id),
+            version: Some(hello.version.clone()),
+            os: Some(hello.os.clone()),
+            arch: Some(hello.arch.clone()),
+            hostname: hello.hostname.clone(),
+            tools: hello.tools.iter().map(|tool| tool.name.clone()).collect(),
+            servers: hello.mcp_servers.clone(),
+            profiles: hello.profiles.clone(),
+            labels: hello.labels.clone(),
+            draining: hello.draining,
+        }
+    }
+}
+
+/// Whether a machine is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Presence {
+    Linked,
+    /// Its link broke a moment ago, or the hub has just started: it is waited for.
+    Awaited,
+    /// In words why.
+    Away(String),
+}
+
+/// Whether calls come back from a machine that is linked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Not known yet.
+    Untested,
+    Well,
+    /// In words why not.
+    Unwell(String),
+}
+
+/// Why the hub ends a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// A newer one has taken its place.
+    Fenced,
+    /// The machine was removed.
+    Removed,
+    /// The machine does not take what is sent to it.
+    TooSlow,
+}
+
+/// A link that is up.
+#[derive(Debug)]
+struct Active {
+    epoch: u64,
+    /// Bounded; when it is full the machine reads too slowly, and the link is cut.
+    frames: mpsc::Sender<Frame>,
+    cut: oneshot::Sender<Cut>,
+    transport: &'static str,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) known: Known,
+    pub(super) said: Said,
+    pub(super) presence: Presence,
+    pub(super) health: Health,
+    pub(super) rtt: Option<Duration>,
+    pub(super) seen_at: Option<Timestamp>,
+    /// Since when it is there, or away.
+    since: Option<Timestamp>,
+    /// The last event about it said that it is online.
+    pub(super) told: bool,
+    removed: bool,
+    stopping: bool,
+    /// Of the newest link there was.
+    epoch: u64,
+    link: Option<Active>,
+    calls: Calls,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) id: NodeId,
+    state: Mutex<State>,
+    /// Moves when a call has ended, for who waits for all of them.
+    ended: Arc<Notify>,
+}
+
+/// A link that was let in.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) frames: mpsc::Receiver<Frame>,
+    pub(super) cut: oneshot::Receiver<Cut>,
+    pub(super) reconciled: Reconciled,
+    pub(super) known: Known,
+}
+
+impl Unit {
+    pub(super) fn new(id: NodeId, known: Known, said: Said, epoch: u64, seen_at: Option<Timestamp>) -> Self {
+        let away = match seen_at {
+            None => "it was never linked",
+            Some(_) => "it is not linked",
+        };
+        let state = State {
+            known,
+            said,
+            presence: Presence::Away(away.to_owned()),
+            health: Health::Untested,
+            rtt: None,
+            seen_at,
+            since: seen_at,
+            told: false,
+            removed: false,
+            stopping: false,
+            epoch,
+            link: None,
+            calls: Calls::default(),
+        };
+        Self { id, state: Mutex::new(state), ended: Arc::default() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call of an earlier start of the hub.
+    pub(super) fn adopt(&self, call: CallId, sent_to: Option<Uuid>) {
+        self.lock().calls.adopt(call, sent_to);
+    }
+
+    /// Takes a call, and sends it if the machine is there.
+    pub(super) fn begin(
+        &self,
+        call: OutgoingCall,
+        events: EventSink,
+        most: usize,
+    ) -> Result<oneshot::Receiver<End>, Undelivered> {
+        let mut state = self.lock();
+        let (call_id, keep, queue) = (call.call.call_id, call.call.keep, call.queue);
+        if state.removed {
+            return Err(Undelivered::Unknown);
+        }
+        if state.stopping {
+            return Err(Undelivered::Stopping { goes_on: keep && queue });
+        }
+        if let (Presence::Away(why), false) = (&state.presence, queue) {
+            return Err(Undelivered::Offline(why.clone()));
+        }
+        if state.is_draining() && !queue {
+            return Err(Undelivered::Draining);
+        }
+        // Of one that may have to wait the database must say first that it waits no longer.
+        let noted = keep && queue;
+        let end = state.calls.begin(call, events, most)?;
+        if !state.is_draining() && !noted {
+            state.dispatch(call_id);
+        }
+        Ok(end)
+    }
+
+    /// Whoever waits for a call has given up; says whether it had been sent.
+    pub(super) fn abandon(&self, call: CallId) -> bool {
+        let mut state = self.lock();
+        let (sent, cancel) = state.calls.abandon(call);
+        if let Some(cancel) = cancel {
+            state.send(cancel);
+        }
+        self.ended.notify_waiters();
+        sent
+    }
+
+    /// The end of a call is committed.
+    pub(super) fn settled(&self, call: CallId) {
+        let mut state = self.lock();
+        match state.calls.settled(call) {
+            Settled::Confirm => state.send(Frame::Ack(Ack { call_id: call })),
+            Settled::Cancel => {
+                state.send(Frame::Cancel(Cancel { call_id: call, reason: CancelReason::Deadline }));
+            }
+            Settled::Nothing => {}
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// Whether it is of an earlier start of the hub, and nobody waits for it.
+    pub(super) fn is_orphan(&self, call: CallId) -> bool {
+        self.lock().calls.is_orphan(call)
+    }
+
+    pub(super) fn not_concluded(&self, call: CallId) {
+        self.lock().calls.not_concluded(call);
+    }
+
+    /// Lets a link in, in place of an older one; none if there is a newer one, or the machine was removed.
+    pub(super) fn admit(
+        &self,
+        epoch: u64,
+        hello: &Hello,
+        transport: &'static str,
+        queue: usize,
+        now: Timestamp,
+    ) -> Option<Admitted> {
+        let mut state = self.lock();
+        if epoch <= state.epoch || state.removed || state.stopping {
+            return None;
+        }
+        state.epoch = epoch;
+        state.cut(Cut::Fenced);
+        if matches!(state.presence, Presence::Away(_)) || state.seen_at.is_none() {
+            state.since = Some(now);
+        }
+        state.seen_at = Some(now);
+        state.said = Said::new(hello);
+        state.health = Health::Untested;
+        state.presence = Presence::Linked;
+        state.rtt = None;
+        let sending = !state.is_draining();
+        let reconciled = state.calls.reconcile(&hello.calls, hello.store_id, sending);
+        let (frames, queued) = mpsc::channel(queue);
+        let (cut, is_cut) = oneshot::channel();
+        state.link = Some(Active { epoch, frames, cut, transport });
+        Some(Admitted { frames: queued, cut: is_cut, reconciled, known: state.known.clone() })
+    }
+
+    /// The state, for a link that is still the one.
+    pub(super) fn of_link(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
+        let state = self.lock();
+        state.link.as_ref().is_some_and(|link| link.epoch == epoch).then_some(state)
+    }
+
+    /// A link has ended. Says whether it was the one.
+    pub(super) fn ended(&self, epoch: u64, presence: Presence) -> bool {
+        let mut state = self.lock();
+        if state.epoch != epoch {
+            return false;
+        }
+        state.link = None;
+        state.presence = presence;
+        true
+    }
+
+    /// A machine that was waited for did not come back.
+    pub(super) fn give_up(&self, epoch: u64, why: &str, now: Timestamp) -> bool {
+        let mut state = self.lock();
+        if state.epoch != epoch || state.presence == Presence::Linked {
+            return false;
+        }
+        state.presence = Presence::Away(why.to_owned());
+        state.since = Some(now);
+        state.calls.refuse_unsent(&Undelivered::Offline(why.to_owned()), false);
+        true
+    }
+
+    /// What the hub has decided was changed.
+    pub(super) fn changed(&self, known: Known) -> bool {
+        let mut state = self.lock();
+        if state.known == known {
+            return false;
+        }
+        let resumed = state.is_draining() && !known.draining;
+        state.known = known;
+        if resumed && !state.is_draining() {
+            state.dispatch_unsent();
+        }
+        true
+    }
+
+    /// Calls that are to be sent once the database says to which store; and the link and store they would go to.
+    pub(super) fn to_note(&self) -> Option<(u64, Uuid, Vec<CallId>)> {
+        let state = self.lock();
+        if state.is_draining() {
+            return None;
+        }
+        let link = state.link.as_ref()?;
+        Some((link.epoch, state.said.store?, state.calls.unsent().1))
+    }
+
+    /// The database says that this call goes to this link. `read`: as it is there, if nobody waits for it.
+    pub(super) fn noted(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
+        let Some(mut state) = self.of_link(epoch) else { return };
+        let Some(store) = state.said.store else { return };
+        let frame = match read {
+            Some(read) => state.calls.send_read(read, store),
+            None => state.calls.send(call, store),
+        };
+        if let Some(frame) = frame {
+            state.send(frame);
+        }
+    }
+
+    /// The machine is no more: its link is cut, and its calls end. Returns those that nobody waits for.
+    pub(super) fn remove(&self) -> Vec<CallId> {
+        let mut state = self.lock();
+        state.removed = true;
+        state.cut(Cut::Removed);
+        state.presence = Presence::Away("it was removed".to_owned());
+        state.calls.refuse_unsent(&Undelivered::Unknown, true);
+        state.calls.interrupt_sent("its node was removed");
+        state.calls.orphans()
+    }
+
+    /// No new calls: the hub stops. Returns when none is under way any more.
+    pub(super) async fn wind_up(&self) {
+        let ended = self.ended.clone();
+        loop {
+            let mut moved = std::pin::pin!(ended.notified());
+            moved.as_mut().enable();
+            {
+                let mut state = self.lock();
+                state.stopping = true;
+                if !state.calls.any_under_way() {
+                    return;
+                }
+            }
+            moved.await;
+        }
+    }
+
+    /// Leaves what still runs to the machine.
+    pub(super) fn leave(&self) {
+        let mut state = self.lock();
+        state.stopping = true;
+        state.calls.leave();
+    }
+
+    pub(super) fn entry(&self) -> NodeEntry {
+        self.lock().entry(self.id)
+    }
+
+    /// Calls that were sent to another store of the machine, and of which nobody will hear.
+    pub(super) fn lost(&self, listed: &[InFlight], store: Uuid) -> Vec<CallId> {
+        self.lock().calls.lost(listed, store)
+    }
+
+    /// A frame to the machine, if this link is still the one.
+    pub(super) fn send(&self, epoch: u64, frame: Frame) {
+        if let Some(mut state) = self.of_link(epoch) {
+            state.send(frame);
+        }
+    }
+}
+
+impl State {
+    /// Whether new calls are held back.
+    pub(super) fn is_draining(&self) -> bool {
+        self.known.draining || self.said.draining
+    }
+
+    pub(super) fn transport(&self) -> Option<&'static str> {
+        self.link.as_ref().map(|link| link.transport)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn entry(&self, id: NodeId) -> NodeEntry {
+        let unwell = matches!(self.health, Health::Unwell(_));
+        let mut labels = self.said.labels.clone();
+        labels.extend(self.known.labels.clone());
+        NodeEntry {
+            id,
+            name: self.known.name.clone(),
+            labels,
+            online: !self.removed && !unwell && !matches!(self.presence, Presence::Away(_)),
+            since: self.since,
+            store_id: self.said.store,
+            draining: self.is_draining(),
+            tools: self.said.tools.clone(),
+        }
+    }
+
+    /// Hands a frame to the link. One that takes no more is cut: what it misses is found when the machine comes back.
+    fn send(&mut self, frame: Frame) {
+        if let Some(link) = &self.link
+            && let Err(mpsc::error::TrySendError::Full(_)) = link.frames.try_send(frame)
+        {
+            self.cut(Cut::TooSlow);
+        }
+    }
+
+    fn cut(&mut self, why: Cut) {
+        if let Some(link) = self.link.take() {
+            let _ = link.cut.send(why);
+        }
+    }
+
+    /// Sends a call if there is a link.
+    fn dispatch(&mut self, call: CallId) {
+        let Some(store) = self.said.store.filter(|_| self.link.is_some()) else { return };
+        if let Some(frame) = self.calls.send(call, store) {
+            self.send(frame);
+        }
+    }
+
+    fn dispatch_unsent(&mut self) {
+        for call in self.calls.unsent().0 {
+            self.dispatch(call);
+        }
+    }
+
+    pub(super) fn event(&mut self, event: &CallEvent) -> Option<EventSink> {
+        self.calls.event(event)
+    }
+
+    pub(super) fn accepted(&mut self, call: CallId) {
+        self.calls.accepted(call);
+    }
+
+    /// The result of a call came. Returns one that is to be concluded.
+    pub(super) fn result(&mut self, result: CallResult) -> Result<Option<CallOutcome>, Unwanted> {
+        match self.calls.result(result.call_id, result.outcome) {
+            Taken::Delivered => Ok(None),
+            Taken::Conclude(outcome) => Ok(Some(outcome)),
+            Taken::Unwanted => {
+                self.send(Frame::Ack(Ack { call_id: result.call_id }));
+                Err(Unwanted)
+            }
+        }
+    }
+
+    /// The machine says anew what it can do. It may take calls again.
+    pub(super) fn says(&mut self, hello: &Hello) {
+        let (was_draining, store) = (self.is_draining(), self.said.store);
+        self.said = Said { store, ..Said::new(hello) };
+        if was_draining && !self.is_draining() {
+            self.dispatch_unsent();
+        }
+    }
+}
+
+/// A result that nobody waits for, of a call that nobody knows.
+#[derive(Debug)]
+pub(super) struct Unwanted;

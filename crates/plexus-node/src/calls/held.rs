@@ -1,0 +1,84 @@
+//! The calls on the node's disk.
+
+use plexus_kit::Clock;
+use plexus_proto::CallId;
+use plexus_proto::node::{Call, CallOutcome, HeldState};
+use plexus_store::{Store, StoreError};
+
+use super::stop::interrupted;
+
+#[derive(Debug)]
+pub(super) struct HeldCalls {
+    store: Store,
+    clock: Clock,
+}
+
+impl HeldCalls {
+    pub(super) fn new(store: Store, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+
+    /// Calls that an earlier process has left, and whether each was interrupted. Those that ran are from now on.
+    pub(super) async fn recover(&self) -> Result<Vec<(CallId, bool)>, StoreError> {
+        let end = text(&CallOutcome::Failed(interrupted()));
+        let left = self
+            .store
+            .write_through(move |conn| {
+                Box::pin(async move {
+                    let interrupted = conn.interrupt_held_calls(&end).await?;
+                    if interrupted > 0 {
+                        tracing::warn!(calls = interrupted, "calls were running when the node stopped last");
+                    }
+                    conn.held_calls().await
+                })
+            })
+            .await?;
+        Ok(left.into_iter().map(|(id, state)| (id, state == HeldState::Interrupted)).collect())
+    }
+
+    /// Before its tool is started. False: it was accepted before, and must not begin again.
+    pub(super) async fn hold(&self, call: &Call) -> Result<bool, StoreError> {
+        let (call_id, now) = (call.call_id, self.clock.now());
+        let (tool, subject) = (call.tool.clone(), call.caller.subject.clone());
+        self.store
+            .write_through(move |conn| {
+                Box::pin(async move { conn.insert_held_call(call_id, &tool, &subject, now).await })
+            })
+            .await
+    }
+
+    /// Before anybody is told.
+    pub(super) async fn finish(&self, call_id: CallId, outcome: &CallOutcome) -> Result<(), StoreError> {
+        let result = text(outcome);
+        self.store
+            .write_through(move |conn| {
+                Box::pin(async move { conn.end_held_call(call_id, &result).await.map(drop) })
+            })
+            .await
+    }
+
+    /// The result of a call that has ended.
+    pub(super) async fn result(&self, call_id: CallId) -> Result<Option<CallOutcome>, StoreError> {
+        let held = self.store.read_committed().await?.held_call(call_id).await?;
+        let result = held.and_then(|held| held.result);
+        Ok(result.and_then(|result| match serde_json::from_str(&result) {
+            Ok(outcome) => Some(outcome),
+            Err(error) => {
+                tracing::error!(%call_id, %error, "a stored result cannot be read");
+                None
+            }
+        }))
+    }
+
+    pub(super) async fn forget(&self, call_id: CallId) -> Result<(), StoreError> {
+        self.store
+            .write(move |conn| Box::pin(async move { conn.delete_held_call(call_id).await.map(drop) }))
+            .await
+    }
+}
+
+/// As it is stored.
+fn text(outcome: &CallOutcome) -> String {
+    // Only a map with keys that are no strings fails, and an outcome has none.
+    serde_json::to_string(outcome).unwrap_or_default()
+}

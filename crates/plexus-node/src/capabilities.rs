@@ -1,0 +1,111 @@
+//! What a node says of itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_proto::node::{Hello, InFlight, MAX_FRAME, NodeTool, VERSIONS};
+use plexus_tools::{Placement, Registry};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::NodeOptions;
+use crate::hosted::Hosted;
+use crate::tools::probe;
+
+/// Changes that come so close together are told once.
+const TOGETHER: Duration = Duration::from_millis(250);
+/// What the definitions of hosted tools may take of a frame, the rest of which is for calls.
+const DEFINITIONS: usize = MAX_FRAME / 2;
+
+#[derive(Debug)]
+pub(crate) struct Capabilities {
+    /// All that does not change.
+    fixed: Hello,
+    registry: Arc<Registry>,
+    hosted: Option<Hosted>,
+}
+
+impl Capabilities {
+    pub(crate) fn new(
+        options: &NodeOptions,
+        store_id: Uuid,
+        registry: Arc<Registry>,
+        hosted: Option<Hosted>,
+    ) -> Self {
+        let fixed = Hello {
+            versions: VERSIONS.to_vec(),
+            node_id: options.id,
+            store_id,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+            hostname: hostname(),
+            tools: Vec::new(),
+            mcp_servers: Vec::new(),
+            profiles: Vec::new(),
+            labels: options.labels.clone(),
+            calls: Vec::new(),
+            draining: false,
+        };
+        Self { fixed, registry, hosted }
+    }
+
+    /// As it is now.
+    pub(crate) fn hello(&self, calls: Vec<InFlight>, draining: bool) -> Hello {
+        let own: BTreeSet<String> = self
+            .registry
+            .all()
+            .iter()
+            .filter(|tool| tool.spec().placement == Placement::Node)
+            .map(|tool| tool.spec().name.to_string())
+            .filter(|name| name != probe::NAME)
+            .collect();
+        let tools = own.into_iter().map(|name| NodeTool { name }).collect();
+        let mcp_servers = match &self.hosted {
+            Some(hosted) => hosted.servers(&self.registry, DEFINITIONS),
+            None => Vec::new(),
+        };
+        Hello { tools, mcp_servers, calls, draining, ..self.fixed.clone() }
+    }
+
+    /// Follows what may change what is said.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes { tools: self.registry.versions(), servers: self.hosted.as_ref().map(Hosted::changes) }
+    }
+}
+
+pub(crate) struct Changes {
+    tools: watch::Receiver<u64>,
+    servers: Option<watch::Receiver<u64>>,
+}
+
+impl Changes {
+    /// Returns when something has changed since the last time.
+    pub(crate) async fn next(&mut self) {
+        let servers = async {
+            match &mut self.servers {
+                Some(servers) => servers.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let seen = tokio::select! {
+            seen = self.tools.changed() => seen,
+            seen = servers => seen,
+        };
+        if seen.is_err() {
+            // Who changed something is gone: nothing changes any more.
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(TOGETHER).await;
+        self.tools.mark_unchanged();
+        if let Some(servers) = &mut self.servers {
+            servers.mark_unchanged();
+        }
+    }
+}
+
+/// What the machine calls itself.
+fn hostname() -> Option<String> {
+    sysinfo::System::host_name().ok().filter(|name| !name.is_empty())
+}

@@ -1,0 +1,70 @@
+//! MCP servers that run on this machine: supervised here, called through the hub.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plexus_kit::{Clock, Environment, Supervisor};
+use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
+use plexus_proto::node::HostedServer;
+use plexus_store::Store;
+use plexus_tools::{Registry, Tool};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+/// Tools about servers that a hub has for those who run it; a node's are not asked for over a link.
+const FOR_HUBS: [&str; 2] = ["mcp_status", "reload_tools"];
+
+#[derive(Debug)]
+pub(crate) struct Hosted(Upstreams);
+
+impl Hosted {
+    pub(crate) fn start(
+        dir: PathBuf,
+        environment: &Environment,
+        store: &Store,
+        registry: &Arc<Registry>,
+        clock: &Clock,
+        supervisor: &Supervisor,
+    ) -> Self {
+        let options = UpstreamOptions::new(dir, environment.clone(), store.clone());
+        let upstreams = Upstreams::start(options, registry.clone(), clock.clone(), supervisor);
+        registry.remove(&FOR_HUBS);
+        Self(upstreams)
+    }
+
+    /// The servers and the definitions of their tools, of which there are at most `bytes`.
+    pub(crate) fn servers(&self, registry: &Registry, bytes: usize) -> Vec<HostedServer> {
+        let mut tools: BTreeMap<String, Vec<Map<String, Value>>> = BTreeMap::new();
+        let mut left = bytes;
+        for tool in registry.all() {
+            let Some(upstream) = tool.spec().upstream() else { continue };
+            let definition = definition(&tool);
+            let size = serde_json::to_string(&definition).map_or(usize::MAX, |text| text.len());
+            if size > left {
+                tracing::warn!(tool = %tool.spec().name, "the hub is not told of a tool: there is too much to tell");
+                continue;
+            }
+            left -= size;
+            tools.entry(upstream.server.clone()).or_default().push(definition);
+        }
+        let servers = self.0.list().into_iter().map(|server| HostedServer {
+            state: server.state.as_str().to_owned(),
+            tools: tools.remove(&server.slug).unwrap_or_default(),
+            name: server.slug,
+        });
+        servers.collect()
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes()
+    }
+}
+
+/// As MCP has it, by the name that it is called by here.
+fn definition(tool: &Tool) -> Map<String, Value> {
+    let spec = tool.spec();
+    let mut definition = spec.upstream().map(|upstream| upstream.definition.clone()).unwrap_or_default();
+    definition.insert("name".to_owned(), spec.name.to_string().into());
+    definition
+}

@@ -1,0 +1,26 @@
+//! Which store this is: a name that is made with it, so that nobody takes one that was set up anew for the one before.
+//!
+//! Two numbers of the table of numbers.
+
+use uuid::Uuid;
+
+use crate::{Conn, StoreError};
+
+const HALVES: [&str; 2] = ["store_id:high", "store_id:low"];
+
+impl Conn {
+    /// The name of the store, which is made if it has none.
+    pub async fn own_store_id(&mut self) -> Result<Uuid, StoreError> {
+        let (high, low) = Uuid::new_v4().as_u64_pair();
+        let mut halves = [0; 2];
+        for ((key, fresh), half) in HALVES.iter().zip([high, low]).zip(&mut halves) {
+            let sql = "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
+            self.execute("naming the store", sql, vec![(*key).into(), fresh.cast_signed().into()]).await?;
+            let sql = "SELECT value FROM meta WHERE key = $1";
+            let row = self.row("reading the name of the store", sql, vec![(*key).into()]).await?;
+            let row = row.ok_or_else(|| StoreError::damaged("meta", "the name of the store is missing"))?;
+            *half = row.int(0)?.cast_unsigned();
+        }
+        Ok(Uuid::from_u64_pair(halves[0], halves[1]))
+    }
+}
