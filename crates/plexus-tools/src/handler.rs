@@ -204,6 +204,12 @@ impl Tool {
         handlers && self.routed == other.routed && self.listed == other.listed && self.spec == other.spec
     }
 
+    /// The name by which the machine that runs it knows it.
+    pub(crate) fn name_there(&self) -> &str {
+        let hosted = self.spec.upstream().filter(|upstream| upstream.node.is_some());
+        hosted.and_then(|upstream| upstream.definition.get("name")?.as_str()).unwrap_or(&self.spec.name)
+    }
+
     pub(crate) fn is_routed(&self) -> bool {
         self.routed
     }

@@ -1,7 +1,7 @@
 //! All tools there are, as a snapshot that changes as a whole.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -102,22 +102,6 @@ impl Registry {
             }
         });
         left_out
-    }
-
-    /// Slugs of the servers behind the hub itself that have tools.
-    #[must_use]
-    pub fn own_servers(&self) -> BTreeSet<String> {
-        let catalog = self.catalog.load();
-        let own = catalog.tools.values().filter(|tool| !is_hosted(tool));
-        own.filter_map(|tool| Some(tool.spec().upstream()?.server.clone())).collect()
-    }
-
-    /// The name by which a machine knows one of its tools that is called so here.
-    #[must_use]
-    pub fn name_on_node(&self, name: &str) -> Option<String> {
-        let tools = &self.catalog.load().tools;
-        let upstream = tools.get(name)?.spec().upstream().filter(|upstream| upstream.node.is_some())?;
-        Some(upstream.definition.get("name")?.as_str()?.to_owned())
     }
 
     /// Makes these the [facilities](crate::Facility) of a server, in place of those it had.

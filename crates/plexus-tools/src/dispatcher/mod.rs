@@ -299,6 +299,7 @@ impl Inner {
             clock: self.clock.clone(),
             cancel: call.cancel.child_token(),
             node: route.map(|route| route.node.clone()),
+            tool: prepared.tool.clone(),
             allowed,
             sending: route.map(|route| {
                 let waits = route.queue.is_some();

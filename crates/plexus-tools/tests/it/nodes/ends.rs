@@ -36,7 +36,7 @@ async fn a_call_has_a_row_from_before_it_is_sent_until_its_end_is_committed() {
         let tool = shell(move |context: ToolContext, arguments| {
             let (inside, go) = (inside.clone(), go.clone());
             async move {
-                let frame = context.to_node("shell", &arguments).unwrap();
+                let frame = context.to_node(&arguments).unwrap();
                 assert!(frame.keep && frame.idempotency_key.as_deref() == Some("k"));
                 assert_eq!(frame.arguments.get(), r#"{"action":"run","command":"x"}"#);
                 assert!((1..=30_000).contains(&frame.deadline_ms));
@@ -70,7 +70,7 @@ async fn a_call_has_a_row_from_before_it_is_sent_until_its_end_is_committed() {
 async fn what_changes_nothing_leaves_no_row() {
     bounded(async {
         let tool = shell(|context: ToolContext, arguments| async move {
-            assert!(!context.to_node("shell", &arguments).unwrap().keep);
+            assert!(!context.to_node(&arguments).unwrap().keep);
             let rows = context.store.read().await.unwrap().node_calls(None).await.unwrap();
             assert!(rows.is_empty());
             Ok(done("none"))
