@@ -22,6 +22,8 @@ pub const TOKEN: Variable =
     Variable { name: "PLEXUS_TOKEN", about: "token that commands present; else the local admin token" };
 pub const DATA_DIR: Variable = Variable { name: "PLEXUS_DATA_DIR", about: "data folder of the hub" };
 pub const CONFIG: Variable = Variable { name: "PLEXUS_CONFIG", about: "configuration file of the hub" };
+pub const NODE_DATA_DIR: Variable =
+    Variable { name: "PLEXUS_NODE_DATA_DIR", about: "data folder of the node on this machine" };
 pub const LOG: Variable =
     Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
 pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
@@ -31,7 +33,14 @@ pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XD
 pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
 pub const OTLP_ENDPOINT: Variable =
     Variable { name: "OTEL_EXPORTER_OTLP_ENDPOINT", about: "where traces are sent, when Plexus is not told" };
+pub const NODE_KEY: Variable = Variable {
+    name: "PLEXUS_NODE_KEY",
+    about: "what unattended nodes join with, on the hub and on the node",
+};
 pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
+/// Set by nodes and not read by anybody: whose a process is.
+pub const JOB: Variable =
+    Variable { name: "PLEXUS_JOB", about: "job of the terminal that a process belongs to; set by nodes" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
 /// What a program of someone else gets; see [`Environment::passed_on`].
@@ -39,7 +48,7 @@ const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG",
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

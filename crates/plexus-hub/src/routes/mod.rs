@@ -7,6 +7,8 @@ mod health;
 mod keys;
 mod mcp;
 mod metrics;
+mod node_link;
+mod nodes;
 mod openapi;
 mod profiles;
 mod query;
@@ -56,6 +58,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/.well-known/oauth-protected-resource/{*path}", get(well_known::resource))
         .merge(api.layer(Extension(document)))
         .merge(streams::router())
+        .merge(node_link::router())
         .fallback(|| async { ApiError::not_found("there is nothing at this path") })
         .method_not_allowed_fallback(other_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
@@ -73,6 +76,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(tool_cost::router())
         .merge(tool_defined::router())
         .merge(upstreams::router())
+        .merge(nodes::router())
         .merge(sessions::router())
         .merge(events::router())
         .merge(streams::described())
