@@ -1,0 +1,14 @@
+//! A node against the end of a hub that says what it is told: what is on disk when, what is sent again, and what a
+//! broken, slow or wrong hub does to a node.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod calls;
+mod gate;
+mod links;
+mod pace;
+mod reconcile;
+mod requests;
+mod scripted;
+mod sockets;
+mod stopping;
