@@ -318,3 +318,6 @@ fn code_hash(code: &str) -> String {
 fn is_void(inviter: Option<&plexus_proto::api::Token>, now: Timestamp) -> bool {
     inviter.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now))
 }
+
+#[cfg(test)]
+mod tests;
