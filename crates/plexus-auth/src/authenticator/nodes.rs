@@ -182,7 +182,7 @@ impl Authenticator {
                         let invited = conn.node_invites(now).await?;
                         let taken =
                             invited.iter().any(|other| other.name == node.name && other.node_id != id);
-                        if taken || (node.enrolled_by == Enrolment::Local && node.name != LOCAL) {
+                        if taken || (node.enrolled_by == Enrolment::Local) != (node.name == LOCAL) {
                             return Err(name_taken(&node.name));
                         }
                         match conn.update_node(id, &node.name, &node.labels, node.draining).await? {
