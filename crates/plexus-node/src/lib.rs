@@ -7,8 +7,11 @@
 mod calls;
 mod capabilities;
 mod conversation;
+mod credential;
+mod dial;
 mod error;
 mod hosted;
+mod hub;
 pub mod link;
 mod machine;
 mod node;
@@ -17,7 +20,10 @@ mod outbox;
 pub mod tools;
 
 pub use conversation::Served;
+pub use credential::Credential;
+pub use dial::{Dialler, Jitter, Transport};
 pub use error::NodeError;
+pub use hub::{Hub, HubError};
 pub use machine::Machine;
 pub use node::Node;
 pub use options::{NodeLimits, NodeOptions};

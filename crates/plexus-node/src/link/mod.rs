@@ -3,7 +3,11 @@
 //! What carries it, a WebSocket, requests over HTTP or memory, is known to who makes it and to nobody else. Frames come
 //! in order, each once, until the link ends; what was sent just before that may be lost.
 
+mod answer;
 pub mod memory;
+pub mod poll;
+pub mod tls;
+pub mod ws;
 
 use futures_util::future::BoxFuture;
 use plexus_proto::node::{Frame, Received};
