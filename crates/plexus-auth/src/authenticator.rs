@@ -4,6 +4,7 @@
 //! place of an old one.
 
 mod mint;
+mod nodes;
 mod renewal;
 mod replacement;
 mod rotation;
@@ -28,6 +29,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use crate::principal::Proof;
+pub use nodes::Invited;
+
 use crate::profiles::LiveProfiles;
 use crate::usage::{LastUse, Usage};
 use crate::{AuthError, KeyRing, Principal, ScopeSet};

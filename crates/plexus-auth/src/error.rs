@@ -20,6 +20,9 @@ pub enum AuthError {
     /// A token that asked to be renewed and cannot be.
     #[error("{0}")]
     NotRenewable(String),
+    /// A machine that may not become a node, or not this one.
+    #[error("{0}")]
+    NotAdmitted(&'static str),
     /// A request that makes no sense for anyone.
     #[error("{0}")]
     Invalid(String),
@@ -40,7 +43,7 @@ impl AuthError {
     /// How a request that ended with this is recorded in the audit.
     pub(crate) fn outcome(&self) -> &'static str {
         let code = match self {
-            Self::InvalidToken | Self::Expired | Self::Revoked | Self::KeyRetired => {
+            Self::InvalidToken | Self::Expired | Self::Revoked | Self::KeyRetired | Self::NotAdmitted(_) => {
                 ErrorCode::Unauthenticated
             }
             Self::Forbidden(_) | Self::NotRenewable(_) => ErrorCode::Forbidden,
@@ -60,6 +63,7 @@ impl AuthError {
             Self::Expired => "expired",
             Self::Revoked => "revoked",
             Self::KeyRetired => "key_retired",
+            Self::NotAdmitted(_) => "not_admitted",
             Self::Forbidden(_) | Self::NotRenewable(_) | Self::Invalid(_) | Self::Conflict { .. } => {
                 "refused"
             }

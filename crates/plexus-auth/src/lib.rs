@@ -14,6 +14,7 @@ mod error;
 mod key_ring;
 mod keys;
 mod policy;
+
 mod principal;
 pub mod profiles;
 mod scope;
@@ -23,10 +24,11 @@ mod welcome;
 
 pub use anchor::AuditAnchor;
 pub use attempts::FailedAttempts;
-pub use authenticator::Authenticator;
+pub use authenticator::{Authenticator, Invited};
 pub use error::AuthError;
 pub use key_ring::KeyRing;
 pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use sealing_key::{SEALING_KEY, SealingKey};
+
 pub use welcome::Welcome;

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use plexus_proto::api::TokenKind;
-use plexus_proto::{Timestamp, TokenId};
+use plexus_proto::{NodeId, Timestamp, TokenId};
 
 use crate::ScopeSet;
 use crate::keys::VerifyingKey;
 use crate::policy::check_name;
 
 const EVERY_TOOL: &str = "call:*";
+
+/// What the credential of a node grants. No other token can ask for it.
+pub(crate) fn link_scope(id: NodeId) -> String {
+    format!("link:{id}")
+}
 
 /// Made by the authenticator, from a token that was verified; on a node also from a call that its hub sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,6 +123,12 @@ impl Principal {
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
         self.expires_at
+    }
+
+    /// Whether it is this node, and so may keep its link.
+    #[must_use]
+    pub fn is_node(&self, id: NodeId) -> bool {
+        self.kind == TokenKind::Node && self.name() == id.to_string() && self.allows(&link_scope(id))
     }
 
     #[must_use]

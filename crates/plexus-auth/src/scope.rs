@@ -71,8 +71,12 @@ impl fmt::Display for Scope {
 /// Verbs there are, and the resources of those that have a fixed list.
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
+    ("manage", &["nodes"]),
     ("node", &[]),
-    ("read", &["audit", "config", "metrics", "profiles", "sessions", "status", "tokens", "upstreams"]),
+    (
+        "read",
+        &["audit", "config", "metrics", "nodes", "profiles", "sessions", "status", "tokens", "upstreams"],
+    ),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),
 ];

@@ -221,7 +221,7 @@ pub struct ToolsConfig {
 }
 
 /// The machines that tools run on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct NodesConfig {
     /// Whether the hub's own machine is one of them, `local`.
     pub local: bool,
@@ -229,6 +229,8 @@ pub struct NodesConfig {
     pub heartbeat: Duration,
     /// Heartbeats in a row that a node may miss before it is offline.
     pub missed: u32,
+    /// What unattended installations join with; none: they cannot.
+    pub key: Option<Secret>,
 }
 
 /// What the hub tells about itself, and to whom.

@@ -31,6 +31,10 @@ pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XD
 pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
 pub const OTLP_ENDPOINT: Variable =
     Variable { name: "OTEL_EXPORTER_OTLP_ENDPOINT", about: "where traces are sent, when Plexus is not told" };
+pub const NODE_KEY: Variable = Variable {
+    name: "PLEXUS_NODE_KEY",
+    about: "what unattended nodes join with, on the hub and on the node",
+};
 pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 

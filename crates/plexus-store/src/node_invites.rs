@@ -71,6 +71,23 @@ impl Conn {
         Ok(())
     }
 
+    /// The invitation of a code, which has not expired.
+    pub async fn node_invite(
+        &mut self,
+        code_hash: &str,
+        now: Timestamp,
+    ) -> Result<Option<NodeInvite>, StoreError> {
+        let row = self
+            .row(
+                "reading an invitation",
+                "SELECT code_hash, node_id, name, labels, rejoin, token_id, created_by, created_at, expires_at \
+                 FROM node_invites WHERE code_hash = $1 AND expires_at > $2",
+                vec![code_hash.into(), now.as_millisecond().into()],
+            )
+            .await?;
+        row.as_ref().map(invite).transpose()
+    }
+
     /// Uses an invitation up. None: there is none with this code, or it has expired.
     pub async fn take_node_invite(
         &mut self,

@@ -164,6 +164,44 @@ impl Conn {
         Ok(changed)
     }
 
+    /// Lets every token of this kind and name that has no end but its own end at a time to come, and moves the epoch on.
+    pub async fn end_tokens_of(
+        &mut self,
+        kind: TokenKind,
+        name: &str,
+        at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let ended = self
+            .execute(
+                "ending the tokens of a holder",
+                "UPDATE tokens SET revoked_at = $3 WHERE kind = $1 AND name = $2 AND revoked_at IS NULL",
+                vec![kind.as_str().into(), name.into(), at.as_millisecond().into()],
+            )
+            .await?;
+        if ended > 0 {
+            self.move_revocation_epoch().await?;
+        }
+        Ok(ended)
+    }
+
+    /// Tokens of this kind and name that are accepted.
+    pub async fn live_tokens_of(
+        &mut self,
+        kind: TokenKind,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<i64, StoreError> {
+        let row = self
+            .row(
+                "counting the tokens of a holder",
+                "SELECT COUNT(*) FROM tokens WHERE kind = $1 AND name = $2 AND expires_at > $3 \
+                 AND (revoked_at IS NULL OR revoked_at > $3)",
+                vec![kind.as_str().into(), name.into(), now.as_millisecond().into()],
+            )
+            .await?;
+        row.map_or(Ok(0), |row| row.int(0))
+    }
+
     /// Lets a token and its renewals end at a time to come, and moves the epoch on; what else they
     /// minted is left alone. False when it has ended, or is ending already.
     pub async fn end_token(

@@ -78,6 +78,10 @@ impl Authenticator {
                 by.subject()
             )));
         }
+        if params.kind == TokenKind::Node {
+            let message = "a node is given its credential when it joins: `plexus node invite NAME`";
+            return Err(AuthError::Invalid(message.to_owned()));
+        }
         check_name("token name", &params.name)?;
         if let Some(profile) = &params.profile {
             check_name("profile name", profile)?;

@@ -13,27 +13,32 @@ use plexus_proto::ErrorCode;
 use serde::de::DeserializeOwned;
 
 use super::{ApiError, Caller};
+use crate::services::Services;
 
-impl Caller {
-    /// The whole body within the limits, if the caller is still welcome when it has arrived.
-    pub(crate) async fn read_body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-        let limits = self.services.config.load().limits;
+impl Services {
+    /// The whole body within the limits, of which `most` may be a narrower one.
+    pub(crate) async fn read_body(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        most: usize,
+    ) -> Result<Bytes, ApiError> {
+        let mut limits = self.config.load().limits;
+        limits.body_bytes = limits.body_bytes.min(most);
         // Who asks before sending is told at once; who does not is read until it is too much, because an
         // answer that comes while a client still sends is lost to many.
         if headers.contains_key(EXPECT) && body.size_hint().lower() > limits.body_bytes as u64 {
             return Err(too_large(limits.body_bytes));
         }
-        let body = tokio::select! {
+        tokio::select! {
             // A body that is there is taken, also by a hub that is stopping.
             biased;
-            body = read(body, limits) => body?,
-            () = self.services.draining.cancelled() => {
+            body = read(body, limits) => body,
+            () = self.draining.cancelled() => {
                 let message = "the hub is stopping";
-                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message));
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message))
             }
-        };
-        self.services.authenticator.check(&self.principal)?;
-        Ok(body)
+        }
     }
 
     /// The body as JSON of this form; `what` names the form in a refusal.
@@ -41,6 +46,7 @@ impl Caller {
         &self,
         request: Request,
         what: &str,
+        most: usize,
     ) -> Result<T, ApiError> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
@@ -48,7 +54,7 @@ impl Caller {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
         }
-        let body = self.read_body(&parts.headers, body).await?;
+        let body = self.read_body(&parts.headers, body, most).await?;
         // The parser would take a list of its fields too, which is in no description.
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
@@ -56,6 +62,26 @@ impl Caller {
         serde_json::from_slice(&body).map_err(|e| {
             ApiError::bad_request(format!("the body is not {what}: {}", in_json(&e.to_string())))
         })
+    }
+}
+
+impl Caller {
+    /// The whole body within the limits, if the caller is still welcome when it has arrived.
+    pub(crate) async fn read_body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+        let body = self.services.read_body(headers, body, usize::MAX).await?;
+        self.services.authenticator.check(&self.principal)?;
+        Ok(body)
+    }
+
+    /// The body as JSON of this form, if the caller is still welcome when it has arrived.
+    pub(crate) async fn read_json<T: DeserializeOwned>(
+        &self,
+        request: Request,
+        what: &str,
+    ) -> Result<T, ApiError> {
+        let read = self.services.read_json(request, what, usize::MAX).await;
+        self.services.authenticator.check(&self.principal)?;
+        read
     }
 }
 

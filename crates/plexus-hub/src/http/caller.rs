@@ -1,6 +1,6 @@
 //! Who asks: a typed extractor, so that no route can forget to look.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
+use plexus_proto::api::TokenKind;
 
 use super::ApiError;
 use super::observe::asked_by;
@@ -37,6 +38,12 @@ impl FromRequestParts<App> for Caller {
         let services = app.services()?;
         let principal = authenticate(app, &services, parts)?;
         asked_by(principal.subject());
+        // Whoever holds a machine's credential is that machine, and nobody who calls tools or reads logs.
+        if principal.kind() == TokenKind::Node {
+            let message = "the credential of a node is good for its link alone";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
+                .hint("Use a token of a user or an agent: `plexus token create`."));
+        }
         Ok(Self { services, principal })
     }
 }
@@ -57,7 +64,11 @@ impl App {
 }
 
 /// The principal of the bearer token. The header is the only place a token is taken from.
-fn authenticate(app: &App, services: &Services, parts: &Parts) -> Result<Arc<Principal>, ApiError> {
+pub(super) fn authenticate(
+    app: &App,
+    services: &Services,
+    parts: &Parts,
+) -> Result<Arc<Principal>, ApiError> {
     let mut values = parts.headers.get_all(AUTHORIZATION).iter();
     let (value, more) = (values.next(), values.next());
     let token = value.and_then(|value| value.to_str().ok()).and_then(|value| {
@@ -73,10 +84,18 @@ fn authenticate(app: &App, services: &Services, parts: &Parts) -> Result<Arc<Pri
     app.http.auth_failed(reason);
     // Only failures come this far: whoever has a valid token is not kept waiting for those who have none.
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    match services.failed_attempts.note(peer, token) {
-        Ok(()) => Err(unauthenticated(app, message, token.is_some())),
-        Err(wait) => Err(too_many(&message, wait)),
-    }
+    let too_many = turned_down(services, peer, token, &message);
+    Err(too_many.unwrap_or_else(|| unauthenticated(app, message, token.is_some())))
+}
+
+/// Counts one who was not let in with what they showed; a refusal of its own where that has happened too often.
+pub(crate) fn turned_down(
+    services: &Services,
+    peer: Option<IpAddr>,
+    shown: Option<&str>,
+    message: &str,
+) -> Option<ApiError> {
+    services.failed_attempts.note(peer, shown).err().map(|wait| too_many(message, wait))
 }
 
 fn too_many(message: &str, wait: Duration) -> ApiError {

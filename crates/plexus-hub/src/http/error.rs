@@ -127,6 +127,10 @@ impl From<AuthError> for ApiError {
             AuthError::InvalidToken | AuthError::Expired | AuthError::Revoked | AuthError::KeyRetired => {
                 Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, error.to_string())
             }
+            AuthError::NotAdmitted(message) => {
+                Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, message)
+                    .hint("Ask for an invitation: `plexus node invite NAME` on the hub's machine.")
+            }
             AuthError::Store(error) => error.into(),
             AuthError::Key { .. } | AuthError::DamagedKey(_) | AuthError::DamagedSealingKey(_) => {
                 Self::internal("signing", &error)

@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod mcp;
 mod metrics;
+mod nodes;
 mod openapi;
 mod profiles;
 mod query;
@@ -73,6 +74,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(tool_cost::router())
         .merge(tool_defined::router())
         .merge(upstreams::router())
+        .merge(nodes::router())
         .merge(sessions::router())
         .merge(events::router())
         .merge(streams::described())

@@ -111,6 +111,8 @@ impl Setting {
 }
 
 const URL: &str = "a URL such as https://hub.example.net";
+/// Characters that the key of unattended installations has at least.
+const NODE_KEY_LENGTH: usize = 32;
 const COUNT: &str = "a whole number from 1";
 const DAYS: &str = "a whole number of days, or 0 to keep them for ever";
 
@@ -342,6 +344,18 @@ pub const SETTINGS: &[Setting] = &[
     .default("3")
     .about("Heartbeats in a row that a node may miss before it is taken to be offline.")
     .expects(COUNT),
+    Setting::new("nodes.key", env::NODE_KEY.name, Kind::Secret, |config, value| {
+        let key = Some(value.secret()?.clone()).filter(|key| !key.expose_secret().is_empty());
+        config.nodes.key = match key {
+            Some(key) if key.expose_secret().len() < NODE_KEY_LENGTH => return None,
+            key => key,
+        };
+        Some(())
+    })
+    .unset("none: nodes join by invitation only")
+    .about("What unattended installations join with, beside invitations: whoever has it can add nodes. It does not belong in this file: set the variable, or name what holds it with `${env:NAME}` or `${file:PATH}`.")
+    .expects("a secret of 32 characters or more, such as `openssl rand -hex 32` makes")
+    .live(),
     Setting::new("nodes.client_ca", "PLEXUS_NODES_CLIENT_CA", Kind::Text, |config, value| {
         config.tls.client_ca = optional_file(value.text()?);
         Some(())

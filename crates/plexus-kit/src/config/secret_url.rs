@@ -37,9 +37,9 @@ fn redacted_http(scheme: &str, rest: &str) -> String {
     }
 }
 
-/// Whether a password stands in the URL itself.
+/// Whether a password stands in the URL itself, or it is a secret as a whole.
 pub(super) fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
+    let Some((_, rest)) = url.split_once("://") else { return redacted(url) == HIDDEN };
     let (_, query) = rest.split_once('?').unwrap_or_default();
     let in_query = query.split('&').any(|parameter| {
         parameter.split_once('=').is_some_and(|(name, value)| names_a_secret(name) && !value.is_empty())

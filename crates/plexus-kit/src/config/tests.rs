@@ -61,6 +61,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         "telemetry.log_format" => "json",
         "telemetry.metrics" => "false",
         "upstreams.dir" | "tools.dir" => "/elsewhere/folder",
+        "nodes.key" => "0123456789abcdef0123456789abcdef",
         "tls.cert" | "tls.key" | "nodes.client_ca" => "/elsewhere/file.pem",
         "upstreams.private_networks" => "true",
         _ => "7",

@@ -24,7 +24,7 @@ pub use config::ConfigSetting;
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
-    NodeState, NodeTransport, RemovedNode,
+    NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
 pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{

@@ -64,6 +64,10 @@ pub struct Node {
     pub id: NodeId,
     pub name: String,
     pub state: NodeState,
+    /// Why calls do not get through, in words.
+    #[serde(default)]
+    #[schema(required)]
+    pub problem: Option<String>,
     /// It takes no new calls.
     pub draining: bool,
     /// Labels of the hub, and beside them those of the machine's own configuration.
@@ -113,7 +117,7 @@ pub struct NodeServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InviteNodeParams {
-    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub name: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
@@ -121,6 +125,21 @@ pub struct InviteNodeParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 604_800)]
     pub ttl_seconds: Option<u64>,
+    /// For a node that is there and has lost its credential; the one it had ends when the code is used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rejoin: bool,
+}
+
+/// An invitation that nobody has used yet, without its code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PendingInvite {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// For a node that is there already.
+    pub rejoin: bool,
+    pub created_by: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
 }
 
 /// The one answer that carries the code; it is not stored and cannot be shown again.
@@ -155,6 +174,7 @@ pub struct JoinNodeParams {
     pub key: Option<String>,
     /// With a key only: an invitation has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub name: Option<String>,
     /// With a key only.
     #[serde(default)]
@@ -191,7 +211,7 @@ impl fmt::Debug for NodeCredential {
 #[serde(deny_unknown_fields)]
 pub struct ChangeNodeParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub name: Option<String>,
     /// The hub's own labels, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use crate::{shell, target};
 
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
-    /// What the machine will be called here: small letters, digits, `.`, `_` and `-`
+    /// What the machine will be called here: small letters, digits, `_` and `-`
     name: String,
     /// A label of it, such as role=nas; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = arguments::label)]
@@ -20,11 +20,14 @@ pub(super) struct InviteArgs {
     /// How long the code is good: 15m, 12h, 7d [default: 15m]
     #[arg(long, value_name = "TIME", value_parser = arguments::ttl)]
     ttl: Option<u64>,
+    /// For a node that is there and has lost its credential: it keeps its id, and what it had ends
+    #[arg(long)]
+    rejoin: bool,
 }
 
 pub(super) async fn run(out: &Output, hub: &Hub, args: InviteArgs) -> anyhow::Result<()> {
-    let InviteArgs { name, labels, ttl } = args;
-    let params = InviteNodeParams { name, labels: labels.into_iter().collect(), ttl_seconds: ttl };
+    let InviteArgs { name, labels, ttl, rejoin } = args;
+    let params = InviteNodeParams { name, labels: labels.into_iter().collect(), ttl_seconds: ttl, rejoin };
     let mut invite: NodeInvite = hub.post(&["nodes", "invites"], &params, &[]).await?.decode()?;
     // Who reaches the hub from elsewhere knows better than the hub where that is.
     if is_here(&invite.hub) && !is_here(hub.url()) {

@@ -62,7 +62,8 @@ impl Site {
     }
 
     async fn invite(&self, name: &str) -> Result<NodeInvite> {
-        let params = InviteNodeParams { name: name.to_owned(), labels: [].into(), ttl_seconds: None };
+        let params =
+            InviteNodeParams { name: name.to_owned(), labels: [].into(), ttl_seconds: None, rejoin: false };
         let request = self.http.post(self.url("/api/v1/nodes/invites")).json(&params);
         Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
     }

@@ -1,0 +1,320 @@
+//! Nodes: who may become one, and what becomes of those there are.
+//!
+//! - A machine becomes a node with a code that was made for it, or with the key that unattended installations share
+//!   ([`join`]). Either way it is given a credential that is good for its own link and for nothing else, which it
+//!   [renews](credential) by itself.
+//! - An invitation is good for one machine, once, for a while, and only as long as whoever invited may: a revoked token's
+//!   invitations are void.
+//! - Removing a node revokes all it ever had, in the same transaction.
+
+mod credential;
+mod join;
+
+use std::time::Duration;
+
+use plexus_kit::hex;
+use plexus_proto::api::{ChangeNodeParams, InviteNodeParams};
+use plexus_proto::{NodeId, Timestamp, node_name};
+use plexus_store::{Enrolment, NodeInvite, NodeRecord, Records};
+use serde_json::{Value, json};
+
+use super::{Authenticator, fingerprint, log};
+use crate::{AuthError, Principal};
+
+/// Names of these operations in the audit.
+const INVITE: &str = "node_invite";
+const WITHDRAW: &str = "node_invite_withdraw";
+const CHANGE: &str = "node_change";
+const REMOVE: &str = "node_remove";
+
+/// What it takes to do any of them.
+const MANAGE: &str = "manage:nodes";
+/// The machine of the hub itself, which nobody else may be called.
+const LOCAL: &str = "local";
+
+/// How long a code can be used where nobody says, and at most.
+const CODE_TTL: u64 = 15 * 60;
+const LONGEST_CODE_TTL: u64 = 7 * 24 * 60 * 60;
+/// Nodes and invitations there may be.
+const MOST_NODES: i64 = 10_000;
+const MOST_INVITES: usize = 1_000;
+
+/// A code, which is not kept, and what was kept of it.
+pub struct Invited {
+    pub code: String,
+    pub invite: NodeInvite,
+}
+
+impl std::fmt::Debug for Invited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Invited").field("name", &self.invite.name).finish_non_exhaustive()
+    }
+}
+
+impl Authenticator {
+    /// Makes a code that lets one machine become this node. One that was made for the same name before is void.
+    pub async fn invite_node(&self, by: &Principal, params: InviteNodeParams) -> Result<Invited, AuthError> {
+        let asked = json!({ "name": params.name, "labels": params.labels, "rejoin": params.rejoin });
+        let planned = self.plan_invite(by, params);
+        let invited = match planned {
+            Ok(invited) => self.store_invite(by, invited).await,
+            Err(error) => Err(error),
+        };
+        match invited {
+            Ok(invited) => {
+                log(by, INVITE, "ok", &asked);
+                Ok(invited)
+            }
+            Err(error) => self.refused(by, INVITE, error, &asked).await,
+        }
+    }
+
+    fn plan_invite(&self, by: &Principal, params: InviteNodeParams) -> Result<Invited, AuthError> {
+        check_manager(by)?;
+        check_node_name(&params.name)?;
+        node_name::check_labels(&params.labels).map_err(AuthError::Invalid)?;
+        let ttl = params.ttl_seconds.unwrap_or(CODE_TTL);
+        if !(1..=LONGEST_CODE_TTL).contains(&ttl) {
+            let days = LONGEST_CODE_TTL / 86_400;
+            return Err(AuthError::Invalid(format!("a code is good for 1 second to {days} days")));
+        }
+        let code = new_code()?;
+        let invite = NodeInvite {
+            code_hash: code_hash(&code),
+            node_id: NodeId::new(),
+            name: params.name,
+            labels: params.labels,
+            rejoin: params.rejoin,
+            token_id: by.token_id(),
+            created_by: by.subject().to_owned(),
+            created_at: self.clock.now(),
+            expires_at: self.after(Duration::from_secs(ttl)),
+        };
+        Ok(Invited { code, invite })
+    }
+
+    async fn store_invite(&self, by: &Principal, invited: Invited) -> Result<Invited, AuthError> {
+        let Invited { code, mut invite } = invited;
+        let now = invite.created_at;
+        let detail = json!({
+            "node": invite.node_id, "name": invite.name, "labels": invite.labels, "rejoin": invite.rejoin,
+            "expires_at": invite.expires_at,
+        });
+        let records = self.records(by, INVITE, "ok", &detail);
+        let invite = self
+            .store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        match (conn.node_named(&invite.name).await?, invite.rejoin) {
+                            (Some(node), true) => invite.node_id = node.id,
+                            (None, true) => return Err(no_node(&invite.name)),
+                            (Some(_), false) => return Err(name_taken(&invite.name)),
+                            (None, false) if conn.node_count().await? >= MOST_NODES => return Err(too_many()),
+                            (None, false) => {}
+                        }
+                        conn.purge_node_invites(now).await?;
+                        if conn.node_invites(now).await?.len() >= MOST_INVITES {
+                            return Err(too_many());
+                        }
+                        conn.insert_node_invite(&invite).await?;
+                        Ok(invite)
+                    })
+                },
+                move |outcome| if outcome.is_ok() { records } else { Records::default() },
+            )
+            .await??;
+        Ok(Invited { code, invite })
+    }
+
+    /// Makes the code for a name void. False: there was none.
+    pub async fn withdraw_invite(&self, by: &Principal, name: &str) -> Result<bool, AuthError> {
+        let detail = json!({ "name": name });
+        if let Err(error) = check_manager(by) {
+            return self.refused(by, WITHDRAW, error, &detail).await;
+        }
+        let (name, records) = (name.to_owned(), self.records(by, WITHDRAW, "ok", &detail));
+        let withdrawn = self
+            .store
+            .transact(
+                move |conn| Box::pin(async move { conn.delete_node_invite(&name).await }),
+                move |outcome| if matches!(outcome, Ok(true)) { records } else { Records::default() },
+            )
+            .await
+            .flatten()?;
+        if withdrawn {
+            log(by, WITHDRAW, "ok", &detail);
+        }
+        Ok(withdrawn)
+    }
+
+    /// Gives a node another name, other labels, or no more calls. None: there is no such node.
+    pub async fn change_node(
+        &self,
+        by: &Principal,
+        id: NodeId,
+        params: ChangeNodeParams,
+    ) -> Result<Option<NodeRecord>, AuthError> {
+        let mut asked = json!({ "node": id });
+        if let (Value::Object(asked), Ok(Value::Object(changes))) =
+            (&mut asked, serde_json::to_value(&params))
+        {
+            asked.extend(changes);
+        }
+        let checked = check_manager(by).and_then(|()| check_change(&params));
+        if let Err(error) = checked {
+            return self.refused(by, CHANGE, error, &asked).await;
+        }
+        let records = self.records(by, CHANGE, "ok", &asked);
+        let now = self.clock.now();
+        let changed = self
+            .store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        let Some(node) = conn.node(id).await? else { return Ok(None) };
+                        let node = NodeRecord {
+                            name: params.name.unwrap_or_else(|| node.name.clone()),
+                            labels: params.labels.unwrap_or_else(|| node.labels.clone()),
+                            draining: params.draining.unwrap_or(node.draining),
+                            ..node
+                        };
+                        let invited = conn.node_invites(now).await?;
+                        let taken =
+                            invited.iter().any(|other| other.name == node.name && other.node_id != id);
+                        if taken || (node.enrolled_by == Enrolment::Local && node.name != LOCAL) {
+                            return Err(name_taken(&node.name));
+                        }
+                        match conn.update_node(id, &node.name, &node.labels, node.draining).await? {
+                            true => Ok(Some(node)),
+                            false => Err(name_taken(&node.name)),
+                        }
+                    })
+                },
+                move |outcome| if matches!(outcome, Ok(Some(_))) { records } else { Records::default() },
+            )
+            .await?;
+        match changed {
+            Ok(changed) => {
+                log(by, CHANGE, "ok", &asked);
+                Ok(changed)
+            }
+            Err(error) => self.refused(by, CHANGE, error, &asked).await,
+        }
+    }
+
+    /// Forgets a node: its credentials and invitations are void from now on. None: there is no such node.
+    pub async fn remove_node(&self, by: &Principal, id: NodeId) -> Result<Option<NodeRecord>, AuthError> {
+        let asked = json!({ "node": id });
+        if let Err(error) = check_manager(by) {
+            return self.refused(by, REMOVE, error, &asked).await;
+        }
+        let (now, template) = (self.clock.now(), self.records(by, REMOVE, "ok", &asked));
+        let removed = self
+            .store
+            .transact(
+                move |conn| {
+                    Box::pin(async move {
+                        let Some(node) = conn.node(id).await? else { return Ok(None) };
+                        if node.enrolled_by == Enrolment::Local {
+                            return Err(AuthError::Conflict {
+                                message: "the machine of the hub cannot be removed".to_owned(),
+                                hint: "Drain it, so that it is given no calls: `plexus node drain local`.",
+                            });
+                        }
+                        conn.delete_node(id).await?;
+                        conn.revoke_tokens_of(plexus_proto::api::TokenKind::Node, &id.to_string(), now)
+                            .await?;
+                        Ok(Some(node))
+                    })
+                },
+                move |outcome| match outcome {
+                    Ok(Some(node)) => named(template, id, &node.name),
+                    _ => Records::default(),
+                },
+            )
+            .await?;
+        match removed {
+            Ok(removed) => {
+                if removed.is_some() {
+                    log(by, REMOVE, "ok", &asked);
+                    self.refresh_revocations().await?;
+                }
+                Ok(removed)
+            }
+            Err(error) => self.refused(by, REMOVE, error, &asked).await,
+        }
+    }
+}
+
+/// Records that also say what the node was called, which nothing else will tell any more.
+fn named(mut records: Records, id: NodeId, name: &str) -> Records {
+    for entry in &mut records.audit {
+        entry.detail = json!({ "node": id, "name": name }).to_string();
+    }
+    records
+}
+
+fn check_manager(by: &Principal) -> Result<(), AuthError> {
+    if by.allows(MANAGE) {
+        return Ok(());
+    }
+    Err(AuthError::Forbidden(format!(
+        "{} may not manage nodes: its token lacks the scope {MANAGE}",
+        by.subject()
+    )))
+}
+
+/// A name that a machine other than that of the hub may have.
+fn check_node_name(name: &str) -> Result<(), AuthError> {
+    node_name::check(name).map_err(AuthError::Invalid)?;
+    if name == LOCAL {
+        return Err(AuthError::Invalid(format!("{LOCAL} is the machine of the hub; take another name")));
+    }
+    Ok(())
+}
+
+fn check_change(params: &ChangeNodeParams) -> Result<(), AuthError> {
+    if let Some(name) = params.name.as_deref().filter(|name| *name != LOCAL) {
+        check_node_name(name)?;
+    }
+    params.labels.as_ref().map_or(Ok(()), node_name::check_labels).map_err(AuthError::Invalid)
+}
+
+fn no_node(name: &str) -> AuthError {
+    AuthError::Conflict {
+        message: format!("there is no node {name} that could join again"),
+        hint: "Invite it as a new one: leave out --rejoin.",
+    }
+}
+
+fn name_taken(name: &str) -> AuthError {
+    AuthError::Conflict {
+        message: format!("there is a node or an invitation of the name {name}"),
+        hint: "Take another name; remove that node; or, where it lost its credential, invite it with --rejoin.",
+    }
+}
+
+fn too_many() -> AuthError {
+    AuthError::Conflict {
+        message: format!("there are {MOST_NODES} nodes or {MOST_INVITES} invitations, the most allowed"),
+        hint: "Remove some first.",
+    }
+}
+
+/// 128 random bits, which nobody guesses and a person can still paste.
+fn new_code() -> Result<String, AuthError> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| AuthError::DamagedKey("no randomness to make a code".to_owned()))?;
+    Ok(hex::encode(&bytes))
+}
+
+fn code_hash(code: &str) -> String {
+    hex::encode(&fingerprint(code))
+}
+
+/// Whether the token that invited was revoked since, or ended.
+fn is_void(inviter: Option<&plexus_proto::api::Token>, now: Timestamp) -> bool {
+    inviter.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now))
+}

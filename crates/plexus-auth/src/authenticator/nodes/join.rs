@@ -1,0 +1,215 @@
+//! A machine becomes a node: with a code, once, or with the key that unattended installations share.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use plexus_kit::{ExposeSecret, Secret};
+use plexus_proto::api::{AuditPhase, CreatedToken, NodeCredential, TokenKind};
+use plexus_proto::{CallId, NodeId, node_name};
+use plexus_store::{Conn, Enrolment, NewAudit, NodeRecord, Records};
+use serde_json::{Value, json};
+
+use super::{Authenticator, MOST_NODES, check_node_name, code_hash, is_void, name_taken, too_many};
+use crate::AuthError;
+use crate::authenticator::{fingerprint, mint};
+
+/// Work that lets a node in.
+type Admitting<'c> = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send + 'c>>;
+
+/// Name of this operation in the audit.
+const JOIN: &str = "node_join";
+
+impl Authenticator {
+    /// Trades a code for a credential. The code is used up, the node is there and its credential is stored in one transaction:
+    /// of any number who come with the same code, one is let in.
+    pub async fn join_with_code(&self, code: &str) -> Result<NodeCredential, AuthError> {
+        let (hash, now) = (code_hash(code), self.clock.now());
+        // Who guesses does not get as far as the writer.
+        let invite =
+            self.store.read_committed().await?.node_invite(&hash, now).await?.ok_or_else(bad_code)?;
+        let (created, row) = self.sign_node(invite.node_id)?;
+        let node = NodeRecord {
+            id: invite.node_id,
+            name: invite.name,
+            labels: invite.labels,
+            enrolled_by: Enrolment::Code,
+            created_by: invite.created_by,
+            created_at: now,
+            draining: false,
+            epoch: 0,
+            about: None,
+            last_seen_at: None,
+        };
+        let records = self.join_records(&created, &node, invite.rejoin);
+        let joined = joined(&created, &node);
+        self.admit(
+            move |conn| {
+                Box::pin(async move {
+                    let taken = conn.take_node_invite(&hash, now).await?.ok_or_else(bad_code)?;
+                    let inviter = conn.token(taken.token_id).await?;
+                    if taken.node_id != node.id || is_void(inviter.as_ref(), now) {
+                        return Err(bad_code());
+                    }
+                    match taken.rejoin {
+                        true if conn.node(node.id).await?.is_none() => return Err(bad_code()),
+                        true => drop(conn.revoke_tokens_of(TokenKind::Node, &row.name, now).await?),
+                        false => enrol(conn, &node).await?,
+                    }
+                    mint::insert(conn, &row).await
+                })
+            },
+            records,
+        )
+        .await?;
+        Ok(joined)
+    }
+
+    /// Trades the shared key for a credential of a node of this name: a new one, or one that came with the key before, whose
+    /// former credentials then end. A node that was invited is never given away for the key. `occupied`: whether the
+    /// node of this id is connected, and so has no need to join.
+    pub async fn join_with_key(
+        &self,
+        expected: Option<&Secret>,
+        key: &str,
+        name: &str,
+        labels: BTreeMap<String, String>,
+        occupied: impl Fn(NodeId) -> bool,
+    ) -> Result<NodeCredential, AuthError> {
+        let expected = expected.ok_or(AuthError::NotAdmitted(
+            "this hub lets no node in with a key: it has none itself (nodes.key)",
+        ))?;
+        let matches = |key: &str| {
+            verify_slices_are_equal(&fingerprint(key), &fingerprint(expected.expose_secret())).is_ok()
+        };
+        if !matches(key) {
+            return Err(AuthError::NotAdmitted("the key is not that of this hub"));
+        }
+        check_node_name(name)?;
+        node_name::check_labels(&labels).map_err(AuthError::Invalid)?;
+        let now = self.clock.now();
+        let known = self.store.read_committed().await?.node_named(name).await?;
+        if let Some(known) = &known {
+            check_rejoin(known, occupied(known.id))?;
+        }
+        let rejoin = known.is_some();
+        let node = known.unwrap_or_else(|| NodeRecord {
+            id: NodeId::new(),
+            name: name.to_owned(),
+            labels,
+            enrolled_by: Enrolment::Key,
+            created_by: "key".to_owned(),
+            created_at: now,
+            draining: false,
+            epoch: 0,
+            about: None,
+            last_seen_at: None,
+        });
+        let (created, row) = self.sign_node(node.id)?;
+        let records = self.join_records(&created, &node, rejoin);
+        let joined = joined(&created, &node);
+        self.admit(
+            move |conn| {
+                Box::pin(async move {
+                    // What was read before may have changed since.
+                    match conn.node(node.id).await?.filter(|_| rejoin) {
+                        Some(now_there) if now_there.name == node.name => {
+                            check_rejoin(&now_there, false)?;
+                            conn.revoke_tokens_of(TokenKind::Node, &row.name, now).await?;
+                        }
+                        Some(_) => return Err(name_taken(&node.name)),
+                        None if conn
+                            .node_invites(now)
+                            .await?
+                            .iter()
+                            .any(|invite| invite.name == node.name) =>
+                        {
+                            return Err(name_taken(&node.name));
+                        }
+                        None => enrol(conn, &node).await?,
+                    }
+                    mint::insert(conn, &row).await
+                })
+            },
+            records,
+        )
+        .await?;
+        Ok(joined)
+    }
+
+    /// Lets a node in, all or nothing.
+    async fn admit<W>(&self, work: W, records: Records) -> Result<(), AuthError>
+    where
+        W: for<'c> FnOnce(&'c mut Conn) -> Admitting<'c> + Send + 'static,
+    {
+        let detail = records.audit.first().map(|entry| entry.detail.clone()).unwrap_or_default();
+        let done = move |outcome: &Result<(), AuthError>| match outcome {
+            Ok(()) => records,
+            Err(_) => Records::default(),
+        };
+        self.store.transact(work, done).await??;
+        tracing::info!(%detail, "{JOIN}");
+        // Former credentials end with this.
+        self.refresh_revocations().await
+    }
+
+    fn join_records(&self, created: &CreatedToken, node: &NodeRecord, rejoin: bool) -> Records {
+        let detail = json!({
+            "node": node.id, "name": node.name, "labels": node.labels, "by": node.enrolled_by.as_str(),
+            "invited_by": node.created_by, "rejoin": rejoin, "jti": created.jti,
+        });
+        let (call_id, at) = (CallId::new(), self.clock.now());
+        let entry = |phase, outcome: &'static str, detail: &Value| NewAudit {
+            at,
+            phase,
+            call_id: Some(call_id),
+            token_id: Some(created.jti),
+            actor: format!("{}:{}", TokenKind::Node, node.id),
+            session_id: None,
+            tool: JOIN.to_owned(),
+            via: "rest".into(),
+            outcome: outcome.into(),
+            detail: detail.to_string(),
+        };
+        let audit = vec![entry(AuditPhase::Started, "", &detail), entry(AuditPhase::Finished, "ok", &detail)];
+        Records { audit, events: vec![] }
+    }
+}
+
+/// Stores a node that was not there.
+async fn enrol(conn: &mut Conn, node: &NodeRecord) -> Result<(), AuthError> {
+    if conn.node_count().await? >= MOST_NODES {
+        return Err(too_many());
+    }
+    if conn.insert_node(node).await? { Ok(()) } else { Err(name_taken(&node.name)) }
+}
+
+/// Whether a node that is there may be joined again for the key.
+fn check_rejoin(node: &NodeRecord, occupied: bool) -> Result<(), AuthError> {
+    if node.enrolled_by != Enrolment::Key {
+        return Err(AuthError::Forbidden(format!(
+            "the node {} did not come with the key, and is not given away for it; take another name, or invite it with --rejoin",
+            node.name
+        )));
+    }
+    if occupied {
+        return Err(AuthError::Conflict {
+            message: format!("the node {} is connected", node.name),
+            hint: "Stop it there first, or give this machine another name.",
+        });
+    }
+    Ok(())
+}
+
+fn joined(created: &CreatedToken, node: &NodeRecord) -> NodeCredential {
+    NodeCredential {
+        node_id: node.id,
+        name: node.name.clone(),
+        token: created.token.clone(),
+        expires_at: created.expires_at,
+    }
+}
+
+fn bad_code() -> AuthError {
+    AuthError::NotAdmitted("the code is not valid: it was used, withdrawn, has expired, or never was one")
+}

@@ -1,0 +1,90 @@
+//! What is changed of nodes that are there.
+
+use axum::Json;
+use axum::extract::Request;
+use plexus_proto::api::{ChangeNodeParams, Node, RemovedNode};
+
+use super::{enrol, find, unknown, view};
+use crate::http::{ApiError, Caller};
+use crate::routes::query::Segment;
+use crate::routes::{refusals, tag};
+
+/// Change a node
+///
+/// Its name, its labels, and whether it is given new calls; what is absent stays. Its credential goes on, whatever it is
+/// called. Needs the scope `manage:nodes`.
+#[utoipa::path(
+    patch,
+    path = "/nodes/{node}",
+    operation_id = "changeNode",
+    tag = tag::NODES,
+    params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = ChangeNodeParams,
+    responses(
+        (status = 200, description = "The node.", body = Node),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn change(
+    caller: Caller,
+    Segment(node): Segment,
+    request: Request,
+) -> Result<Json<Node>, ApiError> {
+    caller.needs(enrol::MANAGE)?;
+    let params: ChangeNodeParams = caller.read_json(request, "a change of a node").await?;
+    let id = find(&caller.services, &node).await?.ok_or_else(|| unknown(&node))?.id;
+    let Caller { services, principal } = caller;
+    let inside = services.clone();
+    let changed = services.see_through("changing a node", async move {
+        let changed = inside.authenticator.change_node(&principal, id, params).await?;
+        if let Some(record) = &changed {
+            inside.nodes.changed(record);
+        }
+        Ok::<_, ApiError>(changed)
+    });
+    let record = changed.await??.ok_or_else(|| unknown(&node))?;
+    Ok(Json(view::shown(&services, record)))
+}
+
+/// Remove a node
+///
+/// Its link is cut, its credential is void at once and for good, and calls that it had end as interrupted. A node that was
+/// invited and has not come is uninvited. Needs the scope `manage:nodes`.
+#[utoipa::path(
+    delete,
+    path = "/nodes/{node}",
+    operation_id = "removeNode",
+    tag = tag::NODES,
+    params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "What was removed.", body = RemovedNode),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
+pub(in crate::routes) async fn remove(
+    caller: Caller,
+    Segment(node): Segment,
+) -> Result<Json<RemovedNode>, ApiError> {
+    caller.needs(enrol::MANAGE)?;
+    let Some(record) = find(&caller.services, &node).await? else {
+        let invite = enrol::withdrawn(caller, &node).await?.ok_or_else(|| unknown(&node))?;
+        return Ok(Json(RemovedNode { id: invite.node_id, name: invite.name }));
+    };
+    let Caller { services, principal } = caller;
+    let inside = services.clone();
+    let removed = services.see_through("removing a node", async move {
+        let removed = inside.authenticator.remove_node(&principal, record.id).await?;
+        if removed.is_some() {
+            inside.nodes.removed(record.id).await;
+        }
+        Ok::<_, ApiError>(removed)
+    });
+    let record = removed.await??.ok_or_else(|| unknown(&node))?;
+    Ok(Json(RemovedNode { id: record.id, name: record.name }))
+}

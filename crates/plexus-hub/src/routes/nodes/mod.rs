@@ -1,0 +1,107 @@
+//! `/api/v1/nodes`: the machines that tools run on.
+//!
+//! Who there is, is in the database; how each is doing, the gateway knows. What is changed is committed first and then told to
+//! the gateway, and both are seen through although whoever asked has left.
+
+mod change;
+mod enrol;
+mod view;
+
+use axum::Json;
+use http::HeaderMap;
+use plexus_proto::api::{Node, Page};
+use plexus_store::NodeRecord;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::query::{self, Cursor, PageParams, Params, Segment};
+use super::{refusals, tag};
+use crate::App;
+use crate::http::{ApiError, Caller, Tagged};
+use crate::services::Services;
+
+const READ: &str = "read:nodes";
+const CURSOR: Cursor = Cursor("nodes");
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(enrol::invites, enrol::invite))
+        .routes(routes!(enrol::withdraw))
+        .routes(routes!(enrol::join))
+        .routes(routes!(show, change::change, change::remove))
+        .routes(routes!(enrol::renew))
+}
+
+/// List nodes
+///
+/// By name, each with how it is doing. Needs the scope `read:nodes`.
+#[utoipa::path(
+    get,
+    path = "/nodes",
+    operation_id = "listNodes",
+    tag = tag::NODES,
+    params(
+        PageParams,
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+    ),
+    responses(
+        (status = 200, description = "A page of nodes.", body = Page<Node>,
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 304, description = "The client has it.",
+            headers(("ETag" = String, description = "The tag of this content."))),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
+)]
+pub(super) async fn list(
+    caller: Caller,
+    Params(page): Params<PageParams>,
+    headers: HeaderMap,
+) -> Result<Tagged, ApiError> {
+    caller.needs(READ)?;
+    let limit = query::limit(page.limit)?;
+    let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
+    let one_more = usize::try_from(limit).unwrap_or_default() + 1;
+    let all = caller.services.store.read_committed().await?.nodes().await?;
+    let here = all.into_iter().filter(|node| node.name > after).take(one_more);
+    let items = here.map(|node| view::shown(&caller.services, node)).collect();
+    let page: Page<Node> = CURSOR.page(items, limit, |node| node.name.clone());
+    Tagged::json(&headers, &page)
+}
+
+/// Show a node
+///
+/// By its name or its id. Needs the scope `read:nodes`.
+#[utoipa::path(
+    get,
+    path = "/nodes/{node}",
+    operation_id = "getNode",
+    tag = tag::NODES,
+    params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "The node.", body = Node),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        refusals::Always,
+    )
+)]
+pub(super) async fn show(caller: Caller, Segment(node): Segment) -> Result<Json<Node>, ApiError> {
+    caller.needs(READ)?;
+    let node = find(&caller.services, &node).await?.ok_or_else(|| unknown(&node))?;
+    Ok(Json(view::shown(&caller.services, node)))
+}
+
+/// The node of this name or id.
+async fn find(services: &Services, node: &str) -> Result<Option<NodeRecord>, ApiError> {
+    let mut reader = services.store.read_committed().await?;
+    Ok(match node.parse() {
+        Ok(id) => reader.node(id).await?,
+        Err(_) => reader.node_named(node).await?,
+    })
+}
+
+fn unknown(node: &str) -> ApiError {
+    let shown: String = node.chars().take(64).collect();
+    ApiError::not_found(format!("there is no node {shown:?}")).hint("`plexus node list` shows them.")
+}
