@@ -52,7 +52,7 @@ impl Credential {
     pub fn new(hub: &Hub, given: NodeCredential, clock: &Clock) -> Self {
         let NodeCredential { node_id, name, token, expires_at } = given;
         let hub = hub.address().to_owned();
-        Self { hub, node_id, name, token: Some(token), issued_at: clock.now(), expires_at }
+        Self { hub, node_id, name, token, issued_at: clock.now(), expires_at }
     }
 
     /// Who a node is by its certificate alone.
