@@ -134,6 +134,7 @@ impl Hub {
         };
         match opened.await {
             Ok(services) => {
+                services.start_local_node();
                 tracing::info!(
                     listen = %address,
                     version = env!("CARGO_PKG_VERSION"),

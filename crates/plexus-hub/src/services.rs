@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::http::ApiError;
-use crate::nodes::Gateway;
+use crate::nodes::{Gateway, LocalNode};
 use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
@@ -52,6 +52,8 @@ pub(crate) struct Services {
     pub(crate) events: Events,
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
+    /// The hub's own machine, until it is started.
+    local: Mutex<Option<LocalNode>>,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
     pub(crate) verifying: Semaphore,
     /// Cancelled when the hub is about to stop.
@@ -103,6 +105,8 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
+        let folder = (config.data_dir.clone(), environment.clone());
+        let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
         let sealing = Arc::new(SealingKey::open(&config.data_dir)?);
         let upstream_options = UpstreamOptions {
@@ -159,6 +163,7 @@ impl Services {
             upstreams,
             events,
             nodes,
+            local: Mutex::new(local),
             address_file,
         })
     }
@@ -185,6 +190,18 @@ impl Services {
             let _ = done.send(work.await);
         });
         outcome.await.map_err(|error| ApiError::internal(name, &error))
+    }
+
+    /// Starts what nobody has to wait for who waits for the hub.
+    pub(crate) fn start_local_node(&self) {
+        let local = self.local.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(local) = local {
+            local.start(self.nodes.clone(), &self.supervisor);
+        }
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
     }
 
     /// Lets the metrics be read of what is measured behind the routes.

@@ -40,6 +40,4 @@ pub mod close_code {
     pub const UNAUTHENTICATED: u16 = 4401;
     /// The client read too slowly; the reason says where to go on.
     pub const TOO_SLOW: u16 = 4408;
-    /// On the link of a node: a newer one of the same node has taken its place.
-    pub const FENCED: u16 = 4409;
 }

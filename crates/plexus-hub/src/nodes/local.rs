@@ -1,1 +1,125 @@
 //! The hub's own machine as one of the machines: the same node, in the same process, over a link of memory.
+//!
+//! It starts when the hub is ready, so that nobody waits for it who does not call it; a call that comes earlier waits.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, pending};
+use plexus_kit::{Clock, Environment, Stage, Supervisor};
+use plexus_node::link::memory;
+use plexus_node::{Node, NodeError, NodeOptions, Served};
+use plexus_proto::{NodeId, Timestamp};
+use plexus_store::{Enrolment, NodeRecord, Store, StoreError};
+use plexus_tools::nodes::LOCAL;
+
+use super::gateway::Gateway;
+use super::link::Ending;
+
+/// In the data folder of the hub.
+const FOLDER: &str = "local-node";
+/// Before a node is linked again whose link ended though neither side meant to leave.
+const PAUSE: Duration = Duration::from_millis(200);
+/// For the calls that run on it when the hub stops.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What the node is started with, once the hub is ready.
+#[derive(Debug)]
+pub(crate) struct LocalNode {
+    id: NodeId,
+    data_dir: PathBuf,
+    environment: Environment,
+    clock: Clock,
+}
+
+impl LocalNode {
+    /// Makes the machine known to the gateway, and to those who list them: as one that is about to come, or, with `start`
+    /// false, as one that does not.
+    pub(crate) async fn prepare(
+        gateway: &Gateway,
+        store: &Store,
+        (data_dir, environment): (PathBuf, Environment),
+        clock: Clock,
+        start: bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let known = store.read_committed().await?.node_named(LOCAL).await?;
+        let record = match known {
+            None if !start => return Ok(None),
+            Some(record) if record.enrolled_by == Enrolment::Local => record,
+            Some(_) => {
+                tracing::error!(
+                    "a node of another machine is named {LOCAL}; the hub's own machine is not offered"
+                );
+                return Ok(None);
+            }
+            None => insert(store, clock.now()).await?,
+        };
+        gateway.changed(&record);
+        if !start {
+            gateway.is_away(record.id, "it is switched off in the hub's settings (nodes.local)");
+            return Ok(None);
+        }
+        gateway.is_awaited(record.id);
+        Ok(Some(Self { id: record.id, data_dir: data_dir.join(FOLDER), environment, clock }))
+    }
+
+    /// Starts it, and keeps it linked until the hub stops.
+    pub(crate) fn start(self, gateway: Gateway, supervisor: &Supervisor) {
+        let tasks = supervisor.clone();
+        supervisor.spawn(Stage::Intake, "local node", async move {
+            let stopping = tasks.stopping(Stage::Intake);
+            let id = self.id;
+            let node = match self.open(tasks).await {
+                Ok(node) => node,
+                Err(error) => {
+                    tracing::error!(%error, "the hub's own machine cannot be a node");
+                    gateway.is_away(id, &format!("it did not start: {error}"));
+                    return;
+                }
+            };
+            while !stopping.is_cancelled() {
+                let (ours, theirs) = memory::pair();
+                let serving: BoxFuture<'static, ()> = {
+                    let gateway = gateway.clone();
+                    Box::pin(async move { gateway.serve(id, ours, Ending::new(), Box::pin(pending())).await })
+                };
+                let served: BoxFuture<'static, Served> = {
+                    let node = node.clone();
+                    Box::pin(async move { node.serve(theirs).await })
+                };
+                let (served, ()) = tokio::join!(served, serving);
+                tracing::debug!(end = %served.end, "the link of the local node has ended");
+                tokio::select! {
+                    () = stopping.cancelled() => {}
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+            let stopped: BoxFuture<'static, ()> = Box::pin(async move { node.stop(FAREWELL).await });
+            stopped.await;
+        });
+    }
+
+    fn open(self, supervisor: Supervisor) -> BoxFuture<'static, Result<Node, NodeError>> {
+        let options =
+            NodeOptions { clock: self.clock, ..NodeOptions::new(self.id, self.data_dir, self.environment) };
+        Box::pin(async move { Node::open(options, &supervisor).await })
+    }
+}
+
+async fn insert(store: &Store, now: Timestamp) -> Result<NodeRecord, StoreError> {
+    let record = NodeRecord {
+        id: NodeId::new(),
+        name: LOCAL.to_owned(),
+        labels: [].into(),
+        enrolled_by: Enrolment::Local,
+        created_by: "hub".to_owned(),
+        created_at: now,
+        draining: false,
+        epoch: 0,
+        about: None,
+        last_seen_at: None,
+    };
+    let stored = record.clone();
+    store.write(move |conn| Box::pin(async move { conn.insert_node(&stored).await })).await?;
+    Ok(record)
+}

@@ -11,7 +11,7 @@
 mod call;
 mod events;
 mod gateway;
-mod link;
+pub(crate) mod link;
 mod local;
 mod metrics;
 mod options;
@@ -19,4 +19,5 @@ mod unit;
 
 pub(crate) use call::{Conclude, EventSink, OutgoingCall, Undelivered};
 pub(crate) use gateway::{Gateway, NodeStatus};
+pub(crate) use local::LocalNode;
 pub use options::NodeOptions;

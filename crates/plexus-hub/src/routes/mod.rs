@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod mcp;
 mod metrics;
+mod node_link;
 mod nodes;
 mod openapi;
 mod profiles;
@@ -57,6 +58,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/.well-known/oauth-protected-resource/{*path}", get(well_known::resource))
         .merge(api.layer(Extension(document)))
         .merge(streams::router())
+        .merge(node_link::router())
         .fallback(|| async { ApiError::not_found("there is nothing at this path") })
         .method_not_allowed_fallback(other_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))

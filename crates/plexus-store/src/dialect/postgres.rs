@@ -104,7 +104,8 @@ impl Server {
     /// Brings the schema up to date; what comes from then on writes in the name of `hub`.
     pub(crate) async fn writer(&self, hub: &str) -> Result<Source, StoreError> {
         let mut connection = self.connect().await?;
-        let migrated = migrator(MIGRATIONS).run(&mut connection).await;
+        // On the connection itself: of what acquires one the compiler cannot tell that any task may do it.
+        let migrated = migrator(MIGRATIONS).run_direct(None, &mut connection, false).await;
         migrated.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
         connection.close().await.map_err(StoreError::query("closing a connection"))?;
         let pool = PgPoolOptions::new()

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::pending;
+use futures_util::future::{BoxFuture, pending};
 use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
 use plexus_proto::NodeId;
 use plexus_proto::node::{Bye, Frame, Heartbeat, Hello, Received, Welcome};
@@ -53,11 +53,11 @@ impl Gateway {
         &self,
         node: NodeId,
         link: Link,
-        ending: &Ending,
-        credential: impl Future<Output = ()> + Send,
+        ending: Ending,
+        credential: BoxFuture<'static, ()>,
     ) {
         let Link { mut tx, mut rx, transport } = link;
-        let end = match self.let_in(node, &mut *rx, transport, ending).await {
+        let end = match self.let_in(node, &mut *rx, transport, &ending).await {
             Err(end) => end,
             Ok((connection, admitted, welcome)) => {
                 let (unit, epoch) = (connection.unit.clone(), connection.epoch);
@@ -75,7 +75,7 @@ impl Gateway {
                 end
             }
         };
-        part(&mut *tx, end, ending).await;
+        part(&mut *tx, end, &ending).await;
     }
 
     /// Hears the first frame, and lets the link in as the one of its machine.
@@ -250,7 +250,7 @@ impl Connection {
         rx: &mut dyn LinkRx,
         admitted: Admitted,
         welcome: Frame,
-        credential: impl Future<Output = ()> + Send,
+        credential: BoxFuture<'static, ()>,
     ) -> End {
         let Admitted { frames, cut, reconciled, .. } = admitted;
         let first = std::iter::once(welcome).chain(reconciled.frames).collect();

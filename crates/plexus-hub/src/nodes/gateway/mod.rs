@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use plexus_kit::{Clock, Metrics, Stage, Supervisor};
+use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::node::{CallOutcome, Hello, HostedServer};
 use plexus_proto::{CallId, NodeId};
 use plexus_store::{NodeCallState, NodeRecord, Store, StoreError};
@@ -23,11 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{Conclude, EventSink, OutgoingCall, Undelivered, interrupted};
 use super::events::Announcer;
+use super::link::poll::Polls;
 use super::metrics::NodeMetrics;
 use super::options::NodeOptions;
 use super::unit::{Known, Presence, Said, Unit};
 
 pub(crate) use status::NodeStatus;
+
+/// Links of one machine at once, those included that have not said hello; an older one goes when a newer one does.
+const LINKS: usize = 8;
 
 /// Cheap to clone; all clones are one gateway.
 #[derive(Debug, Clone)]
@@ -46,6 +50,8 @@ struct Inner {
     conclude: OnceLock<Conclude>,
     announcer: Announcer,
     metrics: NodeMetrics,
+    polls: Polls,
+    places: Quota,
     /// The hub is about to stop.
     stopping: CancellationToken,
     /// All calls that could end have: links say goodbye.
@@ -82,6 +88,8 @@ impl Gateway {
             changes: watch::Sender::new(0),
             conclude: OnceLock::new(),
             metrics: NodeMetrics::default(),
+            polls: Polls::default(),
+            places: Quota::new(LINKS),
         }));
         for record in &records {
             gateway.insert(record);
@@ -188,11 +196,27 @@ impl Gateway {
         let unit = self.0.units.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let Some(unit) = unit else { return };
         let orphans = unit.remove();
+        self.0.polls.remove(id);
         self.publish();
         self.0.announcer.offline(&unit, "it was removed");
         for call in orphans {
             self.conclude(&unit, call, interrupted("its node was removed")).await;
         }
+    }
+
+    /// The links that are requests.
+    pub(crate) fn polls(&self) -> &Polls {
+        &self.0.polls
+    }
+
+    /// Places for links, by the id of the machine.
+    pub(crate) fn places(&self) -> &Quota {
+        &self.0.places
+    }
+
+    /// That of the newest link of a machine.
+    pub(crate) fn newest_epoch(&self, node: NodeId) -> Option<u64> {
+        self.unit(node).map(|unit| unit.epoch())
     }
 
     /// Lets the metrics be read of what is measured here.
@@ -224,10 +248,20 @@ impl Gateway {
         self.0.changes.send_modify(|n| *n = n.wrapping_add(1));
     }
 
-    /// A machine that is about to come: calls wait for it a while.
-    pub(super) fn await_node(&self, unit: &Arc<Unit>) {
-        unit.lock().presence = Presence::Awaited;
-        self.publish();
+    /// A machine is about to come: calls wait for it.
+    pub(super) fn is_awaited(&self, id: NodeId) {
+        if let Some(unit) = self.unit(id) {
+            unit.lock().presence = Presence::Awaited;
+            self.publish();
+        }
+    }
+
+    /// A machine does not come, and why.
+    pub(super) fn is_away(&self, id: NodeId, why: &str) {
+        if let Some(unit) = self.unit(id) {
+            unit.give_up(unit.epoch(), why, self.0.clock.now());
+            self.publish();
+        }
     }
 }
 

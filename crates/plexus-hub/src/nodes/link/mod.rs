@@ -1,5 +1,8 @@
 //! What carries the frames of a link, on the hub's side.
 
+pub(crate) mod poll;
+pub(crate) mod ws;
+
 use std::sync::Arc;
 
 use tokio::sync::watch;

@@ -369,6 +369,10 @@ impl Unit {
         state.calls.leave();
     }
 
+    pub(super) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
     pub(super) fn entry(&self) -> NodeEntry {
         self.lock().entry(self.id)
     }

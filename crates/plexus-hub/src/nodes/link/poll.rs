@@ -1,0 +1,247 @@
+//! A link over requests, where WebSockets do not get through.
+//!
+//! Frames are numbered in each direction. What the hub sends is kept until the machine says that it has it; what the
+//! machine sends is taken once, however often it comes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
+use plexus_proto::NodeId;
+use plexus_proto::node::poll::{MAX_FRAMES, Numbered, PollBatch};
+use plexus_proto::node::{Frame, MAX_FRAME, Received};
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::{Ending, LinkEnd, Phase};
+
+/// Frames of the machine that wait to be taken; who sends more waits.
+const INBOX: usize = 64;
+/// Frames of the hub that wait to be fetched, and their bytes; then nothing more is sent until some are.
+const OUTBOX: usize = 512;
+const OUTBOX_BYTES: usize = 2 * MAX_FRAME;
+
+/// The newest link of each machine that polls.
+#[derive(Debug, Default)]
+pub(crate) struct Polls(Mutex<HashMap<NodeId, Arc<Poll>>>);
+
+impl Polls {
+    /// A link of a machine has begun, with this epoch.
+    pub(crate) fn insert(&self, node: NodeId, epoch: u64, poll: Arc<Poll>) {
+        let _ = poll.epoch.set(epoch);
+        let mut links = self.lock();
+        if links.get(&node).is_none_or(|known| known.epoch() < Some(epoch)) {
+            links.insert(node, poll);
+        }
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Option<Arc<Poll>> {
+        self.lock().get(&node).cloned()
+    }
+
+    /// Forgets the link of a machine that was removed.
+    pub(crate) fn remove(&self, node: NodeId) {
+        self.lock().remove(&node);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Arc<Poll>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a request finds no link.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The link has ended, and why.
+    Ended(LinkEnd),
+    /// Frames are missing between the last one and these.
+    Gap { taken: u64, got: u64 },
+    /// Not a frame.
+    Invalid(String),
+    /// The hub does not come to take them.
+    Busy,
+}
+
+/// One link.
+#[derive(Debug)]
+pub(crate) struct Poll {
+    pub(crate) ending: Ending,
+    epoch: OnceLock<u64>,
+    inbox: mpsc::Sender<Result<Received, LinkError>>,
+    /// Held by the one request that hands frames in.
+    turn: Semaphore,
+    state: Mutex<Between>,
+    /// Moves when there is something to fetch, or room for more.
+    moved: Notify,
+}
+
+/// What is between the two sides.
+#[derive(Debug, Default)]
+struct Between {
+    /// Number of the newest frame of the machine.
+    taken: u64,
+    /// Number of the newest frame of the hub.
+    sent: u64,
+    frames: VecDeque<(u64, Box<RawValue>)>,
+    bytes: usize,
+    closed: bool,
+}
+
+impl Poll {
+    /// A link and what its requests reach it by.
+    pub(crate) fn open() -> (Arc<Self>, Link) {
+        let (inbox, frames) = mpsc::channel(INBOX);
+        let poll = Arc::new(Self {
+            ending: Ending::new(),
+            epoch: OnceLock::new(),
+            inbox,
+            turn: Semaphore::new(1),
+            state: Mutex::default(),
+            moved: Notify::new(),
+        });
+        let link =
+            Link { tx: Box::new(Sending(poll.clone())), rx: Box::new(Receiving(frames)), transport: "poll" };
+        (poll, link)
+    }
+
+    /// None before it has begun.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.epoch.get().copied()
+    }
+
+    /// Takes frames of the machine; the number of the newest that the hub has.
+    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, Refused> {
+        let Ok(_turn) = self.turn.acquire().await else { return Err(Refused::Busy) };
+        for Numbered { n, frame } in frames {
+            let taken = self.lock().taken;
+            if n <= taken {
+                continue;
+            }
+            if n != taken + 1 {
+                return Err(Refused::Gap { taken, got: n });
+            }
+            let received = match frame.get().len() > MAX_FRAME {
+                true => Err(format!("a frame has more than {MAX_FRAME} bytes")),
+                false => Frame::parse(frame.get()).map_err(|error| error.to_string()),
+            };
+            let (frame, invalid) = match received {
+                Ok(received) => (Ok(received), None),
+                Err(why) => (Err(LinkError::Invalid(why.clone())), Some(why)),
+            };
+            match timeout(patience, self.inbox.send(frame)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Refused::Ended(self.end())),
+                Err(_) => return Err(Refused::Busy),
+            }
+            self.lock().taken = n;
+            if let Some(why) = invalid {
+                return Err(Refused::Invalid(why));
+            }
+        }
+        Ok(self.lock().taken)
+    }
+
+    /// What there is for the machine, which has all up to `after`. Waits so long for the first.
+    pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, Refused> {
+        let batch = async {
+            loop {
+                let mut moved = std::pin::pin!(self.moved.notified());
+                moved.as_mut().enable();
+                match self.batch(after) {
+                    Some(batch) => return batch,
+                    None => moved.await,
+                }
+            }
+        };
+        timeout(wait, batch).await.unwrap_or(Ok(PollBatch::default()))
+    }
+
+    fn batch(&self, after: u64) -> Option<Result<PollBatch, Refused>> {
+        let mut state = self.lock();
+        while state.frames.front().is_some_and(|(n, _)| *n <= after) {
+            if let Some((_, frame)) = state.frames.pop_front() {
+                state.bytes -= frame.get().len();
+            }
+        }
+        self.moved.notify_waiters();
+        let mut batch = PollBatch::default();
+        let mut bytes = 0;
+        for (n, frame) in state.frames.iter().take(MAX_FRAMES) {
+            bytes += frame.get().len();
+            if bytes > MAX_FRAME && !batch.frames.is_empty() {
+                break;
+            }
+            batch.frames.push(Numbered { n: *n, frame: frame.clone() });
+        }
+        match batch.frames.is_empty() {
+            false => Some(Ok(batch)),
+            true if state.closed => Some(Err(Refused::Ended(self.end()))),
+            true => None,
+        }
+    }
+
+    fn end(&self) -> LinkEnd {
+        match self.ending.phase() {
+            Phase::Ended(end) => end,
+            Phase::Opening | Phase::Linked(_) => LinkEnd::Closed,
+        }
+    }
+
+    /// Puts a frame among those to be fetched, if there is room.
+    fn put(&self, text: &str) -> Result<bool, LinkError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(LinkError::Closed(None));
+        }
+        let full = state.frames.len() >= OUTBOX || state.bytes + text.len() > OUTBOX_BYTES;
+        if full && !state.frames.is_empty() {
+            return Ok(false);
+        }
+        let frame = RawValue::from_string(text.to_owned()).map_err(|e| LinkError::Broken(e.to_string()))?;
+        state.sent += 1;
+        state.bytes += text.len();
+        let n = state.sent;
+        state.frames.push_back((n, frame));
+        Ok(true)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Between> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Sending(Arc<Poll>);
+
+impl LinkTx for Sending {
+    fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
+        Box::pin(async move {
+            let text = frame.text();
+            loop {
+                let mut moved = std::pin::pin!(self.0.moved.notified());
+                moved.as_mut().enable();
+                if self.0.put(&text)? {
+                    self.0.moved.notify_waiters();
+                    return Ok(());
+                }
+                moved.await;
+            }
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.0.lock().closed = true;
+        self.0.moved.notify_waiters();
+        Box::pin(async {})
+    }
+}
+
+struct Receiving(mpsc::Receiver<Result<Received, LinkError>>);
+
+impl LinkRx for Receiving {
+    fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
+        Box::pin(async { self.0.recv().await.unwrap_or(Err(LinkError::Closed(None))) })
+    }
+}

@@ -1,0 +1,99 @@
+//! A link over a WebSocket: a text message for each frame.
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
+use plexus_proto::close_code::TOO_SLOW;
+use plexus_proto::node::close::{FENCED, REFUSED};
+use plexus_proto::node::{Frame, MAX_FRAME, Received};
+
+use super::{Ending, LinkEnd, Phase};
+
+/// The protocol that is spoken, for those who must name one.
+pub(crate) const PROTOCOL: &str = "plexus.node.v1";
+/// Read from the socket at once. Links are many and mostly idle.
+pub(crate) const READ_BUFFER: usize = 8 << 10;
+/// Longest reason of a close frame.
+const REASON: usize = 120;
+
+/// The link that a socket carries.
+pub(crate) fn link(socket: WebSocket, ending: &Ending) -> Link {
+    let (sink, stream) = socket.split();
+    Link {
+        tx: Box::new(Sending { sink, ending: ending.clone() }),
+        rx: Box::new(Receiving(stream)),
+        transport: "ws",
+    }
+}
+
+struct Sending {
+    sink: SplitSink<WebSocket, Message>,
+    ending: Ending,
+}
+
+impl LinkTx for Sending {
+    fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
+        Box::pin(async move {
+            // Whole into the buffer first: whoever stops waiting leaves no half of a message.
+            let sent = self.sink.send(Message::Text(frame.text().into())).await;
+            sent.map_err(|error| LinkError::Broken(error.to_string()))
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        let end = match self.ending.phase() {
+            Phase::Ended(end) => end,
+            Phase::Opening | Phase::Linked(_) => LinkEnd::Closed,
+        };
+        let (code, reason) = match end {
+            LinkEnd::Fenced => (FENCED, "another link of this node has taken its place"),
+            LinkEnd::Refused => (REFUSED, "the credential is no longer good"),
+            LinkEnd::TooSlow => (TOO_SLOW, "what was sent was not read"),
+            LinkEnd::Policy => (close_code::POLICY, "what was said is against the rules of the link"),
+            LinkEnd::Stopping => (close_code::AWAY, "the hub stops"),
+            LinkEnd::Closed => (close_code::NORMAL, ""),
+        };
+        Box::pin(async move {
+            let close = CloseFrame { code, reason: reason.into() };
+            // Who is gone need not be told.
+            let _ = self.sink.send(Message::Close(Some(close))).await;
+        })
+    }
+}
+
+struct Receiving(SplitStream<WebSocket>);
+
+impl LinkRx for Receiving {
+    fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
+        Box::pin(async {
+            loop {
+                match self.0.next().await {
+                    Some(Ok(Message::Text(text))) => {
+                        return Frame::parse(&text).map_err(|error| LinkError::Invalid(error.to_string()));
+                    }
+                    Some(Ok(Message::Binary(_))) => {
+                        return Err(LinkError::Invalid("a frame is text, and this is binary".to_owned()));
+                    }
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(Ok(Message::Close(frame))) => {
+                        let reason = frame.map(|frame| frame.reason.chars().take(REASON).collect::<String>());
+                        return Err(LinkError::Closed(reason.filter(|reason| !reason.is_empty())));
+                    }
+                    Some(Err(error)) => return Err(broken(error)),
+                    None => return Err(LinkError::Closed(None)),
+                }
+            }
+        })
+    }
+}
+
+/// A message over the limit is against the rules; anything else is the network.
+fn broken(error: axum::Error) -> LinkError {
+    let text = error.to_string();
+    match text.contains("too long") || text.contains("too big") {
+        true => LinkError::Invalid(format!("a frame has more than {MAX_FRAME} bytes")),
+        false => LinkError::Broken(text),
+    }
+}

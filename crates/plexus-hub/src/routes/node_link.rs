@@ -1,0 +1,223 @@
+//! The links of nodes: `/ws/nodes/{id}`, and the same frames by requests to `/api/v1/nodes/{id}/frames`.
+
+use std::future::pending;
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Extension, Request};
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
+use plexus_auth::Welcome;
+use plexus_kit::{Place, Stage};
+use plexus_proto::ErrorCode;
+use plexus_proto::node::MAX_FRAME;
+use plexus_proto::node::poll::{
+    MAX_FRAMES, MAX_POLL_BYTES, MAX_WAIT_MS, PollBatch, PollQuery, PollSend, PollTaken,
+};
+
+use super::query::Params;
+use crate::App;
+use crate::http::{ApiError, NodeCaller};
+use crate::nodes::link::poll::{Poll, Refused};
+use crate::nodes::link::ws::{self, PROTOCOL, READ_BUFFER};
+use crate::nodes::link::{Ending, LinkEnd, Phase};
+use crate::serve::ConnectionPlace;
+
+/// A request body of one frame of the longest or many short ones arrives within this.
+const BODY: Duration = Duration::from_secs(60);
+/// For the hub to take frames that were handed in.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn router() -> Router<App> {
+    Router::new()
+        .route("/ws/nodes/{id}", get(websocket))
+        .route("/api/v1/nodes/{id}/frames", get(fetch).post(hand_in))
+}
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+async fn websocket(
+    caller: NodeCaller,
+    place: Extension<ConnectionPlace>,
+    upgrade: Upgrade,
+) -> Result<Response, ApiError> {
+    let upgrade = upgrade.map_err(|_| {
+        ApiError::new(
+            StatusCode::UPGRADE_REQUIRED,
+            ErrorCode::InvalidRequest,
+            "this path speaks WebSocket (version 13) only",
+        )
+        .hint("Where that does not get through, use /api/v1/nodes/{id}/frames.")
+    })?;
+    let held = caller.link_place()?;
+    Ok(upgrade
+        .protocols([PROTOCOL])
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(MAX_FRAME)
+        .max_frame_size(MAX_FRAME)
+        .on_upgrade(|socket| async move {
+            let NodeCaller { services, node, .. } = &caller;
+            let (gateway, node) = (services.nodes.clone(), *node);
+            let supervisor = services.supervisor().clone();
+            supervisor.spawn(Stage::Intake, "link of a node", async move {
+                let ending = Ending::new();
+                let link = ws::link(socket, &ending);
+                gateway.serve(node, link, ending, Box::pin(good_for(caller, held))).await;
+                drop(place);
+            });
+        }))
+}
+
+/// Hands frames in. Without an epoch it begins a link.
+async fn hand_in(caller: NodeCaller, request: Request) -> Result<Json<PollTaken>, ApiError> {
+    let PollSend { epoch, frames } = body(request).await?;
+    if frames.is_empty() || frames.len() > MAX_FRAMES {
+        let message = format!("a request has 1 to {MAX_FRAMES} frames, this one {}", frames.len());
+        return Err(ApiError::bad_request(message));
+    }
+    let (poll, epoch) = match epoch {
+        Some(epoch) => (find(&caller, epoch)?, epoch),
+        None => {
+            if frames.len() != 1 || frames.iter().any(|frame| frame.n != 1) {
+                return Err(ApiError::bad_request(
+                    "the request that begins a link has hello as frame 1, alone",
+                ));
+            }
+            return begin(caller, frames).await.map(Json);
+        }
+    };
+    let taken = poll.take(frames, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    Ok(Json(PollTaken { epoch, taken }))
+}
+
+async fn begin(
+    caller: NodeCaller,
+    hello: Vec<plexus_proto::node::poll::Numbered>,
+) -> Result<PollTaken, ApiError> {
+    let held = caller.link_place()?;
+    let (poll, link) = Poll::open();
+    let services = caller.services.clone();
+    let (node, gateway, served) = (caller.node, services.nodes.clone(), poll.clone());
+    services.supervisor().spawn(Stage::Intake, "link of a node", async move {
+        gateway.serve(node, link, served.ending.clone(), Box::pin(good_for(caller, held))).await;
+    });
+    let taken = poll.take(hello, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    let mut phases = poll.ending.follow();
+    let begun = async {
+        loop {
+            let phase = *phases.borrow_and_update();
+            match phase {
+                Phase::Linked(epoch) => return Ok(epoch),
+                Phase::Ended(end) => return Err(ended(end)),
+                Phase::Opening => {}
+            }
+            if phases.changed().await.is_err() {
+                return Err(ended(LinkEnd::Closed));
+            }
+        }
+    };
+    let begun = tokio::time::timeout(PATIENCE, begun).await;
+    let epoch = begun.unwrap_or_else(|_| Err(refusal(&Refused::Busy)))?;
+    services.nodes.polls().insert(node, epoch, poll);
+    Ok(PollTaken { epoch, taken })
+}
+
+/// Fetches frames, and confirms those up to `after`.
+async fn fetch(caller: NodeCaller, Params(query): Params<PollQuery>) -> Result<Json<PollBatch>, ApiError> {
+    let poll = find(&caller, query.epoch)?;
+    let wait = Duration::from_millis(query.wait_ms.unwrap_or(MAX_WAIT_MS).min(MAX_WAIT_MS));
+    let batch = poll.fetch(query.after, wait).await.map_err(|refused| refusal(&refused))?;
+    Ok(Json(batch))
+}
+
+/// The link of this epoch, if it is that of the node now.
+fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiError> {
+    let poll = caller.services.nodes.polls().get(caller.node).filter(|poll| poll.epoch() == Some(epoch));
+    match poll {
+        Some(poll) => Ok(poll),
+        None if caller.services.nodes.newest_epoch(caller.node) > Some(epoch) => Err(ended(LinkEnd::Fenced)),
+        None => Err(ended(LinkEnd::Closed)),
+    }
+}
+
+impl NodeCaller {
+    /// A place among the links of the node, those included that have not said hello.
+    fn link_place(&self) -> Result<Place, ApiError> {
+        self.services.nodes.places().enter(&self.node.to_string()).ok_or_else(|| {
+            let message = "too many links of this node are open at once";
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
+                .hint("Close those that are of no use.")
+        })
+    }
+}
+
+/// Ends when the credential is no longer good that a link was opened with. Its place is held until then.
+async fn good_for(caller: NodeCaller, place: Place) {
+    match caller.credential {
+        Some(principal) => {
+            Welcome::new(caller.services.authenticator.clone(), principal, place).ended().await;
+        }
+        None => {
+            let _place = place;
+            pending().await
+        }
+    }
+}
+
+async fn body(request: Request) -> Result<PollSend, ApiError> {
+    let read = Limited::new(request.into_body(), MAX_POLL_BYTES).collect();
+    let read = tokio::time::timeout(BODY, read).await;
+    let body = match read {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            let message = format!("the body cannot be read, or has more than {MAX_POLL_BYTES} bytes");
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message));
+        }
+        Err(_) => {
+            let message = format!("the body did not arrive within {} s", BODY.as_secs());
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message));
+        }
+    };
+    serde_json::from_slice(&body)
+        .map_err(|error| ApiError::bad_request(format!("the body has no frames: {error}")))
+}
+
+fn refusal(refused: &Refused) -> ApiError {
+    match refused {
+        Refused::Ended(end) => ended(*end),
+        Refused::Gap { taken, got } => ApiError::bad_request(format!(
+            "frame {got} does not follow frame {taken}, which is the newest that the hub has"
+        )),
+        Refused::Invalid(why) => ApiError::bad_request(why.clone()),
+        Refused::Busy => {
+            let message = "the hub could not take the frames in time";
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
+                .hint("Send them again.")
+        }
+    }
+}
+
+/// There is no such link any more.
+fn ended(end: LinkEnd) -> ApiError {
+    let (status, code, message) = match end {
+        LinkEnd::Fenced => {
+            (StatusCode::CONFLICT, ErrorCode::Conflict, "another link of this node has taken its place")
+        }
+        LinkEnd::Refused => {
+            (StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, "the credential is no longer good")
+        }
+        LinkEnd::Policy => (
+            StatusCode::BAD_REQUEST,
+            ErrorCode::InvalidRequest,
+            "what was said is against the rules of the link",
+        ),
+        LinkEnd::Stopping => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, "the hub stops"),
+        LinkEnd::TooSlow | LinkEnd::Closed => (StatusCode::GONE, ErrorCode::NotFound, "this link has ended"),
+    };
+    ApiError::new(status, code, message).hint("Begin a new link with hello.")
+}
