@@ -22,6 +22,8 @@ pub const TOKEN: Variable =
     Variable { name: "PLEXUS_TOKEN", about: "token that commands present; else the local admin token" };
 pub const DATA_DIR: Variable = Variable { name: "PLEXUS_DATA_DIR", about: "data folder of the hub" };
 pub const CONFIG: Variable = Variable { name: "PLEXUS_CONFIG", about: "configuration file of the hub" };
+pub const NODE_DATA_DIR: Variable =
+    Variable { name: "PLEXUS_NODE_DATA_DIR", about: "data folder of the node on this machine" };
 pub const LOG: Variable =
     Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
 pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
@@ -43,7 +45,7 @@ const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG",
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

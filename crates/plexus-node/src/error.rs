@@ -11,6 +11,12 @@ pub enum NodeError {
     DataDir(#[source] io::Error),
     #[error("{} cannot be read as the credential of a node: {why}", path.display())]
     Credential { path: PathBuf, why: String },
+    #[error(
+        "another process is the node of the data folder {}{}: stop that one first, or give this one its own folder",
+        path.display(),
+        holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    InUse { path: PathBuf, holder: Option<String> },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plexus_kit::{Durability, Supervisor, private_file};
 use plexus_proto::NodeId;
-use plexus_store::{Store, StoreOptions};
+use plexus_store::{Store, StoreError, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,11 @@ impl Node {
             },
             supervisor,
         )
-        .await?;
+        .await
+        .map_err(|error| match error {
+            StoreError::InUse { holder, .. } => NodeError::InUse { path: options.data_dir.clone(), holder },
+            other => other.into(),
+        })?;
         let store_id = store.write_through(|conn| Box::pin(conn.own_store_id())).await?;
         let machine = Machine {
             data_dir: options.data_dir.clone(),

@@ -106,6 +106,11 @@ impl Command {
     pub(crate) fn is_hub(&self) -> bool {
         matches!(self, Self::Up(_))
     }
+
+    /// Whether it becomes a node.
+    pub(crate) fn is_node(&self) -> bool {
+        matches!(self, Self::Node(args) if args.is_node())
+    }
 }
 
 #[cfg(test)]

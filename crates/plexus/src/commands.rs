@@ -53,6 +53,11 @@ impl<'a> Invocation<'a> {
         self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
     }
 
+    /// The address of the hub that the user has named, as it was written.
+    pub(crate) fn hub_address(&self) -> Option<&str> {
+        self.global.hub.as_deref().or_else(|| self.environment.get(env::HUB))
+    }
+
     /// The hub of the global flags, ready to be asked; nothing is sent yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
         Hub::new(Target::resolve(self.global, self.environment)?)

@@ -43,7 +43,11 @@ fn main() -> ExitCode {
     // The hub's log is part of its configuration, which is read later.
     if !cli.command.is_hub() {
         // What the doctor finds stands in its report; the same as lines of a log would only be in the way.
-        let filter = if matches!(cli.command, Command::Doctor(_)) { "off" } else { "warn" };
+        let filter = match &cli.command {
+            Command::Doctor(_) => "off",
+            command if command.is_node() => "info",
+            _ => "warn",
+        };
         telemetry::init_from_environment(filter, &environment);
         for warning in commands::variable_warnings(&environment) {
             output::warning(&warning);
@@ -59,8 +63,8 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCode> {
-    // A client waits for one answer at a time; only the hub has work for several threads.
-    let mut builder = match cli.command.is_hub() {
+    // A client waits for one answer at a time; only a hub and a node have work for several threads.
+    let mut builder = match cli.command.is_hub() || cli.command.is_node() {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
     };

@@ -3,6 +3,9 @@
 //! `join` and `run` are for the machine itself; the others are clients of the hub.
 
 mod invite;
+mod join;
+mod place;
+mod run;
 mod show;
 
 use std::process::ExitCode;
@@ -24,8 +27,32 @@ pub(crate) struct NodeArgs {
     command: NodeCommand,
 }
 
+impl NodeArgs {
+    /// Whether this process becomes a node, rather than a client of a hub.
+    pub(crate) fn is_node(&self) -> bool {
+        matches!(self.command, NodeCommand::Run(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
+    /// Make this machine a node of a hub; its own commands use --data-dir for the node's folder [env:
+    /// PLEXUS_NODE_DATA_DIR] [default: ~/.local/share/plexus-node]
+    #[command(after_help = "Example:\n  plexus node join https://hub.example CODE")]
+    Join(join::JoinArgs),
+    /// Run the node that this machine has joined as, until it is told to stop
+    #[command(
+        after_help = "SIGTERM and SIGINT let calls that run end for a while, say goodbye to the hub and stop.\n\n\
+Example:\n  plexus node run\n  PLEXUS_NODE_KEY=... plexus node run --hub https://hub.example --name nas"
+    )]
+    Run(run::RunArgs),
+    #[command(flatten)]
+    OfHub(HubCommand),
+}
+
+/// What a hub is asked to do.
+#[derive(Debug, Subcommand)]
+enum HubCommand {
     /// Print the command with which another machine joins this hub
     #[command(
         after_help = "The code in it is good once, for one machine, until it expires. Inviting the same name again ends the \
@@ -70,7 +97,7 @@ Example:\n  plexus node invite nas --label role=storage --ttl 1h"
     },
 }
 
-impl NodeCommand {
+impl HubCommand {
     /// The machine that has to be there.
     fn node(&self) -> Option<&str> {
         match self {
@@ -84,22 +111,27 @@ impl NodeCommand {
 }
 
 pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let command = match args.command {
+        NodeCommand::Join(args) => return join::run(args, invocation).await.map(|()| Exit::Ok.into()),
+        NodeCommand::Run(args) => return run::run(args, invocation).await.map(|()| Exit::Ok.into()),
+        NodeCommand::OfHub(command) => command,
+    };
     let (out, hub) = (&invocation.out, invocation.hub()?);
-    let node = args.command.node().map(str::to_owned);
-    match act(args.command, out, &hub).await {
+    let node = command.node().map(str::to_owned);
+    match act(command, out, &hub).await {
         Ok(()) => Ok(Exit::Ok.into()),
         Err(error) => Err(misspelt(&hub, error, node.as_deref()).await),
     }
 }
 
-async fn act(command: NodeCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
+async fn act(command: HubCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
     match command {
-        NodeCommand::Invite(args) => invite::run(out, hub, args).await,
-        NodeCommand::List(args) => list(out, hub, &args).await,
-        NodeCommand::Show { node } => show::run(out, hub, &node).await,
-        NodeCommand::Drain { node, off } => drain(out, hub, &node, !off).await,
-        NodeCommand::Remove { node, yes } => remove(out, hub, &node, yes).await,
-        NodeCommand::Rename { node, name } => {
+        HubCommand::Invite(args) => invite::run(out, hub, args).await,
+        HubCommand::List(args) => list(out, hub, &args).await,
+        HubCommand::Show { node } => show::run(out, hub, &node).await,
+        HubCommand::Drain { node, off } => drain(out, hub, &node, !off).await,
+        HubCommand::Remove { node, yes } => remove(out, hub, &node, yes).await,
+        HubCommand::Rename { node, name } => {
             let change = ChangeNodeParams { name: Some(name), ..ChangeNodeParams::default() };
             let Some(renamed) = changed(out, hub, &node, &change).await? else { return Ok(()) };
             out.line(&format!("{} is now {}.", one_line(&node), one_line(&renamed.name)))
