@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use plexus_mcp::tls::{TlsConfig, client_config};
 use rustls::ClientConfig;
+use serde::{Deserialize, Serialize};
 
 /// Files of a person, named on the command line or in the environment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
     /// Authorities that are believed beside those of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
     /// Certificate and key that are shown to a hub that asks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
