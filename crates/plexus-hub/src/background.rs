@@ -27,6 +27,8 @@ const USAGE: Duration = Duration::from_secs(10);
 const PROFILES: Duration = Duration::from_secs(1);
 /// Between two looks at the manifests of user-defined tools; a change is acted on at the second.
 const TOOLS: Duration = Duration::from_secs(1);
+/// A call that waited for its node in vain, and that nobody waits for any more, ends after at most this.
+const NODE_CALLS: Duration = Duration::from_secs(5);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
@@ -90,6 +92,20 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
             loop {
                 tokio::time::sleep(PROFILES).await;
                 services.reload_profiles();
+            }
+        }
+    });
+
+    let dispatcher = services.dispatcher.clone();
+    supervisor.spawn_restarting(Stage::Work, "calls that wait for nodes", move || {
+        let dispatcher = dispatcher.clone();
+        async move {
+            loop {
+                tokio::time::sleep(NODE_CALLS).await;
+                if let Err(error) = dispatcher.expire_node_calls().await {
+                    tracing::warn!(%error, "cannot end calls that waited for their node in vain");
+                    return;
+                }
             }
         }
     });

@@ -38,6 +38,9 @@ pub const NODE_KEY: Variable = Variable {
     about: "what unattended nodes join with, on the hub and on the node",
 };
 pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anything: no colours" };
+/// Set by nodes and not read by anybody: whose a process is.
+pub const JOB: Variable =
+    Variable { name: "PLEXUS_JOB", about: "job of the terminal that a process belongs to; set by nodes" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
 /// What a program of someone else gets; see [`Environment::passed_on`].
@@ -45,7 +48,7 @@ const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG",
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

@@ -26,3 +26,6 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
 pub fn specs() -> Vec<ToolSpec> {
     vec![terminal::spec().typed::<Terminal>(), system_info::spec().typed::<SystemInfo>()]
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,8 +71,7 @@ pub(crate) struct Args {
     pub(super) env: Option<BTreeMap<String, String>>,
     /// Its whole standard input. Without it, `run` gives it none, and `start` keeps it open for `write`.
     pub(super) stdin: Option<String>,
-    /// `run`: it is killed after this time (default 120). `wait`: the answer comes after this time, and the job goes on
-    /// (default 120). `start`: it is killed after this time (default: never).
+    /// `run`: killed after this time (default 120). `wait`: answered after it (default 120). `start`: killed (default never).
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) timeout_seconds: Option<u64>,
     /// Gives it a terminal, for programs that want one. Its standard error is in `stdout` then.

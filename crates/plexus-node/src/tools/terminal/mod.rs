@@ -4,25 +4,42 @@
 //! to the call that started it, so its output can be read later, by whoever may use the terminal here.
 
 mod args;
+mod commands;
+mod jobs;
+mod live;
+mod read;
 mod report;
+mod text;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ToolAnnotations;
-use plexus_tools::{Access, Action, CallError, Outcome, ToolContext, ToolSpec, TypedTool};
+use plexus_tools::{
+    Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
 
 use crate::Machine;
-use args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
+use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, Stream, TerminalAction};
+use commands::wrong;
+use jobs::{Job, Jobs, Limits, StartError, Why};
+use live::Live;
 use report::Output;
 
 const NAME: &str = "terminal";
 /// What it takes to stop what takes too long, and to say so.
 const GRACE: Duration = Duration::from_secs(15);
-
-#[derive(Debug)]
-pub(super) struct Terminal;
+/// Bytes that are shown of the beginning of an output, and as many of its end.
+const STDOUT_SHOWN: usize = 24 << 10;
+const STDERR_SHOWN: usize = 8 << 10;
+/// How long a job may take to read what is written to it.
+const WRITING: Duration = Duration::from_secs(5);
+/// How long a job may take to end that was killed.
+const DYING: Duration = Duration::from_secs(5);
+/// How long it is looked at what a signal does.
+const NOTICING: Duration = Duration::from_millis(300);
 
 /// A command does whatever it does: once, and never later than it was asked for.
 const COMMAND: Access = Access {
@@ -35,10 +52,10 @@ const COMMAND: Access = Access {
     bufferable: false,
 };
 
-impl Terminal {
-    pub(super) fn open(_: &Machine) -> io::Result<Self> {
-        Ok(Self)
-    }
+#[derive(Debug)]
+pub(super) struct Terminal {
+    machine: Machine,
+    jobs: Jobs,
 }
 
 /// Everything but the schemas.
@@ -64,10 +81,8 @@ pub(super) fn spec() -> ToolSpec {
         action(TerminalAction::Kill, ended),
         action(TerminalAction::List, Access::READ),
     ];
-    ToolSpec {
-        deadline: DEFAULT_TIME + GRACE,
-        ..spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE)
-    }
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE);
+    ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 
 impl TypedTool for Terminal {
@@ -78,7 +93,168 @@ impl TypedTool for Terminal {
         spec()
     }
 
-    async fn run(&self, _: ToolContext, _: Args) -> Result<Outcome, CallError> {
-        Err(CallError::new(ErrorCode::Unavailable, "the terminal is not there yet"))
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let output = match args.action {
+            TerminalAction::Run => self.run_to_end(&context, args).await,
+            TerminalAction::Start => self.start(&context, args),
+            TerminalAction::Read => self.read(&args).await,
+            TerminalAction::Write => self.write(&context, &args).await,
+            TerminalAction::Wait => self.wait(&context, &args).await,
+            TerminalAction::Kill => self.kill(&context, &args).await,
+            TerminalAction::List => Ok(self.list(&context)),
+        }?;
+        Ok(Outcome::Ready(ToolOutput::new(output.text(), &output)))
+    }
+}
+
+impl Terminal {
+    pub(super) fn open(machine: &Machine) -> io::Result<Self> {
+        Ok(Self { machine: machine.clone(), jobs: Jobs::open(machine, Limits::default())? })
+    }
+
+    async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+        let request = commands::request(&self.machine, context, &mut args)?;
+        let leash = Leash(self.jobs.start(request).map_err(not_started)?);
+        Live::from_start(context, &leash.0).until_end().await;
+        self.answer(context, &leash.0).await
+    }
+
+    fn start(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+        let request = commands::request(&self.machine, context, &mut args)?;
+        let job = self.jobs.start(request).map_err(not_started)?;
+        Ok(Output { state: Some(read::state(&job, context.clock.now())), ..Output::default() })
+    }
+
+    async fn read(&self, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let limit = args.limit.unwrap_or(PAGE).min(MAX_PAGE) as usize;
+        let stream = args.stream.unwrap_or(Stream::Stdout);
+        let page = read::page(&job, stream, args.offset.unwrap_or(0), limit).await?;
+        let state = read::state(&job, self.machine.clock.now());
+        Ok(Output { state: Some(state), page: Some(page), ..Output::default() })
+    }
+
+    async fn wait(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST);
+        if job.end().is_none() {
+            let mut live = Live::from_now(context, &job);
+            // A job that has not ended goes on; the answer says that it runs.
+            let _ = tokio::time::timeout(limit, live.until_end()).await;
+        }
+        self.answer(context, &job).await
+    }
+
+    async fn write(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let eof = args.eof.unwrap_or(false);
+        if args.text.is_none() && !eof {
+            return Err(arguments::missing(NAME, "text", args.action.name()));
+        }
+        if job.end().is_some() {
+            return Err(refused(format!("job {} has ended", job.id))
+                .hint("Nothing was written. Action \"read\" shows what it wrote."));
+        }
+        if !job.takes_input() {
+            return Err(refused(format!("the standard input of job {} was given when it was started", job.id))
+                .hint("Nothing was written. Use action \"start\" without `stdin` for a command that is to be written to."));
+        }
+        let no_reader = |_: io::Error| {
+            refused(format!("job {} does not read its standard input", job.id))
+                .hint("It has closed it, or it was ended with `eof`. Action \"read\" shows what it wrote.")
+        };
+        let text = args.text.as_deref().unwrap_or_default();
+        let written = match text {
+            "" => 0,
+            text => job.write(text, WRITING).await.map_err(no_reader)?,
+        };
+        if eof && written == text.len() {
+            job.close(WRITING).await.map_err(no_reader)?;
+        }
+        let state = read::state(&job, context.clock.now());
+        Ok(Output { state: Some(state), written: Some(written), ..Output::default() })
+    }
+
+    async fn kill(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let patience = match &args.signal {
+            None if job.end().is_none() => {
+                job.stop(Why::Killed);
+                DYING
+            }
+            // Of a job that has ended, what it has left behind.
+            given => {
+                let name = given.as_deref().unwrap_or("TERM");
+                let signal = jobs::signal_to_send(name).ok_or_else(|| {
+                    wrong(
+                        "signal",
+                        "expected one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT, WINCH",
+                    )
+                })?;
+                job.signal(signal).await;
+                NOTICING
+            }
+        };
+        let _ = tokio::time::timeout(patience, job.ended()).await;
+        Ok(Output { state: Some(read::state(&job, context.clock.now())), ..Output::default() })
+    }
+
+    fn list(&self, context: &ToolContext) -> Output {
+        let now = context.clock.now();
+        let jobs = self.jobs.all().iter().map(|job| read::listed(job, now)).collect();
+        Output { jobs: Some(jobs), ..Output::default() }
+    }
+
+    fn job(&self, args: &Args) -> Result<Arc<Job>, CallError> {
+        let id = args.job.as_deref().ok_or_else(|| arguments::missing(NAME, "job", args.action.name()))?;
+        self.jobs.get(id).ok_or_else(|| {
+            CallError::new(ErrorCode::NotFound, "there is no such job on this machine")
+                .hint("Action \"list\" shows the jobs. Jobs are of one machine, and old ones are removed.")
+        })
+    }
+
+    /// How a job is, and both ends of what it wrote.
+    async fn answer(&self, context: &ToolContext, job: &Job) -> Result<Output, CallError> {
+        let state = read::state(job, context.clock.now());
+        let stdout_shown = if job.record.pty { STDOUT_SHOWN + STDERR_SHOWN } else { STDOUT_SHOWN };
+        let stdout = read::shown(job, Stream::Stdout, stdout_shown, stdout_shown).await?;
+        let stderr = match job.record.pty {
+            true => None,
+            false => Some(read::shown(job, Stream::Stderr, STDERR_SHOWN, STDERR_SHOWN).await?),
+        };
+        Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
+    }
+}
+
+/// Ends a job that nobody waits for any more: whoever cancels a call drops what carries it out.
+struct Leash(Arc<Job>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.stop(Why::Cancelled);
+    }
+}
+
+fn refused(message: String) -> CallError {
+    CallError::new(ErrorCode::Conflict, message).before_it_ran()
+}
+
+fn not_started(error: StartError) -> CallError {
+    match error {
+        StartError::TooMany(_) => CallError::new(ErrorCode::Overloaded, error.to_string())
+            .hint("Nothing was run. Wait for one to end or kill one; action \"list\" shows them."),
+        StartError::Io(error) => {
+            // E2BIG
+            let hint = match error.kind() {
+                io::ErrorKind::ArgumentListTooLong => {
+                    "Nothing was run. Write the long text to a file, or give it as `stdin`."
+                }
+                io::ErrorKind::NotFound => "Nothing was run. The program was not found on this machine.",
+                _ => "Nothing was run. Look at the node's disk and its log.",
+            };
+            CallError::new(ErrorCode::ToolFailed, format!("the command could not be started: {error}"))
+                .hint(hint)
+                .before_it_ran()
+        }
     }
 }

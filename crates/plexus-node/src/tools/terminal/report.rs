@@ -16,8 +16,7 @@ pub(crate) struct Output {
     pub(super) stdout: Option<Shown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<Shown>,
-    /// Of `read`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) page: Option<Page>,
     /// Bytes that `write` has written. Less than there were: the program reads no more for now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,22 +71,24 @@ pub(crate) struct LeftOut {
     pub(super) bytes: u64,
 }
 
-/// A part of an output.
+/// A part of an output: what `read` answers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Page {
     pub(super) stream: Stream,
-    /// First byte that is shown.
+    /// `read`: first byte that is shown.
     pub(super) offset: u64,
-    /// Where to read on.
+    /// `read`: where to read on.
     pub(super) next_offset: u64,
-    /// Size of the whole, up to now.
+    /// `read`: size of the whole, up to now.
     pub(super) bytes: u64,
-    /// There is no more, and there will be none.
+    /// `read`: there is no more, and there will be none.
     pub(super) eof: bool,
-    /// Bytes before `offset` that are not kept: the job wrote more than is kept of an output.
+    /// `read`: bytes before `offset` that are not kept, because the job wrote more than is kept of an output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skipped: Option<u64>,
+    /// `read`: what is no UTF-8 is replaced in it.
     pub(super) text: String,
+    /// `read`: the bytes that are shown, where they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
 }
@@ -107,4 +108,83 @@ pub(crate) struct Listed {
     pub(super) by: String,
     pub(super) stdout_bytes: u64,
     pub(super) stderr_bytes: u64,
+}
+
+impl Output {
+    /// The same for a model: what was written first, and how it ended last.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(stdout) = &self.stdout {
+            text.push_str(&stdout.text);
+        }
+        if let Some(stderr) = self.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
+            on_a_new_line(&mut text);
+            text.push_str("[stderr]\n");
+            text.push_str(&stderr.text);
+        }
+        if let Some(page) = &self.page {
+            page.text(&mut text);
+        }
+        if let Some(written) = self.written {
+            text.push_str(&format!("[{written} bytes written]\n"));
+        }
+        for listed in self.jobs.iter().flatten() {
+            text.push_str(&format!("{}  {}  {}\n", listed.state.job, listed.state.words(), listed.command));
+        }
+        if self.jobs.as_ref().is_some_and(Vec::is_empty) {
+            text.push_str("There are no jobs.\n");
+        }
+        if let Some(state) = &self.state {
+            on_a_new_line(&mut text);
+            text.push_str(&format!("[job {}: {}]", state.job, state.words()));
+        }
+        text
+    }
+}
+
+impl Page {
+    fn text(&self, text: &mut String) {
+        if let Some(skipped) = self.skipped {
+            text.push_str(&format!("[{skipped} bytes are not kept]\n"));
+        }
+        text.push_str(&self.text);
+        on_a_new_line(text);
+        text.push_str(&match (self.eof, self.next_offset < self.bytes) {
+            (true, _) => "[end of output]\n".to_owned(),
+            (false, true) => {
+                format!(
+                    "[{} of {} bytes; more from offset {}]\n",
+                    self.next_offset, self.bytes, self.next_offset
+                )
+            }
+            (false, false) => format!("[nothing more for now; read on from offset {}]\n", self.next_offset),
+        });
+    }
+}
+
+impl JobState {
+    fn words(&self) -> String {
+        let seconds = self.duration_ms as f64 / 1_000.0;
+        let mut words = match (self.running, &self.signal, self.exit_code) {
+            (true, ..) => format!("running for {seconds:.1} s"),
+            (false, ..) if self.timed_out => format!("killed because its time was up, after {seconds:.1} s"),
+            (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
+            (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
+            (false, None, None) => "ended".to_owned(),
+        };
+        if let Some(note) = &self.note {
+            words.push_str("; ");
+            words.push_str(note);
+        }
+        if self.left_running {
+            words.push_str("; something that it started goes on in the background, action \"kill\" ends it");
+        }
+        words
+    }
+}
+
+fn on_a_new_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
 }

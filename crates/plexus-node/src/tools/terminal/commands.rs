@@ -1,0 +1,88 @@
+//! From what a caller says to a command that can be started.
+
+use std::path::PathBuf;
+
+use plexus_kit::env;
+use plexus_tools::{CallError, ToolContext, arguments};
+use serde_json::json;
+
+use super::NAME;
+use super::args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
+use super::jobs::{Request, Screen, Stdin};
+use crate::Machine;
+
+/// What a terminal has where nothing is said: room for what programs print as a table.
+const COLS: u16 = 120;
+const ROWS: u16 = 40;
+
+/// What `run` and `start` are to start.
+pub(super) fn request(
+    machine: &Machine,
+    context: &ToolContext,
+    args: &mut Args,
+) -> Result<Request, CallError> {
+    let (argv, line) = match (args.command.take(), args.argv.take()) {
+        (Some(line), None) => (vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()], Some(line)),
+        (None, Some(argv)) => (argv, None),
+        (None, None) => return Err(arguments::missing(NAME, "command", args.action.name())),
+        (Some(_), Some(_)) => return Err(wrong("argv", "give either `command` or `argv`, not both")),
+    };
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(wrong("argv", "its first element is the program, which is empty"));
+    }
+    if argv.iter().any(|word| word.contains('\0')) {
+        return Err(wrong("command", "must not contain the character U+0000"));
+    }
+    let env = args.env.take().unwrap_or_default();
+    for (name, value) in &env {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(wrong(
+                "env",
+                "the name of a variable is not empty and has no `=`; neither has U+0000",
+            ));
+        }
+    }
+    let given = args.timeout_seconds.map(std::time::Duration::from_secs);
+    let (limit, stdin) = match args.action {
+        TerminalAction::Start => (given, args.stdin.take().map_or(Stdin::Open, Stdin::Text)),
+        _ => (Some(given.unwrap_or(DEFAULT_TIME)), args.stdin.take().map_or(Stdin::Nothing, Stdin::Text)),
+    };
+    let screen = args
+        .pty
+        .unwrap_or(false)
+        .then(|| Screen { cols: args.cols.unwrap_or(COLS), rows: args.rows.unwrap_or(ROWS) });
+    Ok(Request {
+        argv,
+        line,
+        cwd: cwd(machine, args.cwd.take())?,
+        env,
+        stdin,
+        limit: limit.map(|limit| limit.min(LONGEST)),
+        screen,
+        by: context.principal.subject().to_owned(),
+        session_id: context.session_id,
+        call_id: context.call_id,
+    })
+}
+
+fn cwd(machine: &Machine, given: Option<String>) -> Result<PathBuf, CallError> {
+    let home = machine.environment.get(env::HOME).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let Some(given) = given else { return Ok(if home.is_dir() { home } else { PathBuf::from("/") }) };
+    let path = match given.strip_prefix('~') {
+        Some("") => home,
+        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => PathBuf::from(&given),
+    };
+    if !path.is_absolute() {
+        return Err(wrong("cwd", "expected an absolute path, or one that begins with ~/"));
+    }
+    if !path.is_dir() {
+        return Err(wrong("cwd", "there is no such folder on this machine"));
+    }
+    Ok(path)
+}
+
+/// One thing that is wrong with the arguments.
+pub(super) fn wrong(field: &str, message: &str) -> CallError {
+    arguments::invalid(NAME, vec![json!({ "path": format!("/{field}"), "message": message })])
+}

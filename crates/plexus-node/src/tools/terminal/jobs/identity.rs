@@ -1,0 +1,138 @@
+//! Processes that cannot be mistaken for others.
+//!
+//! The system gives the number of a process that has ended to another one some day. Number and time of birth together
+//! are given once, until the machine is started again.
+
+use std::path::Path;
+
+use fs_err as fs;
+use plexus_kit::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group, test_kill_process_group};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A process that leads a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    pid: u32,
+    /// In ticks since the machine was started.
+    born: u64,
+}
+
+/// The part of `/proc/<pid>/stat` that matters here.
+struct Stat {
+    pid: u32,
+    /// It has ended, and nobody has asked how.
+    dead: bool,
+    group: u32,
+    born: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The name of the program is in brackets, and may have anything in it.
+        let (before, after) = text.rsplit_once(')')?;
+        let pid = before.split(' ').next()?.parse().ok()?;
+        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        Some(Self {
+            pid,
+            dead: matches!(*fields.first()?, "Z" | "X"),
+            group: fields.get(2)?.parse().ok()?,
+            born: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+}
+
+impl Identity {
+    /// Of a process that is there now.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        Stat::of(pid).map(|stat| Self { pid, born: stat.born })
+    }
+
+    /// From what a process has written down of itself.
+    pub(super) fn written(path: &Path) -> Option<Self> {
+        let stat = Stat::parse(&fs::read_to_string(path).ok()?)?;
+        Some(Self { pid: stat.pid, born: stat.born })
+    }
+
+    /// As [`Self::written`] reads it.
+    pub(super) fn text(&self) -> String {
+        let unknown = "0 ".repeat(16);
+        format!("{} () S 0 {} {unknown}{}\n", self.pid, self.pid, self.born)
+    }
+
+    /// Whether this very process still runs.
+    pub(super) fn is_alive(&self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && !stat.dead)
+    }
+
+    /// Sends a signal to its group, unless the process is gone.
+    pub(super) fn signal(&self, signal: Signal) -> bool {
+        self.is_alive() && signal_group(self.pid, signal)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+}
+
+/// Sends a signal to a group; false when nobody is in it.
+pub(super) fn signal_group(leader: u32, signal: Signal) -> bool {
+    Pid::from_raw(leader.cast_signed()).is_some_and(|leader| kill_process_group(leader, signal).is_ok())
+}
+
+/// Whether anybody is in a group.
+pub(super) fn group_lives(leader: u32) -> bool {
+    Pid::from_raw(leader.cast_signed()).is_some_and(|leader| test_kill_process_group(leader).is_ok())
+}
+
+/// Sends a signal to those of a group whose leader is gone, and to nobody else: they have this in their environment.
+/// Says how many there were.
+pub(super) fn signal_left(leader: u32, mark: &str, signal: Signal) -> usize {
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let left = numbers.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead));
+    let marked = left.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    });
+    marked
+        .filter(|pid| Pid::from_raw(pid.cast_signed()).is_some_and(|pid| kill_process(pid, signal).is_ok()))
+        .count()
+}
+
+/// Names the time since the machine was started last; empty where the system has no such name.
+pub(super) fn boot_id() -> String {
+    fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_its_birth() {
+        let own = Identity::of(std::process::id()).unwrap();
+        assert!(own.is_alive());
+        assert!(!Identity { born: own.born + 1, ..own.clone() }.is_alive(), "another with the same number");
+    }
+
+    #[test]
+    fn what_is_written_down_is_read_again_whatever_the_program_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("born");
+        let own = Identity::of(std::process::id()).unwrap();
+        for text in [own.text(), fs::read_to_string("/proc/self/stat").unwrap()] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(Identity::written(&path), Some(own.clone()));
+        }
+        let stat =
+            Stat::parse("7 (a) b ) 1) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0").unwrap();
+        assert_eq!((stat.pid, stat.group, stat.born, stat.dead), (7, 7, 4242, false));
+        assert!(Stat::parse("nonsense").is_none());
+    }
+}

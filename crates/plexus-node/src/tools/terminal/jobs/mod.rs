@@ -1,0 +1,321 @@
+//! The jobs of a machine: commands that run, and those whose output can still be read.
+//!
+//! A job is a folder; what is in memory is read from it when the node starts. Bounded are how many run at once, how much
+//! is kept of what each writes, and how many that have ended are kept, for how long, and in how much room. The oldest go
+//! first.
+
+mod identity;
+mod job;
+mod keeper;
+mod record;
+mod screen;
+mod signals;
+mod spool;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fs_err as fs;
+use plexus_kit::{Stage, private_file};
+use plexus_proto::{CallId, SessionId, Timestamp};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use super::args::Stream;
+use crate::Machine;
+use identity::Identity;
+use job::{MARK, Order};
+use keeper::Launch;
+use record::BORN;
+use screen::Keyboard;
+use watch::{Leader, Watch};
+
+pub(super) use job::Job;
+pub(super) use keeper::Stdin;
+pub(super) use record::{Exit, Record, Why};
+pub(super) use screen::Screen;
+pub(super) use signals::to_send as signal_to_send;
+pub(super) use spool::{Part, Spool};
+
+/// Orders that wait for who watches a job; who has more waits.
+const ORDERS: usize = 8;
+/// What ids are made of: nothing that looks like something else, and nothing that a path could be made of.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const ID_LENGTH: usize = 8;
+
+/// How much is kept of jobs.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    /// Jobs that run at once.
+    pub(super) running: usize,
+    /// Bytes of each output.
+    pub(super) spool: u64,
+    /// Jobs that have ended.
+    pub(super) ended: usize,
+    /// Since their end.
+    pub(super) age: Duration,
+    /// Room that they take in all.
+    pub(super) bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            running: 64,
+            spool: 256 << 20,
+            ended: 500,
+            age: Duration::from_secs(7 * 24 * 3600),
+            bytes: 2 << 30,
+        }
+    }
+}
+
+/// A command to be started.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) argv: Vec<String>,
+    pub(super) line: Option<String>,
+    pub(super) cwd: PathBuf,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) stdin: Stdin,
+    pub(super) limit: Option<Duration>,
+    pub(super) screen: Option<Screen>,
+    pub(super) by: String,
+    pub(super) session_id: SessionId,
+    pub(super) call_id: CallId,
+}
+
+/// Why a command was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error("{0} jobs run already, the most allowed at once")]
+    TooMany(usize),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Cheap to clone; all clones are the same jobs.
+#[derive(Debug, Clone)]
+pub(super) struct Jobs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    machine: Machine,
+    limits: Limits,
+    places: Arc<Semaphore>,
+    all: Mutex<HashMap<String, Arc<Job>>>,
+}
+
+impl Jobs {
+    /// Finds the jobs of an earlier process again, those that run and those that have ended.
+    pub(super) fn open(machine: &Machine, limits: Limits) -> io::Result<Self> {
+        let folder = machine.data_dir.join("jobs");
+        private_file::create_dir(&folder)?;
+        let jobs = Self(Arc::new(Inner {
+            places: Arc::new(Semaphore::new(limits.running)),
+            folder,
+            machine: machine.clone(),
+            limits,
+            all: Mutex::default(),
+        }));
+        let boot_id = identity::boot_id();
+        for entry in fs::read_dir(&jobs.0.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            // Not through a link: what is in here was made by us.
+            if let Some(id) = name.to_str().filter(|name| is_id(name))
+                && entry.file_type()?.is_dir()
+                && let Some(record) = Record::read(&entry.path())
+            {
+                jobs.find(id, record, &entry.path(), &boot_id);
+            }
+        }
+        jobs.0.prune();
+        Ok(jobs)
+    }
+
+    fn find(&self, id: &str, record: Record, folder: &Path, boot_id: &str) {
+        let now = self.0.machine.clock.now();
+        let leader = Identity::written(&folder.join(BORN))
+            .filter(|leader| record.boot_id == boot_id && leader.is_alive())
+            .filter(|_| Exit::read(folder).is_none());
+        let Some(leader) = leader else {
+            let job = Job::found(id.to_owned(), record, folder.to_owned(), now, None);
+            self.0.all().insert(id.to_owned(), Arc::new(job));
+            return;
+        };
+        let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        let until = record.until.map(|until| Instant::now() + left(until));
+        let (sender, orders) = mpsc::channel(ORDERS);
+        let job = Arc::new(Job::found(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
+        // There may be more of them than may be started: they run already.
+        let place = self.0.places.clone().try_acquire_owned().ok();
+        self.watch(job, Leader::Found(leader), orders, until, place);
+    }
+
+    fn watch(
+        &self,
+        job: Arc<Job>,
+        leader: Leader,
+        orders: mpsc::Receiver<Order>,
+        until: Option<Instant>,
+        place: Option<OwnedSemaphorePermit>,
+    ) {
+        let machine = &self.0.machine;
+        self.0.all().insert(job.id.clone(), job.clone());
+        let watch = Watch {
+            spools: vec![job.spool(Stream::Stdout), job.spool(Stream::Stderr)],
+            job,
+            leader,
+            orders,
+            until,
+            spool_bytes: self.0.limits.spool,
+            clock: machine.clock.clone(),
+            stopping: machine.supervisor.stopping(Stage::Storage),
+            _place: place,
+        };
+        // In the last stage: calls that wait for a job end before it.
+        machine.supervisor.spawn(Stage::Storage, "terminal job", watch.run());
+    }
+
+    /// Starts a command.
+    pub(super) fn start(&self, request: Request) -> Result<Arc<Job>, StartError> {
+        let place = self.0.places.clone().try_acquire_owned();
+        let place = place.map_err(|_| StartError::TooMany(self.0.limits.running))?;
+        let (id, folder) = self.0.new_folder()?;
+        let job = self.launch(id, &folder, request, place);
+        if job.is_err() {
+            // What was never started is nothing that anybody would look for.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        let inner = self.0.clone();
+        // Not waited for: whoever starts a job need not see others go.
+        drop(tokio::task::spawn_blocking(move || inner.prune()));
+        job
+    }
+
+    fn launch(
+        &self,
+        id: String,
+        folder: &Path,
+        request: Request,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Arc<Job>, StartError> {
+        let machine = &self.0.machine;
+        let now = machine.clock.now();
+        let environment = self.0.environment(&id, &request);
+        let record = Record {
+            cwd: request.cwd.display().to_string(),
+            argv: request.argv,
+            line: request.line,
+            pty: request.screen.is_some(),
+            started_at: now,
+            until: request.limit.and_then(|limit| now.checked_add(limit).ok()),
+            boot_id: identity::boot_id(),
+            by: request.by,
+            session_id: request.session_id,
+            call_id: request.call_id,
+        };
+        record.write(folder)?;
+        let stdout = Spool::create(&folder.join("stdout"))?;
+        Spool::create(&folder.join("stderr"))?;
+        let (sender, orders) = mpsc::channel(ORDERS);
+        let launch = Launch { argv: &record.argv, cwd: &request.cwd, environment };
+        let (leader, keyboard) = match request.screen {
+            None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
+            Some(screen) => {
+                let (child, pty) = screen::start(&launch, screen)?;
+                if let Some(leader) = child.id().and_then(Identity::of) {
+                    private_file::write_unsynced(&folder.join(BORN), leader.text().as_bytes())?;
+                }
+                let (keyboard, keys) = Keyboard::new();
+                let pump = Box::pin(screen::pump(pty, stdout, keys));
+                (Leader::InTerminal { child, pump, shown: false }, Some(keyboard))
+            }
+        };
+        let until = request.limit.map(|limit| Instant::now() + limit);
+        let job = Arc::new(Job::begun(id, record, folder.to_owned(), sender, keyboard));
+        self.watch(job.clone(), leader, orders, until, Some(place));
+        Ok(job)
+    }
+
+    /// The job of this id. Only ids that were given out are known, so no other text leads anywhere.
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Job>> {
+        self.0.all().get(id).cloned()
+    }
+
+    /// All of them, the newest first.
+    pub(super) fn all(&self) -> Vec<Arc<Job>> {
+        let mut all: Vec<_> = self.0.all().values().cloned().collect();
+        all.sort_by(|one, other| (other.record.started_at, &other.id).cmp(&(one.record.started_at, &one.id)));
+        all
+    }
+}
+
+impl Inner {
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Job>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_folder(&self) -> io::Result<(String, PathBuf)> {
+        loop {
+            let id = new_id();
+            let folder = self.folder.join(&id);
+            match fs::create_dir(&folder) {
+                Ok(()) => {
+                    private_file::create_dir(&folder)?;
+                    return Ok((id, folder));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What a program of others gets, what the caller wants, and whose job it is.
+    fn environment(&self, id: &str, request: &Request) -> Vec<(String, String)> {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let mut variables: BTreeMap<_, _> = self.machine.environment.passed_on().map(own).collect();
+        if request.screen.is_some() {
+            variables.insert("TERM".to_owned(), "xterm-256color".to_owned());
+        }
+        variables.extend(request.env.clone());
+        variables.insert(MARK.to_owned(), id.to_owned());
+        variables.into_iter().collect()
+    }
+
+    /// Removes jobs that have ended and are too many, too old or too large; the oldest first.
+    fn prune(&self) {
+        let now = self.machine.clock.now();
+        let mut ended: Vec<_> =
+            self.all().values().filter_map(|job| Some((job.end()?.ended_at, job.clone()))).collect();
+        ended.sort_by_key(|(ended_at, _)| std::cmp::Reverse(*ended_at));
+        let mut bytes = 0;
+        for (place, (ended_at, job)) in ended.into_iter().enumerate() {
+            bytes += [Stream::Stdout, Stream::Stderr].map(|it| job.spool(it).on_disk()).iter().sum::<u64>();
+            let age = Duration::try_from(now.duration_since(ended_at)).unwrap_or_default();
+            if place < self.limits.ended && bytes <= self.limits.bytes && age <= self.limits.age {
+                continue;
+            }
+            self.all().remove(&job.id);
+            if let Err(error) = fs::remove_dir_all(job.folder()) {
+                tracing::warn!(%error, job = %job.id, "an old job cannot be removed");
+            }
+        }
+    }
+}
+
+fn new_id() -> String {
+    let random: u64 = rand::random();
+    let letter = |place: usize| char::from(LETTERS[(random >> (5 * place)) as usize % LETTERS.len()]);
+    (0..ID_LENGTH).map(letter).collect()
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == ID_LENGTH && text.bytes().all(|byte| LETTERS.contains(&byte))
+}

@@ -1,0 +1,135 @@
+//! What is said of a job and of its output.
+
+use std::io;
+
+use plexus_proto::{ErrorCode, Timestamp};
+use plexus_tools::CallError;
+
+use super::args::Stream;
+use super::jobs::{Exit, Job, Part, Spool, Why};
+use super::report::{JobState, LeftOut, Listed, Page, Shown};
+use super::text::{Decoded, base64, rest_of_character, whole_characters};
+
+/// Characters of a command in a list.
+const COMMAND: usize = 200;
+
+/// How a job is now.
+pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
+    let end = job.end();
+    let duration = job.duration(now);
+    JobState {
+        job: job.id.clone(),
+        running: end.is_none(),
+        exit_code: end.as_ref().and_then(|end| end.exit.code()),
+        signal: end.as_ref().and_then(|end| end.exit.signal()),
+        timed_out: end.as_ref().is_some_and(|end| end.why == Some(Why::Timeout)),
+        duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        left_running: end.as_ref().is_some_and(|end| end.left_running),
+        note: end.and_then(|end| match (end.exit, end.why) {
+            (_, Some(Why::Output)) => {
+                Some("it was killed because it wrote more than can be kept on this machine".to_owned())
+            }
+            (_, Some(Why::Cancelled)) => Some("it was killed because its call was cancelled".to_owned()),
+            (Exit::Unknown, _) if job.record.pty => {
+                Some("its terminal was closed when the node stopped".to_owned())
+            }
+            (Exit::Unknown, _) => Some(
+                "nobody saw how it ended: its process group was killed from outside, or the machine stopped"
+                    .to_owned(),
+            ),
+            _ => None,
+        }),
+    }
+}
+
+/// A job in a list.
+pub(super) fn listed(job: &Job, now: Timestamp) -> Listed {
+    let record = &job.record;
+    let command = record.line.clone().unwrap_or_else(|| {
+        record.argv.iter().map(|word| plexus_kit::shell::word(word)).collect::<Vec<_>>().join(" ")
+    });
+    let command = match command.char_indices().nth(COMMAND) {
+        Some((cut, _)) => format!("{}…", &command[..cut]),
+        None => command,
+    };
+    Listed {
+        state: state(job, now),
+        command,
+        cwd: record.cwd.clone(),
+        pty: record.pty,
+        started_at: record.started_at,
+        by: record.by.clone(),
+        stdout_bytes: job.spool(Stream::Stdout).size(),
+        stderr_bytes: job.spool(Stream::Stderr).size(),
+    }
+}
+
+/// A part of an output, read where nobody is held up by a slow disk.
+pub(super) async fn part(spool: Spool, offset: u64, limit: usize) -> io::Result<Part> {
+    tokio::task::spawn_blocking(move || spool.part(offset, limit)).await.unwrap_or_else(|e| Err(e.into()))
+}
+
+/// The beginning and the end of an output, at most `head` and `tail` bytes of them.
+pub(super) async fn shown(job: &Job, stream: Stream, head: usize, tail: usize) -> Result<Shown, CallError> {
+    let spool = job.spool(stream);
+    let first = part(spool.clone(), 0, head + tail).await.map_err(unreadable)?;
+    let size = first.size;
+    if size <= first.bytes.len() as u64 {
+        let Decoded { text, base64 } = Decoded::of(&first.bytes);
+        return Ok(Shown { text, bytes: size, truncated: false, left_out: None, base64 });
+    }
+    let first = &first.bytes[..whole_characters(&first.bytes[..head.min(first.bytes.len())])];
+    let last = part(spool, size - tail as u64, tail).await.map_err(unreadable)?;
+    let begun = rest_of_character(&last.bytes);
+    let (last, end_from) = (&last.bytes[begun..], last.offset + begun as u64);
+    let (beginning, end) = (Decoded::of(first), Decoded::of(last));
+    let left_out = LeftOut { offset: first.len() as u64, bytes: end_from - first.len() as u64 };
+    let place = match stream {
+        Stream::Stdout => String::new(),
+        Stream::Stderr => r#", stream "stderr""#.to_owned(),
+    };
+    let text = format!(
+        "{}\n[… {} bytes left out: action \"read\", job {:?}{place}, offset {} shows them …]\n{}",
+        beginning.text, left_out.bytes, job.id, left_out.offset, end.text
+    );
+    let is_text = beginning.base64.is_none() && end.base64.is_none();
+    Ok(Shown {
+        text,
+        bytes: size,
+        truncated: true,
+        left_out: Some(left_out),
+        base64: (!is_text).then(|| base64(&[first, last].concat())),
+    })
+}
+
+/// What `read` shows.
+pub(super) async fn page(job: &Job, stream: Stream, offset: i64, limit: usize) -> Result<Page, CallError> {
+    // Asked first: what is read after its end is all there is.
+    let ended = job.end().is_some();
+    let spool = job.spool(stream);
+    let offset = match u64::try_from(offset) {
+        Ok(offset) => offset,
+        Err(_) => spool.size().saturating_sub(offset.unsigned_abs()),
+    };
+    let part = part(spool, offset, limit).await.map_err(unreadable)?;
+    let at_end = part.offset + part.bytes.len() as u64 >= part.size;
+    // The rest of a character comes with the next page, if anything does.
+    let whole = if at_end && ended { part.bytes.len() } else { whole_characters(&part.bytes) };
+    let Decoded { text, base64 } = Decoded::of(&part.bytes[..whole]);
+    let next_offset = part.offset + whole as u64;
+    Ok(Page {
+        stream,
+        offset: part.offset,
+        next_offset,
+        bytes: part.size,
+        eof: ended && next_offset >= part.size,
+        skipped: Some(part.skipped).filter(|skipped| *skipped > 0),
+        text,
+        base64,
+    })
+}
+
+fn unreadable(error: io::Error) -> CallError {
+    CallError::new(ErrorCode::ToolFailed, format!("the output cannot be read: {error}"))
+        .hint("Look at the node's disk and its log.")
+}

@@ -1,0 +1,73 @@
+//! Bytes as text: characters are not cut in two, and what is no text is kept as bytes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// What a program wrote, to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decoded {
+    /// What is no UTF-8 is replaced.
+    pub(super) text: String,
+    /// All of it, if anything was replaced.
+    pub(super) base64: Option<String>,
+}
+
+impl Decoded {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self { text: text.to_owned(), base64: None },
+            Err(_) => Self { text: String::from_utf8_lossy(bytes).into_owned(), base64: Some(base64(bytes)) },
+        }
+    }
+}
+
+pub(super) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Length without a character at the end that is not there as a whole.
+pub(super) fn whole_characters(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let wanted = match bytes[bytes.len() - back] {
+            0x80..=0xBF => continue,
+            0xC2..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xF4 => 4,
+            _ => 1,
+        };
+        return if wanted > back { bytes.len() - back } else { bytes.len() };
+    }
+    bytes.len()
+}
+
+/// Bytes at the beginning that belong to a character which began before.
+pub(super) fn rest_of_character(bytes: &[u8]) -> usize {
+    bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_is_never_cut_in_two() {
+        let text = "aé€😀".as_bytes();
+        for cut in 0..=text.len() {
+            let whole = whole_characters(&text[..cut]);
+            assert!(std::str::from_utf8(&text[..whole]).is_ok(), "{cut}");
+            assert!(cut - whole < 4);
+            let begun = rest_of_character(&text[cut..]);
+            assert!(std::str::from_utf8(&text[cut + begun..]).is_ok(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_kept_as_bytes() {
+        let bytes = b"a\xff\xfeb";
+        assert_eq!(whole_characters(bytes), bytes.len());
+        let decoded = Decoded::of(bytes);
+        assert_eq!(decoded.text, "a\u{fffd}\u{fffd}b");
+        assert_eq!(STANDARD.decode(decoded.base64.unwrap()).unwrap(), bytes);
+        assert_eq!(Decoded::of(b"plain").base64, None);
+    }
+}

@@ -1,0 +1,192 @@
+//! How commands end, by themselves and by force.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::workbench::{Workbench, until};
+
+/// Whether a process is there that is not just waiting to be forgotten.
+pub(super) fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// A number that a command has written to a file of its own.
+pub(super) async fn pid_in(path: &std::path::Path) -> u32 {
+    until(async || std::fs::read_to_string(path).ok()?.trim().parse().ok()).await
+}
+
+#[tokio::test]
+async fn a_command_gives_its_exit_code_and_both_outputs() {
+    let bench = Workbench::new().await;
+    let answer = bench.sh("echo out; echo err >&2; exit 3").await;
+    assert_eq!(answer["exit_code"], 3);
+    assert_eq!(answer["signal"], json!(null));
+    assert_eq!(answer["running"], false);
+    assert_eq!(answer["stdout"]["text"], "out\n");
+    assert_eq!(answer["stderr"]["text"], "err\n");
+    assert_eq!(answer["stdout"]["truncated"], false);
+    assert!(answer["duration_ms"].as_u64().unwrap() < 30_000);
+    let text = bench
+        .call(
+            "terminal",
+            json!({ "action": "run", "command": "echo out; echo err >&2; exit 3" }),
+            CancellationToken::new(),
+            None,
+        )
+        .await
+        .unwrap();
+    let text = text.text().into_owned();
+    assert!(text.starts_with("out\n[stderr]\nerr\n[job ") && text.contains("exit code 3 after"), "{text}");
+}
+
+#[tokio::test]
+async fn words_of_the_shell_are_programs_where_no_shell_was_asked_for() {
+    let bench = Workbench::new().await;
+    let run = |argv: &[&str]| bench.terminal(json!({ "action": "run", "argv": argv }));
+    let answer = run(&["printf", "%s|", "a b", "$HOME", "*"]).await.unwrap();
+    assert_eq!(answer["stdout"]["text"], "a b|$HOME|*|");
+    // A keeper that ran this itself would never tell how it ended.
+    for argv in [&["exit", "0"][..], &["no-such-program"], &["exec", "true"]] {
+        let answer = run(argv).await.unwrap();
+        assert_eq!(answer["exit_code"], 127, "{argv:?}: {answer}");
+        assert!(answer["stderr"]["text"].as_str().unwrap().contains("not found"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_ended_a_command_is_named() {
+    let bench = Workbench::new().await;
+    let answer =
+        bench.terminal(json!({ "action": "run", "argv": ["sh", "-c", "kill -SEGV $$"] })).await.unwrap();
+    assert_eq!((&answer["signal"], &answer["exit_code"]), (&json!("SEGV"), &json!(139)));
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_killed_with_all_that_it_started() {
+    let bench = Workbench::new().await;
+    let file = bench.folder().join("child");
+    let command = format!(
+        "trap '' TERM; echo begun; (trap '' TERM; echo $$ >/dev/null; sh -c 'trap \"\" TERM; echo $$ >{0}; while :; do sleep 1; done') & wait; while :; do sleep 1; done",
+        file.display()
+    );
+    let began = Instant::now();
+    let answer =
+        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 1 })).await.unwrap();
+    assert_eq!(answer["timed_out"], true);
+    assert_eq!(answer["signal"], "KILL");
+    assert_eq!(answer["stdout"]["text"], "begun\n", "what it wrote until then is there");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let child = pid_in(&file).await;
+    until(async || (!lives(child)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn one_that_heeds_the_request_to_end_is_not_killed() {
+    let bench = Workbench::new().await;
+    let command = "trap 'echo tidy; exit 7' TERM; while :; do sleep 0.05; done";
+    let answer =
+        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 1 })).await.unwrap();
+    assert_eq!((&answer["exit_code"], &answer["timed_out"]), (&json!(7), &json!(true)));
+    assert_eq!(answer["stdout"]["text"], "tidy\n");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_takes_its_command_along() {
+    let bench = Workbench::new().await;
+    let file = bench.folder().join("child");
+    let command = format!("trap '' TERM; echo $$ >{}; while :; do sleep 1; done", file.display());
+    let cancel = CancellationToken::new();
+    let call = bench.call("terminal", json!({ "action": "run", "command": command }), cancel.clone(), None);
+    let (result, child) = tokio::join!(call, async {
+        let child = pid_in(&file).await;
+        cancel.cancel();
+        child
+    });
+    assert_eq!(result.unwrap_err().code, plexus_proto::ErrorCode::Cancelled);
+    until(async || (!lives(child)).then_some(())).await;
+    let jobs = until(async || {
+        let jobs = bench.terminal(json!({ "action": "list" })).await.unwrap();
+        (jobs["jobs"][0]["running"] == false).then_some(jobs)
+    })
+    .await;
+    assert!(jobs["jobs"][0]["note"].as_str().unwrap().contains("cancelled"), "{jobs}");
+}
+
+/// A daemon that keeps the output open holds up nobody; it is said that it is there, and it can be ended.
+#[tokio::test]
+async fn what_a_command_leaves_behind_holds_up_nobody() {
+    let bench = Workbench::new().await;
+    let file = bench.folder().join("child");
+    let command = format!("(sh -c 'echo $$ >{}; exec sleep 1000' &) ; sleep 0.2; echo done", file.display());
+    let began = Instant::now();
+    let answer = bench.sh(&command).await;
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!((&answer["exit_code"], &answer["stdout"]["text"]), (&json!(0), &json!("done\n")));
+    assert_eq!(answer["left_running"], true);
+    let child = pid_in(&file).await;
+    assert!(lives(child), "it was not asked to end");
+    bench.terminal(json!({ "action": "kill", "job": answer["job"] })).await.unwrap();
+    until(async || (!lives(child)).then_some(())).await;
+    assert!(bench.sh("true").await.get("left_running").is_none());
+}
+
+#[tokio::test]
+async fn signals_reach_a_job_and_its_keeper_stays() {
+    let bench = Workbench::new().await;
+    let command =
+        "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
+    let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
+    let said = async |text: &str| {
+        until(async || {
+            let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
+            page["text"].as_str().unwrap().contains(text).then_some(())
+        })
+        .await;
+    };
+    said("ready").await;
+    let signal =
+        |signal: &str| bench.terminal(json!({ "action": "kill", "job": job["job"], "signal": signal }));
+    assert_eq!(signal("USR1").await.unwrap()["running"], true);
+    said("usr1").await;
+    signal("SIGINT").await.unwrap();
+    let answer = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
+    assert_eq!((&answer["exit_code"], &answer["timed_out"]), (&json!(4), &json!(false)));
+}
+
+#[tokio::test]
+async fn kill_ends_also_who_ignores_it() {
+    let bench = Workbench::new().await;
+    let command = "trap '' TERM INT HUP; echo ready; while :; do sleep 1; done";
+    let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
+    until(async || {
+        let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
+        (page["text"] == "ready\n").then_some(())
+    })
+    .await;
+    let answer = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
+    assert_eq!((&answer["running"], &answer["signal"]), (&json!(false), &json!("KILL")));
+    // Once more is as once.
+    let again = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
+    assert_eq!(again["signal"], "KILL");
+}
+
+#[tokio::test]
+async fn many_commands_at_once_do_not_mix() {
+    let bench = Workbench::new().await;
+    let runs = (0..24).map(|n| {
+        let bench = &bench;
+        async move {
+            let answer =
+                bench.sh(&format!("for i in 1 2 3; do echo {n}; echo e{n} >&2; done; exit {n}")).await;
+            assert_eq!(answer["exit_code"], n);
+            assert_eq!(answer["stdout"]["text"], format!("{n}\n").repeat(3));
+            assert_eq!(answer["stderr"]["text"], format!("e{n}\n").repeat(3));
+        }
+    });
+    futures_util::future::join_all(runs).await;
+    let jobs = bench.terminal(json!({ "action": "list" })).await.unwrap();
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 24);
+}

@@ -1,0 +1,64 @@
+//! What a call tells while its command runs.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::workbench::{Told, Workbench, until};
+
+#[tokio::test]
+async fn output_is_told_while_the_command_runs_and_so_is_its_end() {
+    let bench = Workbench::new().await;
+    let go = bench.folder().join("go");
+    let command = format!(
+        "printf 'begun é'; while [ ! -e {} ]; do sleep 0.02; done; echo err >&2; exit 2",
+        go.display()
+    );
+    let told = Told::default();
+    let arguments = json!({ "action": "run", "command": command });
+    let call = bench.call("terminal", arguments, CancellationToken::new(), Some(told.clone()));
+    let heard = async {
+        until(async || {
+            let told = told.lock().unwrap();
+            let (kind, payload) = told.first()?;
+            assert_eq!(kind, "terminal_output");
+            assert_eq!(
+                (&payload["text"], &payload["stream"], &payload["offset"]),
+                (&json!("begun é"), &json!("stdout"), &json!(0))
+            );
+            Some(())
+        })
+        .await;
+        std::fs::write(&go, "").unwrap();
+    };
+    let (answer, ()) = tokio::join!(call, heard);
+    let answer = answer.unwrap().structured().unwrap().into_owned();
+    let told = told.lock().unwrap();
+    let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["terminal_output", "terminal_output", "terminal_closed"]);
+    assert_eq!((&told[1].1["text"], &told[1].1["stream"]), (&json!("err\n"), &json!("stderr")));
+    assert_eq!((&told[2].1["exit_code"], &told[2].1["job"]), (&json!(2), &answer["job"]));
+}
+
+#[tokio::test]
+async fn a_flood_is_told_in_part_only() {
+    let bench = Workbench::new().await;
+    let told = Told::default();
+    let arguments = json!({ "action": "run", "command": "timeout 1.5 yes 0123456789; true" });
+    let call = bench.call("terminal", arguments, CancellationToken::new(), Some(told.clone()));
+    let answer = call.await.unwrap().structured().unwrap().into_owned();
+    let told = told.lock().unwrap();
+    let bytes =
+        told.iter().map(|(_, payload)| payload.get("text").map_or(0, |text| text.as_str().unwrap().len()));
+    assert!(bytes.clone().all(|bytes| bytes <= 16 << 10));
+    assert!(bytes.sum::<usize>() <= 1 << 20);
+    assert!(told.len() < 25, "{} in a second and a half", told.len());
+    assert!(told.iter().any(|(_, payload)| payload.contains_key("skipped")), "what is left out is counted");
+    // Where one ends the next begins, but for what was skipped.
+    let mut at = 0;
+    for (_, payload) in told.iter().filter(|(kind, _)| kind == "terminal_output") {
+        at += payload.get("skipped").map_or(0, |skipped| skipped.as_u64().unwrap());
+        assert_eq!(payload["offset"], at);
+        at += payload["text"].as_str().unwrap().len() as u64;
+    }
+    assert_eq!(answer["stdout"]["bytes"], at, "the end is told");
+}

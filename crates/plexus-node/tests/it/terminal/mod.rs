@@ -1,0 +1,8 @@
+//! The terminal against real processes.
+
+mod ends;
+mod found;
+mod input;
+mod live;
+mod output;
+mod refused;
