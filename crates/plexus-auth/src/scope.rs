@@ -164,6 +164,13 @@ impl ScopeSet {
         self.0.iter().any(|scope| scope.covers(wanted))
     }
 
+    /// Whether anything of this verb is granted, such as any `node`.
+    #[must_use]
+    pub fn allows_some(&self, verb: &str) -> bool {
+        let is_of = |scope: &Scope| scope.0.split_once(':').is_some_and(|(of, _)| glob(of, verb));
+        self.0.iter().any(|scope| scope.is_admin() || is_of(scope))
+    }
+
     /// The first of `other`'s scopes that goes beyond this set.
     #[must_use]
     pub fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o Scope> {

@@ -27,6 +27,8 @@ const USAGE: Duration = Duration::from_secs(10);
 const PROFILES: Duration = Duration::from_secs(1);
 /// Between two looks at the manifests of user-defined tools; a change is acted on at the second.
 const TOOLS: Duration = Duration::from_secs(1);
+/// A call that waited for its node in vain, and that nobody waits for any more, ends after at most this.
+const NODE_CALLS: Duration = Duration::from_secs(5);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
@@ -94,6 +96,20 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         }
     });
 
+    let dispatcher = services.dispatcher.clone();
+    supervisor.spawn_restarting(Stage::Work, "calls that wait for nodes", move || {
+        let dispatcher = dispatcher.clone();
+        async move {
+            loop {
+                tokio::time::sleep(NODE_CALLS).await;
+                if let Err(error) = dispatcher.expire_node_calls().await {
+                    tracing::warn!(%error, "cannot end calls that waited for their node in vain");
+                    return;
+                }
+            }
+        }
+    });
+
     let custom = services.custom.clone();
     supervisor.spawn_restarting(Stage::Work, "user-defined tools", move || {
         let custom = custom.clone();
@@ -139,6 +155,7 @@ async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError>
                 conn.purge_idempotent_results(results).await?;
                 conn.purge_mcp_sessions(sessions).await?;
                 conn.purge_mcp_tasks(now).await?;
+                conn.purge_node_invites(now).await?;
                 conn.purge_tokens(tokens).await
             })
         })

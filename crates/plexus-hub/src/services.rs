@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::http::ApiError;
-use crate::nodes::{Gateway, LocalNode};
+use crate::nodes::{self, Gateway, LocalNode};
 use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
@@ -122,6 +122,7 @@ impl Services {
         let registry = dispatcher.registry();
         let upstreams = Upstreams::start(upstream_options, registry.clone(), clock.clone(), supervisor);
         upstreams.recalled().await;
+        nodes::tools::offer(&nodes, &dispatcher, &upstreams, &store, &clock, supervisor);
         let custom_options = CustomOptions {
             dir: config.tools.dir.clone(),
             state: config.data_dir.join(STATE_FILE),

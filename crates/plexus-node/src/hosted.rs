@@ -71,5 +71,6 @@ fn definition(tool: &Tool) -> Map<String, Value> {
     let spec = tool.spec();
     let mut definition = spec.upstream().map(|upstream| upstream.definition.clone()).unwrap_or_default();
     definition.insert("name".to_owned(), spec.name.to_string().into());
+    definition.insert("inputSchema".to_owned(), spec.input_schema.clone());
     definition
 }

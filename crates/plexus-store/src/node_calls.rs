@@ -166,6 +166,12 @@ impl Conn {
         Ok(sent == 1)
     }
 
+    /// Forgets a call that waits for its node, so that it is never sent. False: it may have been sent, or is gone.
+    pub async fn withdraw_node_call(&mut self, call_id: CallId) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM node_calls WHERE call_id = $1 AND state = 'queued'";
+        Ok(self.execute("withdrawing a call to a node", sql, vec![call_id.to_string().into()]).await? == 1)
+    }
+
     /// Forgets a call; part of settling it. False: somebody else has settled it.
     pub async fn delete_node_call(&mut self, call_id: CallId) -> Result<bool, StoreError> {
         let sql = "DELETE FROM node_calls WHERE call_id = $1";

@@ -17,7 +17,7 @@ use crate::dispatcher::{Deadline, Sending};
 use crate::emit::Emitter;
 use crate::nodes::NodeEntry;
 use crate::sessions::SessionDirectory;
-use crate::{CallError, RawJson, Visible};
+use crate::{CallError, RawJson, Tool, Visible};
 
 /// How far a call has come.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +50,7 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The machine that was chosen for the call.
     pub node: Option<NodeEntry>,
+    pub(crate) tool: Arc<Tool>,
     /// How long the call may take.
     pub(crate) allowed: Duration,
     /// There where the call goes to a machine.
@@ -80,7 +81,7 @@ impl ToolContext {
     }
 
     /// This call as it is sent to its machine, by the name that the tool has there. Its time is that which is left now.
-    pub fn to_node(&self, tool: &str, arguments: &Value) -> Result<node::Call, CallError> {
+    pub fn to_node(&self, arguments: &Value) -> Result<node::Call, CallError> {
         let (Some(_), Some(sending)) = (&self.node, &self.sending) else {
             return Err(CallError::new(
                 ErrorCode::Internal,
@@ -91,7 +92,7 @@ impl ToolContext {
             .map_err(|e| CallError::new(ErrorCode::Internal, format!("the arguments cannot be sent: {e}")))?;
         Ok(node::Call {
             call_id: self.call_id,
-            tool: tool.to_owned(),
+            tool: self.tool.name_there().to_owned(),
             arguments,
             session_id: self.session_id,
             caller: node::Caller {
@@ -103,6 +104,12 @@ impl ToolContext {
             idempotency_key: sending.key.clone(),
             traceparent: self.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
         })
+    }
+
+    /// Whether the call waits for its machine if that is away.
+    #[must_use]
+    pub fn waits_for_node(&self) -> bool {
+        self.sending.as_ref().is_some_and(|sending| sending.waits)
     }
 
     /// The call is on its way to its machine: from here on its time counts, and it may run.

@@ -17,6 +17,9 @@ pub struct CallError {
     /// It is certain that the tool did nothing.
     #[serde(default)]
     nothing_ran: bool,
+    /// Only who answers is going: the call itself goes on, and how it ends is heard by the next start of the hub.
+    #[serde(skip)]
+    goes_on: bool,
     /// What another server itself said, for those who speak its protocol.
     #[serde(skip)]
     pub rpc: Option<Box<RpcCause>>,
@@ -39,6 +42,7 @@ impl CallError {
             hint: None,
             details: Value::Null,
             nothing_ran: false,
+            goes_on: false,
             rpc: None,
         }
     }
@@ -67,6 +71,17 @@ impl CallError {
     pub fn before_it_ran(mut self) -> Self {
         self.nothing_ran = true;
         self
+    }
+
+    /// Of a call to a machine: the hub stops, and the call does not. Its end is not to be recorded now.
+    #[must_use]
+    pub fn while_it_goes_on(mut self) -> Self {
+        self.goes_on = true;
+        self
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Whether it is certain that the tool did nothing.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::nodes::selection;
 use crate::{CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
 
 /// Work on the database that is committed together with the record of the call.
@@ -203,6 +204,12 @@ impl Tool {
         handlers && self.routed == other.routed && self.listed == other.listed && self.spec == other.spec
     }
 
+    /// The name by which the machine that runs it knows it.
+    pub(crate) fn name_there(&self) -> &str {
+        let hosted = self.spec.upstream().filter(|upstream| upstream.node.is_some());
+        hosted.and_then(|upstream| upstream.definition.get("name")?.as_str()).unwrap_or(&self.spec.name)
+    }
+
     pub(crate) fn is_routed(&self) -> bool {
         self.routed
     }
@@ -213,6 +220,14 @@ impl Tool {
 
     /// This tool as the principal may use it: whole, cut to some actions, or not at all.
     pub(crate) fn narrowed_to(self: &Arc<Self>, principal: &Principal) -> Option<Arc<Self>> {
+        let there = match self.spec.upstream().and_then(|upstream| upstream.node.as_ref()) {
+            Some(host) => principal.allows(&selection::scope(&host.name)),
+            // Whoever may use no machine at all has no use for it.
+            None => !self.routed || principal.scopes().allows_some("node"),
+        };
+        if !there {
+            return None;
+        }
         if principal.allows(&self.spec.scope()) {
             return Some(self.clone());
         }

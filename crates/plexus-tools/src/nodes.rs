@@ -1,5 +1,7 @@
 //! The machines that tools run on, as the dispatcher knows them.
 
+pub(crate) mod selection;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +28,19 @@ pub struct NodeEntry {
     pub draining: bool,
     /// Canonical names of the tools that it has of itself; as it said last, also while it is away.
     pub tools: BTreeSet<String>,
+}
+
+impl NodeEntry {
+    /// Why it takes no call now, if it does not: `offline since …`, `draining`.
+    #[must_use]
+    pub fn absence(&self) -> Option<String> {
+        match (self.online, self.draining, self.since) {
+            (false, _, Some(since)) => Some(format!("offline since {since:.0}")),
+            (false, _, None) => Some("offline, and never seen".to_owned()),
+            (true, true, _) => Some("draining: it takes no new calls".to_owned()),
+            (true, false, _) => None,
+        }
+    }
 }
 
 /// Who knows the machines, and brings calls to them.

@@ -1,6 +1,7 @@
 //! All tools there are, as a snapshot that changes as a whole.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,16 +80,35 @@ impl Registry {
     /// when nothing has changed.
     pub fn set_upstream(&self, server: &str, tools: impl IntoIterator<Item = Tool>) {
         self.change(|catalog| {
-            catalog.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
+            catalog.retain(|_, tool| !is_of(tool, server));
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
+    }
+
+    /// Makes these the tools of the servers that run on machines, in place of those there were. One that has the name of another
+    /// tool is left out: it never takes the place of the hub's own. Says which were.
+    pub fn set_hosted(&self, tools: Vec<Tool>) -> Vec<String> {
+        let mut left_out = Vec::new();
+        self.change(|catalog| {
+            catalog.retain(|_, tool| !is_hosted(tool));
+            for tool in tools {
+                let name = tool.spec().name.to_string();
+                match catalog.entry(name) {
+                    Entry::Occupied(taken) => left_out.push(taken.key().clone()),
+                    Entry::Vacant(free) => {
+                        free.insert(Arc::new(tool));
+                    }
+                }
+            }
+        });
+        left_out
     }
 
     /// Makes these the [facilities](crate::Facility) of a server, in place of those it had.
     pub fn set_facilities(&self, server: &str, facilities: impl IntoIterator<Item = Tool>) {
         self.edit(|catalog| {
             let there = &mut catalog.facilities;
-            there.retain(|_, tool| tool.spec().upstream().is_none_or(|upstream| upstream.server != server));
+            there.retain(|_, tool| !is_of(tool, server));
             there.extend(facilities.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
     }
@@ -138,8 +158,7 @@ impl Registry {
     #[must_use]
     pub fn listed_of(&self, server: &str) -> Vec<String> {
         let all = listed(self.catalog.load().tools.values().cloned().collect());
-        let of_server = |tool: &Tool| tool.spec().upstream().is_some_and(|tool| tool.server == server);
-        all.into_iter().filter(|(_, tool)| of_server(tool)).map(|(name, _)| name).collect()
+        all.into_iter().filter(|(_, tool)| is_of(tool, server)).map(|(name, _)| name).collect()
     }
 
     /// The same of every server that has any, by its slug.
@@ -147,7 +166,7 @@ impl Registry {
     pub fn listed_by_server(&self) -> BTreeMap<String, Vec<String>> {
         let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, tool) in listed(self.catalog.load().tools.values().cloned().collect()) {
-            if let Some(upstream) = tool.spec().upstream() {
+            if let Some(upstream) = tool.spec().upstream().filter(|upstream| upstream.node.is_none()) {
                 servers.entry(upstream.server.clone()).or_default().push(name);
             }
         }
@@ -245,6 +264,16 @@ impl Registry {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Whether a tool is of this server behind the hub itself.
+fn is_of(tool: &Tool, server: &str) -> bool {
+    tool.spec().upstream().is_some_and(|upstream| upstream.node.is_none() && upstream.server == server)
+}
+
+/// Whether a tool is of a server that runs on a machine.
+fn is_hosted(tool: &Tool) -> bool {
+    tool.spec().upstream().is_some_and(|upstream| upstream.node.is_some())
 }
 
 /// Whether a change has changed nothing, so that nobody need look at it.

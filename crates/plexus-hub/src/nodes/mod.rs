@@ -15,6 +15,7 @@ pub(crate) mod link;
 mod local;
 mod metrics;
 mod options;
+pub(crate) mod tools;
 mod unit;
 
 pub(crate) use call::{Conclude, EventSink, OutgoingCall, Undelivered};

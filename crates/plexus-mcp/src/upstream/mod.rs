@@ -15,6 +15,6 @@ mod supervision;
 mod trust;
 
 pub(crate) use offers::{Seen, server_uri};
-pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams};
+pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams, hosted};
 pub(crate) use supervision::{Mailbox, Watch};
 pub use trust::APPROVE;

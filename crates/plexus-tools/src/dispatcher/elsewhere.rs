@@ -64,12 +64,7 @@ impl Inner {
         keep: Keep,
         result: &Result<ToolOutput, CallError>,
     ) -> Result<(), CallError> {
-        let kept = match result {
-            Ok(output) => Some(Kept::Output(output.clone())),
-            Err(error) if error.nothing_ran() => None,
-            Err(error) => Some(Kept::Failed { error: error.clone() }),
-        };
-        let kept = kept.map(|kept| kept.text()).transpose()?;
+        let kept = Kept::of(result).map(|kept| kept.text()).transpose()?;
         let ended = record.ended(result);
         self.store
             .transact(

@@ -4,7 +4,8 @@
 //! cannot be undone: its key is taken before the call, and whatever becomes of the call, also that nobody knows, is
 //! what the key stands for from then on. It is given back only where it is certain that nothing was done.
 
-use plexus_proto::ErrorCode;
+use plexus_proto::{CallId, ErrorCode, SessionId};
+use plexus_store::IdempotencyRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::{CallError, ToolOutput};
@@ -32,6 +33,20 @@ impl Kept {
             .map_err(|e| CallError::new(ErrorCode::Internal, format!("the result cannot be stored: {e}")))
     }
 
+    /// What a key stands for after a call that was made elsewhere; none: it is given back.
+    pub(super) fn of(result: &Result<ToolOutput, CallError>) -> Option<Self> {
+        match result {
+            Ok(output) => Some(Self::Output(output.clone())),
+            Err(error) if error.nothing_ran() => None,
+            Err(error) => Some(Self::Failed { error: error.clone() }),
+        }
+    }
+
+    /// Whether the end of the call is not known.
+    pub(super) fn is_begun(text: &str) -> bool {
+        matches!(serde_json::from_str(text), Ok(Self::Begun { .. }))
+    }
+
     /// What a call with the same key is answered.
     pub(super) fn read(text: &str) -> Result<ToolOutput, CallError> {
         match serde_json::from_str(text) {
@@ -53,6 +68,27 @@ impl Kept {
                 Err(CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged"))
             }
         }
+    }
+}
+
+/// Where the result of a call with a key is to be kept.
+pub(super) struct Keep {
+    pub(super) subject: String,
+    pub(super) key: String,
+    pub(super) request_hash: String,
+    pub(super) session_id: SessionId,
+}
+
+impl Keep {
+    pub(super) fn record(&self, call_id: CallId, kept: Kept) -> Result<IdempotencyRecord, CallError> {
+        Ok(IdempotencyRecord {
+            subject: self.subject.clone(),
+            key: self.key.clone(),
+            request_hash: self.request_hash.clone(),
+            call_id,
+            session_id: self.session_id,
+            result: kept.text()?,
+        })
     }
 }
 

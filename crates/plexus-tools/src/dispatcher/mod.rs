@@ -1,43 +1,46 @@
 //! The one way in for every call.
 
 mod call;
+mod conclude;
 mod deadline;
 mod elsewhere;
+mod handling;
 mod kept;
 mod keys;
 mod measure;
+mod on_node;
 mod prepare;
 mod record;
+mod route;
 mod sending;
 
-use std::panic::AssertUnwindSafe;
+use std::mem;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use futures_util::FutureExt;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
 use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor, shell};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::{IdempotencyRecord, Store, StoreError};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 use tracing::{Instrument, Span};
 
 use crate::emit::{Emitter, SessionLog};
 use crate::handler::Transaction;
 use crate::nodes::Nodes;
 use crate::sessions::SessionDirectory;
-use crate::{CallError, Outcome, RawJson, Registry, Tool, ToolContext, ToolOutput, output};
+use crate::{CallError, Outcome, Registry, Tool, ToolContext, ToolOutput, Visible};
 
 pub(crate) use deadline::Deadline;
 pub(crate) use sending::Sending;
 
-use kept::Kept;
+use handling::{bound, given_up, guarded, run_handler};
+use kept::{Keep, Kept};
 use keys::Keys;
 use measure::CallMetrics;
 use prepare::{Prepared, prepare, prepare_given};
@@ -84,6 +87,8 @@ struct Inner {
     metrics: CallMetrics,
     /// Who knows the machines; a node of its own has none.
     nodes: ArcSwapOption<SharedNodes>,
+    /// Moves when a call that nobody waited for was concluded.
+    concluded: watch::Sender<u64>,
 }
 
 /// Behind one more pointer: what is swapped has a size.
@@ -111,6 +116,7 @@ impl Dispatcher {
             output_bytes: AtomicUsize::new(options.output_bytes),
             metrics: CallMetrics::default(),
             nodes: ArcSwapOption::empty(),
+            concluded: watch::Sender::new(0),
         }))
     }
 
@@ -201,7 +207,7 @@ impl Inner {
         &self,
         call_id: CallId,
         principal: Arc<Principal>,
-        call: Call,
+        mut call: Call,
         given: Option<Arc<Tool>>,
     ) -> CallReply {
         let session_id = match self.sessions.open(principal.subject(), &call.session).await {
@@ -220,9 +226,10 @@ impl Inner {
         span.record("session_id", tracing::field::display(session_id));
         let visible = self.registry.visible_to(&principal);
         let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
+        let (name, arguments) = (mem::take(&mut call.tool), call.arguments.take());
         let prepared = match given {
-            Some(tool) => prepare_given(tool, call.arguments),
-            None => prepare(&visible, call.kind, call.tool, call.arguments),
+            Some(tool) => prepare_given(tool, arguments),
+            None => prepare(&visible, call.kind, name, arguments),
         };
         let (tool, replayed_from, result) = match prepared {
             Err(refused) => {
@@ -233,43 +240,20 @@ impl Inner {
                 let result = self.refuse(origin.of(&refused.tool, &refused.arguments), error).await;
                 (refused.tool, None, result)
             }
-            Ok(prepared) => {
+            Ok(mut prepared) => {
                 let name = prepared.tool.spec().name.to_string();
                 span.record("tool", name.as_str());
                 let record = origin.of(&name, &prepared.arguments);
-                let allowed = prepared.tool.spec().allowed_time(&prepared.arguments);
-                let allowed = call.deadline.map_or(allowed, |most| allowed.min(most));
-                let emitter = match call.events {
-                    Some(sink) => Emitter::Sink(sink),
-                    None => Emitter::Log(Arc::new(SessionLog::new(
-                        (&self.store, &self.clock),
-                        (call_id, session_id),
-                        principal.subject(),
-                        None,
-                        call.progress.clone(),
-                    ))),
+                let admitted = match self.route(&prepared, &visible, &principal) {
+                    Err(error) => Admitted::run(self.refuse(record, error).await),
+                    Ok(route) => {
+                        let record = route.iter().fold(record, |record, route| record.to(&route.node));
+                        prepared.route = route;
+                        let key = call.idempotency_key.clone();
+                        let context = self.context(call_id, principal, session_id, visible, call, &prepared);
+                        self.admit(prepared, context, record, key).await
+                    }
                 };
-                let context = ToolContext {
-                    call_id,
-                    principal,
-                    session_id,
-                    visible,
-                    store: self.store.clone(),
-                    clock: self.clock.clone(),
-                    cancel: call.cancel.child_token(),
-                    node: None,
-                    allowed,
-                    sending: None,
-                    emitter,
-                    progress: call.progress,
-                    deadline: call.asker.as_ref().map(|_| Arc::default()),
-                    asker: call.asker,
-                    log: call.log,
-                    inputs: call.inputs,
-                    trace: call.trace.passed_on(&span),
-                    sessions: self.sessions.clone(),
-                };
-                let admitted = self.admit(prepared, context, record, call.idempotency_key).await;
                 (name, admitted.replayed_from, admitted.result)
             }
         };
@@ -280,6 +264,55 @@ impl Inner {
             tool,
             replayed: replayed_from.is_some(),
             result,
+        }
+    }
+
+    /// What the handler of a call gets to know.
+    fn context(
+        &self,
+        call_id: CallId,
+        principal: Arc<Principal>,
+        session_id: SessionId,
+        visible: Arc<Visible>,
+        call: Call,
+        prepared: &Prepared,
+    ) -> ToolContext {
+        let allowed = prepared.tool.spec().allowed_time(&prepared.arguments);
+        let allowed = call.deadline.map_or(allowed, |most| allowed.min(most));
+        let route = prepared.route.as_ref();
+        let emitter = match call.events {
+            Some(sink) => Emitter::Sink(sink),
+            None => Emitter::Log(Arc::new(SessionLog::new(
+                (&self.store, &self.clock),
+                (call_id, session_id),
+                principal.subject(),
+                route.map(|route| route.node.name.clone()),
+                call.progress.clone(),
+            ))),
+        };
+        ToolContext {
+            call_id,
+            principal,
+            session_id,
+            visible,
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            cancel: call.cancel.child_token(),
+            node: route.map(|route| route.node.clone()),
+            tool: prepared.tool.clone(),
+            allowed,
+            sending: route.map(|route| {
+                let waits = route.queue.is_some();
+                Arc::new(Sending::new(prepared.is_kept(), waits, call.idempotency_key, allowed))
+            }),
+            emitter,
+            progress: call.progress,
+            deadline: call.asker.as_ref().map(|_| Arc::default()),
+            asker: call.asker,
+            log: call.log,
+            inputs: call.inputs,
+            trace: call.trace.passed_on(&Span::current()),
+            sessions: self.sessions.clone(),
         }
     }
 
@@ -331,6 +364,17 @@ impl Inner {
         };
         let request_hash = prepared.hash();
         let earlier = match self.earlier(&subject, &key).await {
+            Ok(earlier) => earlier,
+            Err(error) => return Admitted::run(self.refuse(record, error).await),
+        };
+        let earlier = match earlier {
+            // A hub that is gone may have sent the first call to a machine, which still has it.
+            Some(first) if prepared.route.is_some() && first.request_hash == request_hash => {
+                self.after_end(first, &context).await
+            }
+            earlier => Ok(earlier),
+        };
+        let earlier = match earlier {
             Ok(earlier) => earlier,
             Err(error) => return Admitted::run(self.refuse(record, error).await),
         };
@@ -392,6 +436,16 @@ impl Inner {
         // First in the queue of the writer, so committed before or with whatever the tool does.
         let started = self.store.append_soon(record.started()).await?;
         let record = record.after(started);
+        let prepared = match &prepared.route {
+            None => prepared,
+            Some(route) => match route.check(&prepared.tool) {
+                Err(error) => return self.finish(record, Err(error)).await,
+                Ok(()) if prepared.is_kept() => {
+                    return self.execute_on_node(prepared.for_machine(), context, record, keep).await;
+                }
+                Ok(()) => prepared.for_machine(),
+            },
+        };
         if prepared.tool.spec().reaches_out() {
             return self.execute_elsewhere(prepared, context, record, keep).await;
         }
@@ -471,100 +525,4 @@ impl Admitted {
     fn run(result: Result<ToolOutput, CallError>) -> Self {
         Self { replayed_from: None, result }
     }
-}
-
-/// Where the result of a call with a key is to be kept.
-struct Keep {
-    subject: String,
-    key: String,
-    request_hash: String,
-    session_id: SessionId,
-}
-
-impl Keep {
-    fn record(&self, call_id: CallId, kept: Kept) -> Result<IdempotencyRecord, CallError> {
-        Ok(IdempotencyRecord {
-            subject: self.subject.clone(),
-            key: self.key.clone(),
-            request_hash: self.request_hash.clone(),
-            call_id,
-            session_id: self.session_id,
-            result: kept.text()?,
-        })
-    }
-}
-
-/// The handler under its deadline; a panic is an error of this call only.
-async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
-    let Prepared { tool, arguments } = prepared;
-    let (cancel, deadline, allowed) = (context.cancel.clone(), context.deadline.clone(), context.allowed);
-    let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
-    let error = tokio::select! {
-        biased;
-        outcome = &mut run => return outcome,
-        error = given_up(&tool, &cancel, allowed, deadline.as_deref()) => error,
-    };
-    cancel.cancel();
-    // One that still waits for its turn says so when it is told.
-    match run.now_or_never() {
-        Some(Err(ended)) if ended.nothing_ran() => Err(error.hint("Nothing was run.").before_it_ran()),
-        _ => Err(error),
-    }
-}
-
-/// Ends when the caller cancels or the tool's time is up, and says which.
-async fn given_up(
-    tool: &Tool,
-    cancel: &CancellationToken,
-    deadline: Duration,
-    time: Option<&Deadline>,
-) -> CallError {
-    let passed = async {
-        match time {
-            Some(time) => time.passed(deadline).await,
-            None => tokio::time::sleep(deadline).await,
-        }
-    };
-    tokio::select! {
-        () = cancel.cancelled() => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
-        () = passed => {
-            let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
-            let error = CallError::new(ErrorCode::DeadlineExceeded, message);
-            match tool.spec().reaches_out() {
-                true => error.hint("It may do its work all the same. Look first, and call again only if it has not."),
-                false => error,
-            }
-        }
-    }
-}
-
-/// A panic becomes an error of this call only.
-async fn guarded<T>(tool: &str, run: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
-    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!(tool, "tool panicked");
-        Err(CallError::new(ErrorCode::Internal, format!("{tool} failed inside the hub"))
-            .hint("The hub's log has the details."))
-    })
-}
-
-/// Cuts text to the limit; data cannot be cut and is refused.
-fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
-    let size = match &output {
-        ToolOutput::Own { structured: None, .. } => 0,
-        ToolOutput::Own { structured: Some(structured), .. } => output::json_length(structured),
-        ToolOutput::Foreign(foreign) => {
-            foreign.content.len() + foreign.structured.as_ref().map_or(0, RawJson::len)
-        }
-        ToolOutput::Passed(result) => result.len(),
-    };
-    if size > limit {
-        let message = format!("the result has {size} bytes, the most allowed is {limit}");
-        return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for less at a time."));
-    }
-    Ok(match output {
-        ToolOutput::Own { text, structured } => {
-            ToolOutput::Own { text: output::bound_text(text, limit), structured }
-        }
-        foreign @ (ToolOutput::Foreign(_) | ToolOutput::Passed(_)) => foreign,
-    })
 }

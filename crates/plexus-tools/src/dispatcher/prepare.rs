@@ -7,6 +7,7 @@ use plexus_kit::hex;
 use serde_json::{Map, Value};
 
 use super::CallKind;
+use super::route::{self, Route};
 use crate::native::tool_call;
 use crate::{CallError, Tool, Visible, arguments};
 
@@ -14,6 +15,8 @@ use crate::{CallError, Tool, Visible, arguments};
 pub(super) struct Prepared {
     pub(super) tool: Arc<Tool>,
     pub(super) arguments: Value,
+    /// Where it goes, if that is not here.
+    pub(super) route: Option<Route>,
 }
 
 /// A call that was turned down, with what is known of it for the record.
@@ -24,6 +27,18 @@ pub(super) struct Refused {
 }
 
 impl Prepared {
+    /// Whether its machine keeps the call until its end is committed here: not if running it twice does no harm, but always
+    /// if it may have to wait.
+    pub(super) fn is_kept(&self) -> bool {
+        let read_only = self.tool.spec().access_of(&self.arguments).annotations.read_only_hint;
+        self.route.as_ref().is_some_and(|route| !read_only || route.queue.is_some())
+    }
+
+    /// The same call with the arguments that its machine gets.
+    pub(super) fn for_machine(self) -> Self {
+        Self { arguments: route::without_routing(&self.tool, self.arguments), ..self }
+    }
+
     /// The same for the same tool and the same arguments, however they were written.
     pub(super) fn hash(&self) -> String {
         request_hash(&self.tool.spec().name, &self.arguments)
@@ -103,7 +118,7 @@ fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<Found, Box<Refused>> 
 fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Refused>> {
     let (arguments, outcome) = tool.check(given);
     match outcome {
-        Ok(()) => Ok(Prepared { tool, arguments }),
+        Ok(()) => Ok(Prepared { tool, arguments, route: None }),
         Err(error) => Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error })),
     }
 }

@@ -1,16 +1,18 @@
 //! What is written about a call: two audit entries and its events, redacted and bounded.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use plexus_auth::Principal;
 use plexus_kit::Clock;
 use plexus_proto::api::AuditPhase;
-use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, SessionId, TokenId};
-use plexus_store::{NewAudit, Records, Ticket};
+use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, NodeId, SessionId, TokenId};
+use plexus_store::{NewAudit, NodeCallRecord, Records, Ticket};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Via;
+use crate::nodes::NodeEntry;
 use crate::{CallError, RawJson, ToolOutput, redact};
 
 /// Arguments or result in an audit entry.
@@ -19,17 +21,22 @@ const AUDIT_DETAIL: usize = 8 * 1024;
 const EVENT_DETAIL: usize = 32 * 1024;
 
 /// Everything about a call but which tool it turned out to be.
+#[derive(Clone)]
 pub(super) struct CallOrigin {
     call_id: CallId,
     token_id: TokenId,
     subject: String,
     session_id: SessionId,
-    via: Via,
+    /// As the audit has it.
+    via: Cow<'static, str>,
     clock: Clock,
 }
 
+#[derive(Clone)]
 pub(super) struct CallRecord {
     origin: CallOrigin,
+    /// The machine that it goes to, and its name where it is known.
+    node: Option<(NodeId, Option<String>)>,
     tool: String,
     /// JSON text, redacted: made once, since it is part of up to four records.
     arguments: String,
@@ -44,6 +51,29 @@ impl CallRecord {
 
     pub(super) fn call_id(&self) -> CallId {
         self.origin.call_id
+    }
+
+    pub(super) fn via(&self) -> &str {
+        &self.origin.via
+    }
+
+    /// The same record, of a call that goes to this machine.
+    pub(super) fn to(self, node: &NodeEntry) -> Self {
+        Self { node: Some((node.id, Some(node.name.clone()))), ..self }
+    }
+
+    /// The record of a call whose start was recorded by a hub that is gone.
+    pub(super) fn of_row(call: &NodeCallRecord, node: Option<String>, clock: Clock) -> Self {
+        let origin = CallOrigin {
+            call_id: call.call_id,
+            token_id: call.token_id,
+            subject: call.subject.clone(),
+            session_id: call.session_id,
+            via: call.via.clone().into(),
+            clock,
+        };
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        Self { node: Some((call.node_id, node)), ..origin.of(&call.tool, &arguments) }
     }
 
     /// The call passed all checks and is about to run.
@@ -111,7 +141,7 @@ impl CallRecord {
             actor: self.origin.subject.clone(),
             session_id: Some(self.origin.session_id),
             tool: self.tool.clone(),
-            via: self.origin.via.as_str().into(),
+            via: self.origin.via.clone(),
             outcome: outcome.into(),
             detail: redact::bounded(detail, AUDIT_DETAIL).into_owned(),
         }
@@ -127,6 +157,12 @@ impl CallRecord {
         let (call_id, tool) = (self.origin.call_id, Value::from(self.tool.as_str()));
         // Its parts are JSON already. Nothing fails that writes to a string.
         let _ = write!(payload, r#"{{"args":{arguments},"call_id":"{call_id}""#);
+        if let Some((id, name)) = &self.node {
+            if let Some(name) = name {
+                let _ = write!(payload, r#","node":{}"#, Value::from(name.as_str()));
+            }
+            let _ = write!(payload, r#","node_id":"{id}""#);
+        }
         if let Some((result, success)) = end {
             let _ = write!(payload, r#","result":{result},"success":{success}"#);
         }
@@ -155,13 +191,13 @@ impl CallOrigin {
         clock: Clock,
     ) -> Self {
         let (token_id, subject) = (principal.token_id(), principal.subject().to_owned());
-        Self { call_id, token_id, subject, session_id, via, clock }
+        Self { call_id, token_id, subject, session_id, via: via.as_str().into(), clock }
     }
 
     /// The record of this call, now that its tool is known.
     pub(super) fn of(self, tool: &str, arguments: &Value) -> CallRecord {
         let tool = redact::text(tool).unwrap_or_else(|| tool.to_owned());
-        CallRecord { origin: self, tool, arguments: redact::json(arguments), start: None }
+        CallRecord { origin: self, tool, arguments: redact::json(arguments), node: None, start: None }
     }
 }
 

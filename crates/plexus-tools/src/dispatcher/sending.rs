@@ -12,14 +12,21 @@ pub(crate) struct Sending {
     /// The machine keeps it until its result was confirmed.
     pub(crate) keep: bool,
     pub(crate) key: Option<String>,
+    /// It waits for a machine that is away: its time does not begin before it is sent.
+    pub(crate) waits: bool,
     allowed: Duration,
     sent_at: OnceLock<Instant>,
     sent: CancellationToken,
 }
 
 impl Sending {
-    pub(super) fn new(keep: bool, key: Option<String>, allowed: Duration) -> Self {
-        Self { keep, key, allowed, sent_at: OnceLock::new(), sent: CancellationToken::new() }
+    pub(super) fn new(keep: bool, waits: bool, key: Option<String>, allowed: Duration) -> Self {
+        let sending =
+            Self { keep, key, waits, allowed, sent_at: OnceLock::new(), sent: CancellationToken::new() };
+        if !waits {
+            sending.sent();
+        }
+        sending
     }
 
     /// Its time begins now, unless it has begun.

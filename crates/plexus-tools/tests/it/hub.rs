@@ -33,6 +33,7 @@ pub(crate) struct Hub {
     pub(crate) store: Store,
     pub(crate) supervisor: Supervisor,
     pub(crate) dispatcher: Dispatcher,
+    pub(crate) clock: Clock,
     authenticator: Authenticator,
     admin: Arc<Principal>,
     tools: Vec<Tool>,
@@ -77,8 +78,8 @@ impl Hub {
         let files_dir = dir.path().join("sessions");
         let options = DispatcherOptions { files_dir, calls_per_principal: calls, output_bytes: output };
         let registry = Arc::new(Registry::new(tools.clone()));
-        let dispatcher = Dispatcher::new(registry, store.clone(), clock, supervisor.clone(), options);
-        Self { dir, store, supervisor, dispatcher, authenticator, admin, tools }
+        let dispatcher = Dispatcher::new(registry, store.clone(), clock.clone(), supervisor.clone(), options);
+        Self { dir, store, supervisor, dispatcher, clock, authenticator, admin, tools }
     }
 
     /// After a restart, on the same database.
@@ -125,7 +126,18 @@ impl Hub {
         scopes: &[&str],
         profile: Option<&str>,
     ) -> Arc<Principal> {
-        self.mint(name, scopes, profile).await.unwrap()
+        self.mint(name, scopes, profile, None).await.unwrap()
+    }
+
+    /// The same, set up for a machine.
+    pub(crate) async fn agent_on(
+        &self,
+        name: &str,
+        scopes: &[&str],
+        profile: Option<&str>,
+        node: Option<&str>,
+    ) -> Arc<Principal> {
+        self.mint(name, scopes, profile, node).await.unwrap()
     }
 
     /// The same, unless the profile or one of the scopes is refused.
@@ -135,7 +147,7 @@ impl Hub {
         scopes: &[&str],
         profile: Option<&str>,
     ) -> Option<Arc<Principal>> {
-        self.mint(name, scopes, profile).await.ok()
+        self.mint(name, scopes, profile, None).await.ok()
     }
 
     async fn mint(
@@ -143,12 +155,13 @@ impl Hub {
         name: &str,
         scopes: &[&str],
         profile: Option<&str>,
+        node: Option<&str>,
     ) -> Result<Arc<Principal>, AuthError> {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
             name: name.to_owned(),
             profile: profile.map(str::to_owned),
-            node: None,
+            node: node.map(str::to_owned),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             ttl_seconds: None,
             renew_seconds: None,

@@ -8,6 +8,7 @@ mod custom;
 mod hub;
 mod idempotency;
 mod names;
+mod nodes;
 mod outputs;
 mod profiles;
 mod recording;

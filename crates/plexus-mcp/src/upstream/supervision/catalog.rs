@@ -143,13 +143,18 @@ fn draft<'d>(
     if marks::marks(definition.get("inputSchema").unwrap_or(&Value::Null)).is_err() {
         return Err(format!("{name:?} has an x-mcp-header that cannot be followed and is left out"));
     }
+    bound_description(&mut definition);
+    Ok(Some(Draft { tool: name, shown: rules.name_of(name), as_task, definition }))
+}
+
+/// Cuts a description that is too long.
+pub(super) fn bound_description(definition: &mut Map<String, Value>) {
     if let Some(Value::String(description)) = definition.get_mut("description")
         && description.len() > MAX_DESCRIPTION
     {
         description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
         description.push_str(" […]");
     }
-    Ok(Some(Draft { tool: name, shown: rules.name_of(name), as_task, definition }))
 }
 
 /// Takes back what would give a tool the name that another has of its own: whoever calls that name means the other.
@@ -232,7 +237,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
 }
 
 /// What a server says of a tool; of what it does not say, MCP's own defaults, which fear the worst.
-fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
+pub(super) fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
     let said = definition.get("annotations").and_then(Value::as_object);
     let hint = |name: &str| said.and_then(|said| said.get(name)).and_then(Value::as_bool);
     let read_only_hint = hint("readOnlyHint").unwrap_or(false);

@@ -29,6 +29,7 @@ mod definition;
 mod errand;
 mod follow;
 mod gate;
+mod hosted;
 mod inject;
 mod instructions;
 mod lacking;
@@ -82,6 +83,7 @@ use unit::{Shared, Unit};
 pub(crate) use watches::{Mailbox, Watch};
 
 pub use approval::ApproveError;
+pub use hosted::hosted;
 pub use timing::{Jitter, Timing};
 
 /// What it may take at most to list what is known from earlier.

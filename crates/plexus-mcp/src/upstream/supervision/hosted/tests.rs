@@ -1,0 +1,48 @@
+use plexus_proto::NodeId;
+use plexus_tools::{Host, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::hosted;
+
+fn look(said: Value) -> Result<ToolSpec, String> {
+    let said: Map<String, Value> = serde_json::from_value(said).unwrap();
+    let host = Host { id: NodeId::new(), name: "nas".to_owned() };
+    hosted(&host, "files_nas", "mcp__files_nas__read".to_owned(), &said)
+}
+
+#[test]
+fn a_tool_of_another_machine_is_listed_by_our_name_and_called_by_its_own() {
+    let spec = look(json!({
+        "name": "mcp__files__read",
+        "description": "Reads a file.",
+        "inputSchema": { "properties": { "path": { "type": "string" } } },
+        "annotations": { "readOnlyHint": true },
+    }))
+    .unwrap();
+    assert_eq!(spec.name, "mcp__files_nas__read");
+    assert_eq!(spec.placement.describe(), "upstream:files_nas@nas");
+    assert!(spec.access.annotations.read_only_hint);
+    assert_eq!(spec.input_schema["type"], "object");
+    let upstream = spec.upstream().unwrap();
+    assert_eq!((upstream.tool.as_str(), &upstream.definition["name"]), ("read", &json!("mcp__files__read")));
+}
+
+#[test]
+fn what_cannot_be_used_or_seen_is_left_out() {
+    let schema = json!({ "type": "object" });
+    for (said, why) in [
+        (json!({ "inputSchema": schema }), "no name"),
+        (json!({ "name": "x".repeat(500), "inputSchema": schema }), "no name"),
+        (json!({ "name": "x", "inputSchema": { "type": "string" } }), "not \"object\""),
+        (json!({ "name": "x" }), "no inputSchema"),
+        (json!({ "name": "x", "inputSchema": schema, "description": "a".repeat(2_000_000) }), "bytes"),
+        (
+            json!({ "name": "x", "inputSchema": schema, "description": "Reads.\u{200b}\u{e0041}" }),
+            "hidden text",
+        ),
+        (json!({ "name": "x", "inputSchema": schema, "description": "\u{1b}[2Jx" }), "terminal escape"),
+    ] {
+        let error = look(said).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+}

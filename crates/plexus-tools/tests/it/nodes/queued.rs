@@ -1,0 +1,190 @@
+//! Calls that wait for their machine.
+
+use std::time::Duration;
+
+use plexus_proto::ErrorCode;
+use plexus_store::{NodeCallRecord, NodeCallState};
+use plexus_tools::{CallError, ToolContext, ToolOutput};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Machines, node, rows, shell};
+use crate::hub::{Hub, bounded, keyed};
+
+fn queued(seconds: u64) -> Value {
+    json!({ "action": "run", "command": "x", "node": "nas", "queue": true, "queue_seconds": seconds })
+}
+
+/// A machine that is away.
+fn away() -> plexus_tools::nodes::NodeEntry {
+    plexus_tools::nodes::NodeEntry { online: false, ..node("nas", &[]) }
+}
+
+async fn row(hub: &Hub) -> NodeCallRecord {
+    loop {
+        if let Some(row) = rows(hub).await.pop() {
+            return row;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A tool that waits until the row of its call is no longer queued, as the hub does for a machine that comes.
+fn waiting() -> plexus_tools::Tool {
+    shell(|context: ToolContext, _| async move {
+        let given_up = context.cancel.clone();
+        let comes = async {
+            loop {
+                let row = context.store.read().await.unwrap().node_call(context.call_id).await.unwrap();
+                if row.is_some_and(|row| row.state == NodeCallState::Sent) {
+                    context.sent();
+                    return Ok(ToolOutput::new("ran", &()));
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = given_up.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
+            ran = comes => ran,
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_queued_call_runs_when_its_machine_comes() {
+    bounded(async {
+        let hub = Hub::with([waiting()]).await;
+        let machines = Machines::of([away()]);
+        hub.dispatcher.set_nodes(machines.clone());
+        let begun = hub.dispatcher.begin(hub.admin(), keyed("shell", queued(600), "k"));
+        let reply = tokio::spawn(begun.reply);
+        let row = row(&hub).await;
+        assert_eq!((row.state, row.store_id), (NodeCallState::Queued, None));
+        let waits = row.queued_until.unwrap().duration_since(row.created_at);
+        assert_eq!(waits.as_secs(), 600);
+        assert!(row.deadline_at > row.queued_until.unwrap(), "its own time counts from when it is sent");
+        let call_id = row.call_id;
+        let sent = hub.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await;
+        assert!(sent.unwrap());
+        assert_eq!(reply.await.unwrap().result.unwrap().text(), "ran");
+        assert!(rows(&hub).await.is_empty());
+        assert_eq!(machines.settled().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queued_call_says_so_when_its_machine_does_not_come_in_time() {
+    bounded(async {
+        let hub = Hub::with([waiting()]).await;
+        let machines = Machines::of([away()]);
+        hub.dispatcher.set_nodes(machines.clone());
+        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
+        let error = reply.result.unwrap_err();
+        assert_eq!(error.code, ErrorCode::DeadlineExceeded);
+        assert_eq!(error.message, "the node nas did not come within the 1 s that the call waited for it");
+        assert!(error.hint.unwrap().starts_with("Nothing was run."));
+        assert!(rows(&hub).await.is_empty());
+        assert_eq!(machines.settled().len(), 1);
+        let audited = hub.audited(reply.call_id).await.unwrap();
+        assert_eq!(audited.outcome, "deadline_exceeded");
+        // Its key is free: the same call can be made again.
+        machines.change("nas", |nas| nas.online = true);
+        let again = hub.dispatcher.begin(hub.admin(), keyed("shell", queued(1), "k"));
+        let again = tokio::spawn(again.reply);
+        let call_id = row(&hub).await.call_id;
+        hub.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await.unwrap();
+        let again = again.await.unwrap();
+        assert_eq!((again.replayed, again.result.unwrap().text().as_ref()), (false, "ran"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_in_the_last_moment_is_waited_for() {
+    bounded(async {
+        let tool = shell(|context: ToolContext, _| async move {
+            // Sent, but nobody here has heard of it before the time to wait is over.
+            let call_id = context.call_id;
+            let sent =
+                context.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await;
+            assert!(sent.unwrap());
+            tokio::time::sleep(Duration::from_millis(1_300)).await;
+            Ok(ToolOutput::new("ran", &()))
+        });
+        let hub = Hub::with([tool]).await;
+        hub.dispatcher.set_nodes(Machines::of([away()]));
+        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
+        assert_eq!(reply.result.unwrap().text(), "ran");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queued_call_that_is_cancelled_never_runs() {
+    bounded(async {
+        let hub = Hub::with([waiting()]).await;
+        hub.dispatcher.set_nodes(Machines::of([away()]));
+        let asked = keyed("shell", queued(600), "k");
+        let cancel = asked.cancel.clone();
+        let begun = hub.dispatcher.begin(hub.admin(), asked);
+        let reply = tokio::spawn(begun.reply);
+        let call_id = row(&hub).await.call_id;
+        cancel.cancel();
+        let error = reply.await.unwrap().result.unwrap_err();
+        assert_eq!((error.code, error.hint.as_deref()), (ErrorCode::Cancelled, Some("Nothing was run.")));
+        let sent = hub.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await;
+        assert!(!sent.unwrap(), "there is nothing left to send");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queued_call_outlives_the_hub_and_expires_without_it() {
+    bounded(async {
+        let tool = shell(|_, _| async {
+            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())
+        });
+        let hub = Hub::with([tool]).await;
+        hub.dispatcher.set_nodes(Machines::of([away()]));
+        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(600), "k")).await;
+        assert_eq!(reply.result.unwrap_err().code, ErrorCode::Unavailable);
+        let hub = hub.restarted().await;
+        let machines = Machines::of([away()]);
+        hub.dispatcher.set_nodes(machines.clone());
+        assert_eq!(row(&hub).await.state, NodeCallState::Queued);
+        hub.clock.advance(Duration::from_secs(599));
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0);
+        hub.clock.advance(Duration::from_secs(2));
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 1);
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0);
+        assert!(rows(&hub).await.is_empty());
+        assert_eq!(machines.settled().len(), 1);
+        let audited = hub.audited(reply.call_id).await.unwrap();
+        assert_eq!(audited.outcome, "deadline_exceeded");
+        let events = hub.events(audited.session_id.unwrap()).await;
+        let message = events[1].payload["result"]["message"].as_str().unwrap();
+        assert!(message.contains("within the 600 s"), "{message}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_was_sent_is_given_up_only_when_its_machine_was_not_heard_of_for_days() {
+    bounded(async {
+        let tool = shell(|_, _| async {
+            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())
+        });
+        let hub = Hub::with([tool]).await;
+        hub.dispatcher.set_nodes(Machines::of([node("nas", &[])]));
+        let arguments = json!({ "action": "run", "node": "nas" });
+        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", arguments, "k")).await;
+        hub.clock.advance(Duration::from_secs(6 * 24 * 3_600));
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0);
+        hub.clock.advance(Duration::from_secs(2 * 24 * 3_600));
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 1);
+        assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "interrupted");
+    })
+    .await;
+}

@@ -1,0 +1,222 @@
+//! Which machine a call means, and what is said when it is none.
+
+use std::sync::Arc;
+
+use plexus_auth::Principal;
+use plexus_auth::profiles::LiveProfiles;
+use plexus_proto::{ErrorCode, NodeId};
+use plexus_tools::CallError;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Machines, node, run, run_on, telling};
+use crate::hub::{Hub, bounded};
+use crate::profiles::write;
+
+const SCOPES: [&str; 3] = ["call:*", "node:local", "node:nas"];
+
+async fn hub(nodes: impl IntoIterator<Item = plexus_tools::nodes::NodeEntry>) -> (Hub, Arc<Machines>) {
+    let hub = Hub::with([telling()]).await;
+    let machines = Machines::of(nodes);
+    hub.dispatcher.set_nodes(machines.clone());
+    (hub, machines)
+}
+
+/// Where a call ran.
+async fn place(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> String {
+    hub.ok(principal, "shell", arguments).await.text().into_owned()
+}
+
+#[tokio::test]
+async fn a_call_goes_to_the_machine_that_it_names() {
+    bounded(async {
+        let nas = node("nas", &[("role", "nas"), ("site", "home")]);
+        let id = nas.id.to_string();
+        let (hub, _) =
+            hub([node("local", &[]), nas, node("vps", &[("role", "web"), ("site", "home")])]).await;
+        let admin = hub.admin();
+        for (asked, expected) in [
+            ("nas", "nas"),
+            ("NAS", "nas"),
+            (id.as_str(), "nas"),
+            ("role=nas", "nas"),
+            ("role=web, site=home", "vps"),
+            ("local", "local"),
+        ] {
+            assert_eq!(place(&hub, &admin, run_on(asked)).await, expected, "{asked}");
+        }
+        assert_eq!(place(&hub, &admin, run("x")).await, "local");
+        let through = json!({ "name": "shell", "arguments": run_on("nas") });
+        assert_eq!(hub.ok(&admin, "tool_call", through).await.text(), "nas");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_chooses_the_machine_is_not_sent_to_it_and_is_in_the_record() {
+    bounded(async {
+        let (hub, _) = hub([node("nas", &[])]).await;
+        let admin = hub.admin();
+        let arguments =
+            json!({ "action": "run", "command": "x", "node": "nas", "queue": true, "queue_seconds": 5 });
+        let reply = hub.call(&admin, "shell", arguments).await;
+        let output = reply.result.unwrap();
+        assert_eq!(output.structured().unwrap()["arguments"], run("x"));
+        let events = hub.events(reply.session_id.unwrap()).await;
+        assert_eq!(events.len(), 2);
+        for event in events {
+            assert_eq!(
+                (&event.payload["node"], &event.payload["args"]["node"]),
+                (&json!("nas"), &json!("nas"))
+            );
+            assert!(event.payload["node_id"].is_string());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_names_none_goes_where_its_caller_is_set_up_for() {
+    bounded(async {
+        let nas = node("nas", &[("role", "nas")]);
+        let (hub, _) = hub([node("local", &[]), nas, node("vps", &[])]).await;
+        let scopes = ["call:*", "node:*"];
+        let plain = hub.agent("plain", &scopes).await;
+        assert_eq!(place(&hub, &plain, run("x")).await, "local");
+        let set_up = hub.agent_on("set-up", &scopes, None, Some("vps")).await;
+        assert_eq!(place(&hub, &set_up, run("x")).await, "vps");
+        assert_eq!(place(&hub, &set_up, run_on("nas")).await, "nas", "what a call says wins");
+        let dir = tempfile::tempdir().unwrap();
+        let nasty = json!({ "name": "Nasty", "description": "Of one machine.", "node_id": "role=nas" });
+        write(dir.path(), "nasty", &nasty);
+        write(dir.path(), "free", &json!({ "name": "Free", "description": "Of no machine." }));
+        hub.follow_profiles(&LiveProfiles::open(dir.path().to_owned()));
+        let of_profile = hub.agent_on("profiled", &scopes, Some("nasty"), Some("vps")).await;
+        assert_eq!(place(&hub, &of_profile, run("x")).await, "nas", "the profile wins over the token");
+        let of_profile = hub.agent_on("free", &scopes, Some("free"), Some("vps")).await;
+        assert_eq!(place(&hub, &of_profile, run("x")).await, "vps");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn several_that_match_are_listed_and_none_is_guessed() {
+    bounded(async {
+        let mut off = node("nas-2", &[("role", "nas")]);
+        off.online = false;
+        let hidden = node("nas-3", &[("role", "nas")]);
+        let (hub, _) = hub([node("nas-1", &[("role", "nas")]), off, hidden]).await;
+        let agent = hub.agent("a", &["call:*", "node:nas-1", "node:nas-2"]).await;
+        let error = hub.err(&agent, "shell", run_on("role=nas")).await;
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert_eq!(
+            error.message,
+            "2 nodes match \"role=nas\": nas-1, nas-2 (offline since 2026-10-31T09:00:00Z)"
+        );
+        assert_eq!(error.details["candidates"].as_array().unwrap().len(), 2);
+        for malformed in ["role=", "=nas", "role=nas,", "role=nas,site"] {
+            let error = hub.err(&agent, "shell", run_on(malformed)).await;
+            assert_eq!(error.code, ErrorCode::InvalidArguments, "{malformed}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_machine_that_takes_no_calls_says_why_and_nothing_runs() {
+    bounded(async {
+        let (hub, machines) = hub([node("nas", &[]), node("vps", &[])]).await;
+        let admin = hub.admin();
+        let refused = |error: CallError, message: &str| {
+            assert_eq!((error.code, error.message.as_str()), (ErrorCode::Unavailable, message));
+            assert!(error.hint.unwrap().starts_with("Nothing was run."));
+        };
+        machines.change("nas", |nas| nas.online = false);
+        let error = hub.err(&admin, "shell", run_on("nas")).await;
+        refused(error, "the node nas is offline since 2026-10-31T09:00:00Z");
+        machines.change("nas", |nas| nas.since = None);
+        refused(hub.err(&admin, "shell", run_on("nas")).await, "the node nas is offline, and never seen");
+        machines.change("vps", |vps| vps.draining = true);
+        let error = hub.err(&admin, "shell", run_on("vps")).await;
+        refused(error, "the node vps is draining: it takes no new calls");
+        machines.change("vps", |vps| (vps.draining, vps.tools) = (false, Default::default()));
+        let error = hub.err(&admin, "shell", run_on("vps")).await;
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (ErrorCode::NotFound, "the node vps has no tool shell")
+        );
+        assert!(super::rows(&hub).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_may_use_no_machine_is_not_shown_what_runs_on_them() {
+    bounded(async {
+        let (hub, _) = hub([node("local", &[])]).await;
+        let outside = hub.agent("outside", &["call:*"]).await;
+        let error = hub.err(&outside, "shell", run("x")).await;
+        let none = hub.err(&outside, "shelf", run("x")).await;
+        assert_eq!(error.code, ErrorCode::UnknownTool);
+        assert_eq!(error.text().replace("shell", "shelf"), none.text());
+        let elsewhere = hub.agent("elsewhere", &["call:*", "node:nas"]).await;
+        let error = hub.err(&elsewhere, "shell", run("x")).await;
+        assert_eq!(error.message, "there is no node \"local\" that you may use, and the call names no other");
+        let scoped = hub.agent("scoped", &["call:shell.list", "node:*"]).await;
+        assert_eq!(hub.err(&scoped, "shell", run("x")).await.code, ErrorCode::InvalidArguments);
+        hub.ok(&scoped, "shell", json!({ "action": "list" })).await;
+    })
+    .await;
+}
+
+/// What a caller could learn from an answer, with the name that it asked for taken out.
+fn told(error: &CallError, asked: &str) -> String {
+    format!("{error:?}").replace(asked, "ASKED").to_lowercase().replace(&asked.to_lowercase(), "ASKED")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever the state of a machine, whoever may not use it is told what is told of one that is not there.
+    #[test]
+    fn a_machine_that_the_caller_may_not_use_is_as_one_that_is_not_there(
+        name in "[a-z][a-z0-9_-]{0,12}",
+        (online, draining, seen, tool) in any::<(bool, bool, bool, bool)>(),
+        queue in any::<bool>(),
+    ) {
+        prop_assume!(!["local", "nas"].contains(&name.as_str()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(bounded(async {
+            let mut secret = node(&name, &[("role", "secret"), ("only", &name)]);
+            (secret.online, secret.draining) = (online, draining);
+            if !seen {
+                secret.since = None;
+            }
+            if !tool {
+                secret.tools.clear();
+            }
+            let id = secret.id.to_string();
+            let others = [node("local", &[]), node("nas", &[("role", "nas")])];
+            let (with, machines) = hub(others.clone().into_iter().chain([secret])).await;
+            let agent = with.agent("a", &SCOPES).await;
+            let label = format!("only={name}");
+            let asked = [name.as_str(), &id, "role=secret", &label, "role=secret,only=x"];
+            let mut answers = Vec::new();
+            for present in [true, false] {
+                if !present {
+                    machines.all.lock().unwrap().truncate(2);
+                }
+                let mut errors = Vec::new();
+                for asked in asked {
+                    let arguments = json!({ "action": "run", "node": asked, "queue": queue });
+                    errors.push(with.err(&agent, "shell", arguments).await);
+                }
+                answers.push(errors);
+            }
+            assert_eq!(answers[0], answers[1]);
+            let other = NodeId::new().to_string();
+            let error = with.err(&agent, "shell", run_on(&other)).await;
+            assert_eq!(told(&answers[0][1], &id), told(&error, &other));
+        }));
+    }
+}
