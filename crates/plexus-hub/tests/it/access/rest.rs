@@ -224,7 +224,7 @@ async fn every_other_route_answers_each_token_as_stated() {
         ("/ws/events", websocket(), Token(101)),
         ("/ws/sessions/{id}", websocket(), Scope("read:sessions", 404, 101)),
         // Before its first frame there is no link to fetch from.
-        ("/api/v1/nodes/{id}/frames?epoch=1&after=0", vec![], Needs::Node(409)),
+        ("/api/v1/nodes/{id}/frames?epoch=1&after=0", vec![], Needs::Node(410)),
         ("/ws/nodes/{id}", websocket(), Needs::Node(101)),
     ];
     for (path, headers, needs) in rows {
