@@ -36,7 +36,7 @@ impl Enrolled {
         let joined: Value = joined.json().await.unwrap();
         Self {
             id: joined["node_id"].as_str().unwrap().parse().unwrap(),
-            token: joined["token"].as_str().unwrap().to_owned(),
+            token: joined["token"].as_str().expect("a token").to_owned(),
             store: uuid::Uuid::now_v7(),
         }
     }
