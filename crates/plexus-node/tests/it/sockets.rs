@@ -39,7 +39,7 @@ pub(crate) fn keep_linked(
     let given = NodeCredential {
         node_id: site.node.id(),
         name: "nas".to_owned(),
-        token: TOKEN.to_owned(),
+        token: Some(TOKEN.to_owned()),
         expires_at: Timestamp::MAX,
     };
     let credential = Credential::new(&hub, given, &Clock::system());
