@@ -38,7 +38,7 @@ impl Connection {
             tool: PROBE.to_owned(),
             arguments: RawValue::from_string("{}".to_owned()).ok()?,
             session_id: SessionId::new(),
-            caller: Caller { subject: "hub".to_owned(), profile: None },
+            caller: Caller { subject: "admin:hub".to_owned(), profile: None },
             deadline_ms: u64::try_from(options.probe.as_millis()).unwrap_or(u64::MAX),
             keep: false,
             idempotency_key: None,
