@@ -134,9 +134,11 @@ impl Dispatcher {
     /// Lets others read what is measured here.
     pub fn register(&self, metrics: &Metrics) {
         self.0.metrics.register(metrics);
-        let inner = self.0.clone();
-        metrics
-            .read("plexus_tool_calls_in_flight", "Calls that run now", move || count(inner.running.total()));
+        let (running, waiting) = (self.0.clone(), self.0.clone());
+        let about = "Calls that run now";
+        metrics.read("plexus_tool_calls_in_flight", about, move || count(running.running.total()));
+        let about = "Calls that wait for another one with the same idempotency key";
+        metrics.read("plexus_tool_calls_waiting", about, move || count(waiting.keys.waiting()));
     }
 
     #[must_use]
