@@ -155,6 +155,7 @@ async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError>
                 conn.purge_idempotent_results(results).await?;
                 conn.purge_mcp_sessions(sessions).await?;
                 conn.purge_mcp_tasks(now).await?;
+                conn.purge_node_invites(now).await?;
                 conn.purge_tokens(tokens).await
             })
         })

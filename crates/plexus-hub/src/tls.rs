@@ -29,8 +29,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// First byte of one who speaks TLS.
 const TLS_RECORD: u8 = 0x16;
 /// Anybody else is told before the connection ends.
-const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 44\r\n\r\n\
-                     this hub speaks HTTPS: use a https:// URL.\r\n";
+const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 45\r\n\r\n\
+                     this hub speaks HTTPS: use an https:// URL.\r\n";
 
 /// The hub's side of every handshake.
 pub(crate) struct Tls {

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::NodeError;
 use crate::hub::{Hub, HubError};
+use crate::link::tls::TlsOptions;
 
 const FILE: &str = "credential.json";
 /// What is renewed when half of its time has passed is renewed again so soon if that fails.
@@ -35,6 +36,9 @@ pub struct Credential {
     pub issued_at: Timestamp,
     /// By the hub's.
     pub expires_at: Timestamp,
+    /// With which files it joined.
+    #[serde(default)]
+    pub tls: TlsOptions,
 }
 
 impl fmt::Debug for Credential {
@@ -51,15 +55,8 @@ impl Credential {
     #[must_use]
     pub fn new(hub: &Hub, given: NodeCredential, clock: &Clock) -> Self {
         let NodeCredential { node_id, name, token, expires_at } = given;
-        let hub = hub.address().to_owned();
-        Self { hub, node_id, name, token: Some(token), issued_at: clock.now(), expires_at }
-    }
-
-    /// Who a node is by its certificate alone.
-    #[must_use]
-    pub fn by_certificate(hub: &Hub, node_id: NodeId, name: String, clock: &Clock) -> Self {
-        let (hub, now) = (hub.address().to_owned(), clock.now());
-        Self { hub, node_id, name, token: None, issued_at: now, expires_at: Timestamp::MAX }
+        let (hub, tls) = (hub.address().to_owned(), hub.files().clone());
+        Self { hub, node_id, name, token, issued_at: clock.now(), expires_at, tls }
     }
 
     /// That of a data folder, if its machine has joined a hub.

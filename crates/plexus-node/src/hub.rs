@@ -56,6 +56,7 @@ pub struct Hub {
     url: Url,
     http: reqwest::Client,
     tls: Arc<ClientConfig>,
+    files: TlsOptions,
 }
 
 impl fmt::Debug for Hub {
@@ -71,7 +72,8 @@ impl Hub {
     /// When that is no address, or a file of `tls` cannot be used.
     pub fn new(address: &str, tls: &TlsOptions) -> Result<Self, HubError> {
         let url = parse(address)?;
-        let tls = tls.client().map_err(HubError::Address)?;
+        let files = tls.clone();
+        let tls = files.client().map_err(HubError::Address)?;
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .redirect(Policy::none())
@@ -82,7 +84,7 @@ impl Hub {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| HubError::Address(error.to_string()))?;
-        Ok(Self { url, http, tls })
+        Ok(Self { url, http, tls, files })
     }
 
     /// As people write it.
@@ -129,6 +131,11 @@ impl Hub {
     ) -> Result<Exchange, HubError> {
         let url = self.at(&["api", "v1", "nodes", &node.to_string(), "frames"])?;
         Ok(Exchange { http: self.http.clone(), url, authorization })
+    }
+
+    /// The files that it was made with.
+    pub(crate) fn files(&self) -> &TlsOptions {
+        &self.files
     }
 
     pub(crate) fn tls(&self) -> &Arc<ClientConfig> {

@@ -15,6 +15,8 @@ pub enum Enrolment {
     Code,
     /// With the key that all unattended installations share.
     Key,
+    /// With a certificate of the authority that the hub knows nodes by.
+    Certificate,
     /// It is the machine of the hub.
     Local,
 }
@@ -25,12 +27,13 @@ impl Enrolment {
         match self {
             Self::Code => "code",
             Self::Key => "key",
+            Self::Certificate => "certificate",
             Self::Local => "local",
         }
     }
 
     fn parse(text: &str) -> Result<Self, StoreError> {
-        [Self::Code, Self::Key, Self::Local]
+        [Self::Code, Self::Key, Self::Certificate, Self::Local]
             .into_iter()
             .find(|enrolment| enrolment.as_str() == text)
             .ok_or_else(|| damaged(format!("enrolled by {text:?}")))

@@ -182,7 +182,7 @@ impl Authenticator {
                         let invited = conn.node_invites(now).await?;
                         let taken =
                             invited.iter().any(|other| other.name == node.name && other.node_id != id);
-                        if taken || (node.enrolled_by == Enrolment::Local && node.name != LOCAL) {
+                        if taken || (node.enrolled_by == Enrolment::Local) != (node.name == LOCAL) {
                             return Err(name_taken(&node.name));
                         }
                         match conn.update_node(id, &node.name, &node.labels, node.draining).await? {
@@ -318,3 +318,6 @@ fn code_hash(code: &str) -> String {
 fn is_void(inviter: Option<&plexus_proto::api::Token>, now: Timestamp) -> bool {
     inviter.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::StatusCode;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use plexus_auth::Principal;
 use plexus_proto::api::TokenKind;
 use plexus_proto::{ErrorCode, NodeId};
+use plexus_store::Enrolment;
 
 use super::ApiError;
 use super::caller::authenticate;
 use super::observe::asked_by;
 use crate::App;
 use crate::services::Services;
+use crate::tls::ClientCertificate;
 
 /// An authenticated request of a node about itself: the first part of the path that varies is its id.
 #[derive(Debug)]
@@ -32,10 +35,17 @@ impl FromRequestParts<App> for NodeCaller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
+        let named = named(parts, app).await?;
+        if let Some(certificate) = parts.extensions.get::<ClientCertificate>().cloned() {
+            let node = certified(&services, &certificate, named).await?;
+            if !parts.headers.contains_key(AUTHORIZATION) {
+                asked_by(&format!("{}:{node}", TokenKind::Node));
+                return Ok(Self { services, node, credential: None });
+            }
+            // A credential that is shown beside it must be that of the same node.
+        }
         let principal = authenticate(app, &services, parts)?;
         asked_by(principal.subject());
-        let named = named(parts, app).await?;
-        let forbidden = |message: &str| ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message);
         if principal.kind() != TokenKind::Node {
             return Err(forbidden("only a node with its own credential may use this path")
                 .hint("Run `plexus node invite NAME`, and on the machine what it prints."));
@@ -45,6 +55,32 @@ impl FromRequestParts<App> for NodeCaller {
             None => Err(forbidden("this credential is that of another node")),
         }
     }
+}
+
+/// The node of the path, if the certificate is for it.
+async fn certified(
+    services: &Services,
+    certificate: &ClientCertificate,
+    named: Option<NodeId>,
+) -> Result<NodeId, ApiError> {
+    let mut reader = services.store.read_committed().await?;
+    let node = match named {
+        Some(id) => reader.node(id).await?,
+        None => None,
+    };
+    let own =
+        node.filter(|node| node.enrolled_by != Enrolment::Local && certificate.is_of(node.id, &node.name));
+    // One that is not there, and one that is another's, look the same to who is neither.
+    own.map(|node| node.id).ok_or_else(|| {
+        forbidden("this certificate is not for this node").hint(
+            "It must have the name or the id of a node that has joined: see `plexus node list` on the hub, and `plexus node \
+             join` with the certificate.",
+        )
+    })
+}
+
+fn forbidden(message: &str) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
 }
 
 /// The node that the path names.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use plexus_proto::NodeId;
+use plexus_proto::{NodeId, Timestamp};
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -12,6 +12,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientCertificate {
     names: Vec<String>,
+    expires_at: Timestamp,
 }
 
 impl ClientCertificate {
@@ -32,12 +33,17 @@ impl ClientCertificate {
             let common = read.subject().iter_common_name().filter_map(|name| name.as_str().ok());
             names.extend(common.map(str::to_lowercase));
         }
-        Ok(Self { names })
+        let seconds = read.validity().not_after.timestamp();
+        Ok(Self { names, expires_at: Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX) })
     }
 
     /// What it says of itself; nothing of it stands for anything else.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        self.expires_at
     }
 
     /// Whether it is the certificate of a node.

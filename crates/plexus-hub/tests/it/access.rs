@@ -28,6 +28,8 @@ enum Needs {
     Token(u16),
     /// This scope, without which the answer is the other status.
     Scope(&'static str, u16, u16),
+    /// The credential of the node that the path names.
+    Node(u16),
     /// This scope, without which the result is an error of JSON-RPC.
     Tool(&'static str),
 }
@@ -57,6 +59,15 @@ impl Row {
         answer.unwrap_or_else(|_| panic!("no answer in time: {self:?}")).expect("an answer")
     }
 
+    async fn check_forbidden(&self, hub: &TestHub, column: &str, token: &str, words: &str) {
+        let answer = self.send(hub, Some(token)).await;
+        assert_eq!(answer.status(), 403, "{column}: {self:?}");
+        if self.method != Method::HEAD {
+            let body: Value = answer.json().await.expect("JSON");
+            assert!(body["message"].as_str().unwrap().contains(words), "{column}: {body} for {self:?}");
+        }
+    }
+
     /// Every column, those that change something last.
     async fn check(&self, hub: &TestHub, tokens: &Tokens<'_>) {
         for (column, sent) in tokens.bad() {
@@ -66,7 +77,21 @@ impl Row {
                 _ => refused(self, column, &sent, answer).await,
             }
         }
+        if !matches!(self.needs, Needs::Nothing(_) | Needs::Node(_)) {
+            self.check_forbidden(hub, "a node's", &tokens.node.token, "good for its link alone").await;
+        }
         match self.needs {
+            Needs::Node(status) => {
+                for (column, token) in
+                    [("no scope", tokens.only(&[]).await), ("an admin's", hub.admin_token())]
+                {
+                    self.check_forbidden(hub, column, &token, "only a node with its own credential").await;
+                }
+                let other = tokens.other_node().await;
+                self.check_forbidden(hub, "another node's", &other, "that of another node").await;
+                let answer = self.send(hub, Some(&tokens.node.token)).await;
+                assert_eq!(answer.status(), status, "its own: {self:?}");
+            }
             Needs::Nothing(status) | Needs::Token(status) => {
                 let token = tokens.only(&[]).await;
                 assert_eq!(self.send(hub, Some(&token)).await.status(), status, "no scope: {self:?}");

@@ -6,6 +6,7 @@ mod access;
 mod agent;
 mod client;
 mod conventions;
+mod enrolment;
 mod event_access;
 mod event_ends;
 mod event_replay;

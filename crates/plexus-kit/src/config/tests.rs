@@ -59,7 +59,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
         }
         "telemetry.log" => "debug",
         "telemetry.log_format" => "json",
-        "telemetry.metrics" => "false",
+        "telemetry.metrics" | "nodes.local" => "false",
         "upstreams.dir" | "tools.dir" => "/elsewhere/folder",
         "nodes.key" => "0123456789abcdef0123456789abcdef",
         "tls.cert" | "tls.key" | "nodes.client_ca" => "/elsewhere/file.pem",
@@ -110,8 +110,9 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
 fn variables_are_named_after_their_key() {
     for setting in SETTINGS {
         let derived = format!("PLEXUS_{}", setting.key.to_uppercase().replace('.', "_"));
-        // Two were there before they had a key, and one is called as its flag is.
-        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT", "PLEXUS_MCP_DIR"].contains(&setting.variable);
+        // Two were there before they had a key, one is called as its flag is, and one is the same on a node.
+        let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT", "PLEXUS_MCP_DIR", "PLEXUS_NODE_KEY"]
+            .contains(&setting.variable);
         assert!(short || setting.variable == derived, "{}", setting.key);
         assert!(Value::parse(setting.kind, setting.default).is_some(), "{}", setting.key);
         assert!(!setting.about.is_empty() && !setting.expected.is_empty(), "{}", setting.key);

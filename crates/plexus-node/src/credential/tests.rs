@@ -19,7 +19,7 @@ fn credential(issued: i64, expires: i64) -> Credential {
     let given = NodeCredential {
         node_id: NodeId::new(),
         name: "nas".to_owned(),
-        token: "not-a-token".to_owned(),
+        token: Some("not-a-token".to_owned()),
         expires_at: at(expires),
     };
     Credential::new(&hub, given, &Clock::manual(at(issued)))

@@ -163,7 +163,8 @@ impl fmt::Debug for NodeInvite {
     }
 }
 
-/// Body of `POST /api/v1/nodes/join`: the code of an invitation, or the key that the hub's settings name, with a name.
+/// Body of `POST /api/v1/nodes/join`: the code of an invitation, or the key that the hub's settings name, with a name; or
+/// nothing, of a machine whose certificate says who it is.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinNodeParams {
@@ -192,7 +193,10 @@ impl fmt::Debug for JoinNodeParams {
 pub struct NodeCredential {
     pub node_id: NodeId,
     pub name: String,
-    pub token: String,
+    /// Null for a machine that shows a certificate, and needs nothing else.
+    #[serde(default)]
+    #[schema(required)]
+    pub token: Option<String>,
     pub expires_at: Timestamp,
 }
 

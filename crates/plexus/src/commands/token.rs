@@ -103,7 +103,9 @@ struct CreateArgs {
 }
 
 fn kinds() -> impl TypedValueParser<Value = TokenKind> {
-    PossibleValuesParser::new(TokenKind::ALL.map(TokenKind::as_str)).try_map(|kind| kind.parse::<TokenKind>())
+    // A node is given its credential when it joins.
+    let made = TokenKind::ALL.into_iter().filter(|kind| *kind != TokenKind::Node);
+    PossibleValuesParser::new(made.map(TokenKind::as_str)).try_map(|kind| kind.parse::<TokenKind>())
 }
 
 pub(crate) async fn run(args: TokenArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {

@@ -24,6 +24,7 @@ mod interleaved;
 mod logs;
 mod manual;
 mod metrics;
+mod node_certificates;
 mod oidc;
 mod onslaught;
 mod others;

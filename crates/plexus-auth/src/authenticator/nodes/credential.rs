@@ -81,7 +81,12 @@ impl Authenticator {
             Ok(name) => {
                 log(by, RENEW, "ok", &detail);
                 self.refresh_revocations().await?;
-                Ok(NodeCredential { node_id: id, name, token: created.token, expires_at: created.expires_at })
+                Ok(NodeCredential {
+                    node_id: id,
+                    name,
+                    token: Some(created.token),
+                    expires_at: created.expires_at,
+                })
             }
             Err(error) => self.refused(by, RENEW, error, &asked).await,
         }

@@ -1,4 +1,4 @@
-//! A machine becomes a node: with a code, once, or with the key that unattended installations share.
+//! A machine becomes a node: with a code, once, with the key that unattended installations share, or with a certificate.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use plexus_kit::{ExposeSecret, Secret};
 use plexus_proto::api::{AuditPhase, CreatedToken, NodeCredential, TokenKind};
-use plexus_proto::{CallId, NodeId, node_name};
+use plexus_proto::{CallId, NodeId, Timestamp, TokenId, node_name};
 use plexus_store::{Conn, Enrolment, NewAudit, NodeRecord, Records};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl Authenticator {
             about: None,
             last_seen_at: None,
         };
-        let records = self.join_records(&created, &node, invite.rejoin);
+        let records = self.join_records(Some(created.jti), &node, invite.rejoin);
         let joined = joined(&created, &node);
         self.admit(
             move |conn| {
@@ -93,20 +93,9 @@ impl Authenticator {
             check_rejoin(known, occupied(known.id))?;
         }
         let rejoin = known.is_some();
-        let node = known.unwrap_or_else(|| NodeRecord {
-            id: NodeId::new(),
-            name: name.to_owned(),
-            labels,
-            enrolled_by: Enrolment::Key,
-            created_by: "key".to_owned(),
-            created_at: now,
-            draining: false,
-            epoch: 0,
-            about: None,
-            last_seen_at: None,
-        });
+        let node = known.unwrap_or_else(|| self.newcomer(name, labels, Enrolment::Key));
         let (created, row) = self.sign_node(node.id)?;
-        let records = self.join_records(&created, &node, rejoin);
+        let records = self.join_records(Some(created.jti), &node, rejoin);
         let joined = joined(&created, &node);
         self.admit(
             move |conn| {
@@ -118,12 +107,7 @@ impl Authenticator {
                             conn.revoke_tokens_of(TokenKind::Node, &row.name, now).await?;
                         }
                         Some(_) => return Err(name_taken(&node.name)),
-                        None if conn
-                            .node_invites(now)
-                            .await?
-                            .iter()
-                            .any(|invite| invite.name == node.name) =>
-                        {
+                        None if is_invited(conn, &node.name, now).await? => {
                             return Err(name_taken(&node.name));
                         }
                         None => enrol(conn, &node).await?,
@@ -135,6 +119,67 @@ impl Authenticator {
         )
         .await?;
         Ok(joined)
+    }
+
+    /// Which node a certificate is for, that the authority of the hub's nodes has signed: the one that has its name or id,
+    /// else a new one. It is its own proof from then on, so nothing is handed out. `until`: when it expires.
+    pub async fn join_with_certificate(
+        &self,
+        names: &[String],
+        until: Timestamp,
+    ) -> Result<NodeCredential, AuthError> {
+        let mut reader = self.store.read_committed().await?;
+        for name in names {
+            let known = match name.parse() {
+                Ok(id) => reader.node(id).await?,
+                Err(_) => reader.node_named(name).await?,
+            };
+            match known {
+                Some(node) if node.enrolled_by == Enrolment::Local => return Err(not_local()),
+                Some(node) => return Ok(certified(&node, until)),
+                None => {}
+            }
+        }
+        drop(reader);
+        let name = names.iter().find(|name| node_name::check(name).is_ok()).ok_or_else(|| {
+            AuthError::Forbidden(format!(
+                "the certificate is for {}, and no node is or can be called so; have it made for one word, such as nas",
+                shown(names)
+            ))
+        })?;
+        check_node_name(name)?;
+        let node = self.newcomer(name, BTreeMap::new(), Enrolment::Certificate);
+        let (records, joined) = (self.join_records(None, &node, false), certified(&node, until));
+        let now = node.created_at;
+        self.admit(
+            move |conn| {
+                Box::pin(async move {
+                    if is_invited(conn, &node.name, now).await? {
+                        return Err(name_taken(&node.name));
+                    }
+                    enrol(conn, &node).await
+                })
+            },
+            records,
+        )
+        .await?;
+        Ok(joined)
+    }
+
+    /// A node that was not there before.
+    fn newcomer(&self, name: &str, labels: BTreeMap<String, String>, enrolled_by: Enrolment) -> NodeRecord {
+        NodeRecord {
+            id: NodeId::new(),
+            name: name.to_owned(),
+            labels,
+            enrolled_by,
+            created_by: enrolled_by.as_str().to_owned(),
+            created_at: self.clock.now(),
+            draining: false,
+            epoch: 0,
+            about: None,
+            last_seen_at: None,
+        }
     }
 
     /// Lets a node in, all or nothing.
@@ -153,17 +198,17 @@ impl Authenticator {
         self.refresh_revocations().await
     }
 
-    fn join_records(&self, created: &CreatedToken, node: &NodeRecord, rejoin: bool) -> Records {
+    fn join_records(&self, token: Option<TokenId>, node: &NodeRecord, rejoin: bool) -> Records {
         let detail = json!({
             "node": node.id, "name": node.name, "labels": node.labels, "by": node.enrolled_by.as_str(),
-            "invited_by": node.created_by, "rejoin": rejoin, "jti": created.jti,
+            "invited_by": node.created_by, "rejoin": rejoin, "jti": token,
         });
         let (call_id, at) = (CallId::new(), self.clock.now());
         let entry = |phase, outcome: &'static str, detail: &Value| NewAudit {
             at,
             phase,
             call_id: Some(call_id),
-            token_id: Some(created.jti),
+            token_id: token,
             actor: format!("{}:{}", TokenKind::Node, node.id),
             session_id: None,
             tool: JOIN.to_owned(),
@@ -205,8 +250,31 @@ fn joined(created: &CreatedToken, node: &NodeRecord) -> NodeCredential {
     NodeCredential {
         node_id: node.id,
         name: node.name.clone(),
-        token: created.token.clone(),
+        token: Some(created.token.clone()),
         expires_at: created.expires_at,
+    }
+}
+
+/// The node as it is by its certificate alone.
+fn certified(node: &NodeRecord, until: Timestamp) -> NodeCredential {
+    NodeCredential { node_id: node.id, name: node.name.clone(), token: None, expires_at: until }
+}
+
+/// Whether a name is kept for a machine that was invited.
+async fn is_invited(conn: &mut Conn, name: &str, now: Timestamp) -> Result<bool, AuthError> {
+    Ok(conn.node_invites(now).await?.iter().any(|invite| invite.name == name))
+}
+
+fn not_local() -> AuthError {
+    AuthError::Forbidden("the machine of the hub needs no certificate, and nobody else is it".to_owned())
+}
+
+/// Names as a certificate has them, for a person.
+fn shown(names: &[String]) -> String {
+    let cut = |name: &String| format!("{:?}", name.chars().take(64).collect::<String>());
+    match names {
+        [] => "nobody".to_owned(),
+        names => names.iter().take(5).map(cut).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::http::{ApiError, Caller, NodeCaller, turned_down};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 use crate::services::Services;
+use crate::tls::ClientCertificate;
 
 pub(super) const MANAGE: &str = "manage:nodes";
 /// Most bytes of a request of somebody who is not known yet.
@@ -113,7 +114,8 @@ fn pending(invite: Invitation) -> PendingInvite {
 /// Become a node
 ///
 /// Trades the code of an invitation, once, or the key of the hub's setting `nodes.key`, for a credential that is good for the
-/// link of this one node. Takes no token.
+/// link of this one node. A machine whose certificate the authority of `nodes.client_ca` has signed sends neither, and is told
+/// which node it is. Takes no token.
 #[utoipa::path(
     post,
     path = "/nodes/join",
@@ -134,12 +136,13 @@ pub(in crate::routes) async fn join(
 ) -> Result<(StatusCode, Json<NodeCredential>), ApiError> {
     let services = app.services()?;
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let certificate = request.extensions().get::<ClientCertificate>().cloned();
     let params: JoinNodeParams = services.read_json(request, "a request to join", MAX_JOIN).await?;
     let shown = params.code.clone().or_else(|| params.key.clone());
     let inside = services.clone();
     let joined = services
         .see_through("letting a node in", async move {
-            let joined = admitted(&inside, params).await?;
+            let joined = admitted(&inside, params, certificate).await?;
             if let Some(record) = inside.store.read_committed().await?.node(joined.node_id).await? {
                 inside.nodes.changed(&record);
             }
@@ -151,7 +154,11 @@ pub(in crate::routes) async fn join(
         .map_err(|error| refused(&app, &services, peer, shown.as_deref(), error))
 }
 
-async fn admitted(services: &Services, params: JoinNodeParams) -> Result<NodeCredential, AuthError> {
+async fn admitted(
+    services: &Services,
+    params: JoinNodeParams,
+    certificate: Option<ClientCertificate>,
+) -> Result<NodeCredential, AuthError> {
     let wrong = |what: &str| AuthError::Invalid(format!("send either a code, or a key and a name: {what}"));
     let JoinNodeParams { code, key, name, labels } = params;
     match (code, key) {
@@ -166,7 +173,15 @@ async fn admitted(services: &Services, params: JoinNodeParams) -> Result<NodeCre
             services.authenticator.join_with_key(expected.as_ref(), &key, &name, labels, linked).await
         }
         (Some(_), Some(_)) => Err(wrong("there are both")),
-        (None, None) => Err(wrong("there is neither")),
+        (None, None) => match certificate {
+            Some(own) => services.authenticator.join_with_certificate(own.names(), own.expires_at()).await,
+            None if services.config.load().tls.client_ca.is_some() => {
+                Err(wrong("there is neither, and no certificate was shown"))
+            }
+            None => {
+                Err(wrong("there is neither, and this hub knows nobody by a certificate (nodes.client_ca)"))
+            }
+        },
     }
 }
 

@@ -124,6 +124,27 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::POST, "/api/v1/upstreams/{server}/disable", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/enable", none(), Scope("admin", 403, 200)),
         (Method::DELETE, "/api/v1/upstreams/{server}", none(), Scope("admin", 403, 200)),
+        (Method::GET, "/api/v1/nodes", none(), Scope("read:nodes", 403, 200)),
+        (Method::GET, "/api/v1/nodes/invites", none(), Scope("read:nodes", 403, 200)),
+        (
+            Method::POST,
+            "/api/v1/nodes/invites",
+            some(json!({ "name": "new" })),
+            Scope("manage:nodes", 403, 201),
+        ),
+        // Nobody of this name is invited.
+        (Method::DELETE, "/api/v1/nodes/invites/{name}", none(), Scope("manage:nodes", 403, 404)),
+        // What is shown there is no token.
+        (Method::POST, "/api/v1/nodes/join", some(json!({ "code": "none" })), Nothing(401)),
+        (Method::POST, "/api/v1/nodes/{id}/credential", none(), Needs::Node(201)),
+        (Method::GET, "/api/v1/nodes/{node}", none(), Scope("read:nodes", 403, 200)),
+        (
+            Method::PATCH,
+            "/api/v1/nodes/{node}",
+            some(json!({ "draining": true })),
+            Scope("manage:nodes", 403, 200),
+        ),
+        (Method::DELETE, "/api/v1/nodes/{node}", none(), Scope("manage:nodes", 403, 200)),
         (Method::GET, "/api/v1/tokens", none(), Scope("read:tokens", 403, 200)),
         (Method::GET, "/api/v1/tokens/self", none(), Token(200)),
         (Method::GET, "/api/v1/tokens/{jti}", none(), Scope("read:tokens", 404, 200)),
@@ -165,6 +186,8 @@ async fn every_described_route_answers_each_token_as_stated() {
         let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
         let path = path
             .replace("/profiles/{id}", "/profiles/discuss")
+            .replace("/nodes/{id}", &format!("/nodes/{}", tokens.node.node_id))
+            .replace("{node}", &tokens.node.name)
             .replace("{id}", &others.session)
             .replace("{call_id}", &others.call)
             .replace("{jti}", &others.token)

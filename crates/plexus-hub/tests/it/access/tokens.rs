@@ -1,17 +1,19 @@
 //! The columns of the table: tokens of every kind that a request may come with.
 
-use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, NodeCredential, NodeInvite, TokenKind};
 use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
 /// Every scope there is, so that a token can have all but one.
-const SCOPES: [&str; 14] = [
+const SCOPES: [&str; 16] = [
     "call:scratchpad",
     "call:todo",
+    "manage:nodes",
     "node:*",
     "read:audit",
     "read:config",
     "read:metrics",
+    "read:nodes",
     "read:profiles",
     "read:sessions",
     "read:status",
@@ -43,6 +45,7 @@ pub(super) struct Tokens<'h> {
     unknown_kind: String,
     stronger_kind: String,
     other_key: String,
+    pub(super) node: NodeCredential,
 }
 
 const INVALID: &str = "the token is not valid for this hub";
@@ -68,6 +71,7 @@ impl<'h> Tokens<'h> {
             unknown_kind: claims("kind", json!("robot")),
             stronger_kind: claims("kind", json!("admin")),
             other_key: other.admin_token(),
+            node: node(hub).await,
         }
     }
 
@@ -90,10 +94,15 @@ impl<'h> Tokens<'h> {
     pub(super) async fn only(&self, scopes: &[&str]) -> String {
         match scopes {
             ["admin"] => self.hub.admin_token(),
-            // The one kind that has none by itself.
-            [] => mint(self.hub, TokenKind::Node, "bare", &[]).await.token,
+            // One that nothing asks for.
+            [] => mint(self.hub, TokenKind::Agent, "bare", &["node:nowhere"]).await.token,
             _ => mint(self.hub, TokenKind::Agent, "only", scopes).await.token,
         }
+    }
+
+    /// The credential of another node than `node`.
+    pub(super) async fn other_node(&self) -> String {
+        node(self.hub).await.token
     }
 
     /// A token with every other scope.
@@ -101,6 +110,16 @@ impl<'h> Tokens<'h> {
         let others: Vec<&str> = SCOPES.iter().copied().filter(|one| *one != scope).collect();
         mint(self.hub, TokenKind::User, "most", &others).await.token
     }
+}
+
+/// A machine that has just joined.
+async fn node(hub: &TestHub) -> NodeCredential {
+    let name = format!("n{}", plexus_proto::CallId::new());
+    let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
+    let invite: NodeInvite =
+        invite.json(&json!({ "name": name })).send().await.unwrap().json().await.unwrap();
+    let join = hub.http().post(hub.url("/api/v1/nodes/join")).json(&json!({ "code": invite.code }));
+    join.send().await.unwrap().json().await.unwrap()
 }
 
 pub(super) async fn mint(hub: &TestHub, kind: TokenKind, name: &str, scopes: &[&str]) -> CreatedToken {

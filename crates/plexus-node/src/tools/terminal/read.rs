@@ -10,9 +10,6 @@ use super::jobs::{Exit, Job, Part, Spool, Why};
 use super::report::{JobState, LeftOut, Listed, Page, Shown};
 use super::text::{Decoded, base64, rest_of_character, whole_characters};
 
-/// Characters of a command in a list.
-const COMMAND: usize = 200;
-
 /// How a job is now.
 pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
     let end = job.end();
@@ -45,16 +42,9 @@ pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
 /// A job in a list.
 pub(super) fn listed(job: &Job, now: Timestamp) -> Listed {
     let record = &job.record;
-    let command = record.line.clone().unwrap_or_else(|| {
-        record.argv.iter().map(|word| plexus_kit::shell::word(word)).collect::<Vec<_>>().join(" ")
-    });
-    let command = match command.char_indices().nth(COMMAND) {
-        Some((cut, _)) => format!("{}…", &command[..cut]),
-        None => command,
-    };
     Listed {
         state: state(job, now),
-        command,
+        command: record.command.clone(),
         cwd: record.cwd.clone(),
         pty: record.pty,
         started_at: record.started_at,

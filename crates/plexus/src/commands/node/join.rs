@@ -18,7 +18,8 @@ pub(super) struct JoinArgs {
     /// Address of the hub, such as https://hub.example
     #[arg(value_name = "HUB_URL")]
     address: String,
-    /// The code that `plexus node invite` printed; without one, the key in PLEXUS_NODE_KEY is used
+    /// The code that `plexus node invite` printed; without one, the certificate of --cert is used, or the key in
+    /// PLEXUS_NODE_KEY
     code: Option<String>,
     /// With PLEXUS_NODE_KEY: what the machine is to be called
     #[arg(long, conflicts_with = "code")]
@@ -48,7 +49,7 @@ pub(super) async fn run(args: JoinArgs, invocation: &Invocation<'_>) -> anyhow::
         let hint = "run `plexus node run`; --again replaces that, and another --data-dir makes a second node";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
-    let hub = Hub::new(&args.address, &args.tls.options()).map_err(place::refused)?;
+    let hub = Hub::new(&args.address, &args.tls.options()?).map_err(place::refused)?;
     let params = params(&args, invocation)?;
     // A code is good once: what can fail here is better tried before.
     private_file::create_dir(&data_dir)?;
@@ -82,8 +83,11 @@ fn params(args: &JoinArgs, invocation: &Invocation<'_>) -> anyhow::Result<JoinNo
     if let Some(code) = &args.code {
         return Ok(JoinNodeParams { code: Some(code.clone()), key: None, name: None, labels });
     }
+    if args.name.is_none() && args.tls.shows_certificate() {
+        return Ok(JoinNodeParams { code: None, key: None, name: None, labels });
+    }
     let Some(key) = invocation.environment().get(env::NODE_KEY) else {
-        let message = "joining needs the code of an invitation, or the hub's key in PLEXUS_NODE_KEY";
+        let message = "joining needs the code of an invitation, the hub's key in PLEXUS_NODE_KEY, or a certificate (--cert)";
         let hint = "`plexus node invite NAME` on the hub prints the whole command";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     };

@@ -28,8 +28,23 @@ pub(super) struct TlsArgs {
 }
 
 impl TlsArgs {
-    pub(super) fn options(&self) -> TlsOptions {
-        TlsOptions { ca: self.ca.clone(), identity: self.cert.clone().zip(self.key.clone()) }
+    /// As full paths, since they are remembered.
+    pub(super) fn options(&self) -> anyhow::Result<TlsOptions> {
+        let full = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+        Ok(TlsOptions { ca: full(&self.ca)?, identity: full(&self.cert)?.zip(full(&self.key)?) })
+    }
+
+    /// The same, with what was said when the machine joined where nothing is said now.
+    pub(super) fn options_or(&self, joined: &TlsOptions) -> anyhow::Result<TlsOptions> {
+        let TlsOptions { ca, identity } = self.options()?;
+        Ok(TlsOptions {
+            ca: ca.or_else(|| joined.ca.clone()),
+            identity: identity.or_else(|| joined.identity.clone()),
+        })
+    }
+
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.cert.is_some()
     }
 }
 

@@ -53,7 +53,8 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         credential = membership(&args, invocation, &data_dir) => credential?,
         () = signals.next() => return Ok(()),
     };
-    let hub = Hub::new(&credential.hub, &args.tls.options()).map_err(place::refused)?;
+    let tls = args.tls.options_or(&credential.tls)?;
+    let hub = Hub::new(&credential.hub, &tls).map_err(place::refused)?;
     let supervisor = Supervisor::new();
     let options = NodeOptions {
         labels: args.labels.iter().cloned().collect(),
@@ -105,7 +106,7 @@ async fn membership(
                     and --name it joins by itself";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     };
-    let hub = Hub::new(address, &args.tls.options()).map_err(place::refused)?;
+    let hub = Hub::new(address, &args.tls.options()?).map_err(place::refused)?;
     let labels = args.labels.iter().cloned().collect();
     let params = JoinNodeParams { code: None, key: Some(key.to_owned()), name: Some(name.clone()), labels };
     loop {

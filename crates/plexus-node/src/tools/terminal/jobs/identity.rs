@@ -85,18 +85,24 @@ pub(super) fn signal_group(leader: u32, signal: Signal) -> bool {
     Pid::from_raw(leader.cast_signed()).is_some_and(|leader| kill_process_group(leader, signal).is_ok())
 }
 
-/// Whether anybody is in a group.
+/// Whether anybody is in a group who has not ended.
 pub(super) fn group_lives(leader: u32) -> bool {
-    Pid::from_raw(leader.cast_signed()).is_some_and(|leader| test_kill_process_group(leader).is_ok())
+    let is_there = Pid::from_raw(leader.cast_signed()).is_some_and(|it| test_kill_process_group(it).is_ok());
+    // The system counts also those that have ended and that nobody has asked about.
+    is_there && members(leader).next().is_some()
+}
+
+/// Those of a group who have not ended.
+fn members(leader: u32) -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter(move |pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead))
 }
 
 /// Sends a signal to those of a group whose leader is gone, and to nobody else: they have this in their environment.
 /// Says how many there were.
 pub(super) fn signal_left(leader: u32, mark: &str, signal: Signal) -> usize {
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
-    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let left = numbers.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead));
-    let marked = left.filter(|pid| {
+    let marked = members(leader).filter(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
     });

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fs_err as fs;
 use plexus_kit::env;
 use plexus_kit::process::Signal;
 use plexus_proto::Timestamp;
@@ -12,15 +13,13 @@ use tokio::time::Instant;
 
 use super::identity::{self, Identity};
 use super::keeper;
-use super::record::{BORN, Exit, Record, Why};
-use super::screen::Keyboard;
+use super::record::{BORN, Exit, Record, STDIN, Why};
+use super::screen::{END_OF_INPUT, Keyboard};
 use super::spool::Spool;
 use crate::tools::terminal::args::Stream;
 
 /// In the environment of every job, so that what it has left behind can be told from everything else.
 pub(super) const MARK: &str = env::JOB.name;
-/// End of input, as a terminal is told.
-const END_OF_INPUT: u8 = 4;
 
 /// A job that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +132,8 @@ impl Job {
             exit.write(&self.folder);
             exit
         });
+        // Nobody reads it any more, and it may be what nobody else is to read.
+        let _ = fs::remove_file(self.folder.join(STDIN));
         let ended_at = Exit::written_at(&self.folder).unwrap_or(now);
         let duration = self.elapsed(ended_at);
         let left_running = self.began.is_some()

@@ -42,7 +42,7 @@ fi
 (exec "$@") <"$job/stdin" >>"$job/stdout" 2>>"$job/stderr"
 code=$?
 echo "$code" >"$job/exit"
-[ -z "$holder" ] || kill -s KILL "$holder"
+[ -z "$holder" ] || { kill -s KILL "$holder"; wait "$holder"; }
 exit "$code"
 "#;
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
-use plexus_kit::{Stage, private_file};
+use plexus_kit::{Stage, private_file, shell};
 use plexus_proto::{CallId, SessionId, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -43,6 +43,8 @@ pub(super) use spool::{Part, Spool};
 
 /// Orders that wait for who watches a job; who has more waits.
 const ORDERS: usize = 8;
+/// Characters of a command in a list.
+const COMMAND: usize = 200;
 /// What ids are made of: nothing that looks like something else, and nothing that a path could be made of.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const ID_LENGTH: usize = 8;
@@ -210,9 +212,8 @@ impl Jobs {
         let now = machine.clock.now();
         let environment = self.0.environment(&id, &request);
         let record = Record {
+            command: shown(&request),
             cwd: request.cwd.display().to_string(),
-            argv: request.argv,
-            line: request.line,
             pty: request.screen.is_some(),
             started_at: now,
             until: request.limit.and_then(|limit| now.checked_add(limit).ok()),
@@ -225,7 +226,7 @@ impl Jobs {
         let stdout = Spool::create(&folder.join("stdout"))?;
         Spool::create(&folder.join("stderr"))?;
         let (sender, orders) = mpsc::channel(ORDERS);
-        let launch = Launch { argv: &record.argv, cwd: &request.cwd, environment };
+        let launch = Launch { argv: &request.argv, cwd: &request.cwd, environment };
         let (leader, keyboard) = match request.screen {
             None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
             Some(screen) => {
@@ -234,6 +235,9 @@ impl Jobs {
                     private_file::write_unsynced(&folder.join(BORN), leader.text().as_bytes())?;
                 }
                 let (keyboard, keys) = Keyboard::new();
+                if let Stdin::Text(text) = &request.stdin {
+                    keyboard.begin_with(text);
+                }
                 let pump = Box::pin(screen::pump(pty, stdout, keys));
                 (Leader::InTerminal { child, pump, shown: false }, Some(keyboard))
             }
@@ -310,6 +314,17 @@ impl Inner {
     }
 }
 
+/// A command as lists show it.
+fn shown(request: &Request) -> String {
+    let words = || request.argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ");
+    let command = request.line.clone().unwrap_or_else(words);
+    let command = plexus_tools::redacted(&command).unwrap_or(command);
+    match command.char_indices().nth(COMMAND) {
+        Some((cut, _)) => format!("{}…", &command[..cut]),
+        None => command,
+    }
+}
+
 fn new_id() -> String {
     let random: u64 = rand::random();
     let letter = |place: usize| char::from(LETTERS[(random >> (5 * place)) as usize % LETTERS.len()]);
@@ -319,3 +334,6 @@ fn new_id() -> String {
 fn is_id(text: &str) -> bool {
     text.len() == ID_LENGTH && text.bytes().all(|byte| LETTERS.contains(&byte))
 }
+
+#[cfg(test)]
+mod tests;

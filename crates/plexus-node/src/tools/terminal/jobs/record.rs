@@ -28,11 +28,8 @@ const EXIT: &str = "exit";
 /// What a job is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// What is run, program first.
-    pub(crate) argv: Vec<String>,
-    /// It is a line for the shell.
-    #[serde(default)]
-    pub(crate) line: Option<String>,
+    /// For people: no more of it than fits into a list, and without what looks like a secret.
+    pub(crate) command: String,
     pub(crate) cwd: String,
     pub(crate) pty: bool,
     pub(crate) started_at: Timestamp,

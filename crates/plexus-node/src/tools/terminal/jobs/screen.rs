@@ -11,6 +11,8 @@ use super::keeper::Launch;
 use super::spool::Spool;
 
 const BLOCK: usize = 16 << 10;
+/// End of input, as a terminal is told.
+pub(super) const END_OF_INPUT: u8 = 4;
 /// Texts that wait to be typed; who has more waits.
 const TYPED: usize = 4;
 
@@ -36,6 +38,13 @@ impl Keyboard {
     pub(super) fn new() -> (Self, mpsc::Receiver<Typed>) {
         let (sender, receiver) = mpsc::channel(TYPED);
         (Self(sender), receiver)
+    }
+
+    /// What is typed before anything else, and then the end of input. There is room for it: nothing was typed before.
+    pub(super) fn begin_with(&self, text: &str) {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(END_OF_INPUT);
+        let _ = self.0.try_send(Typed { bytes, done: oneshot::channel().0 });
     }
 
     /// Ends when the terminal has taken it all; false when there is no terminal any more.

@@ -59,6 +59,7 @@ pub(super) async fn measure(site: &Site, nodes: usize) -> Result<Idle> {
 /// Links a node that answers what it is asked, and does nothing else.
 async fn link(site: &Site, name: &str, links: &mut JoinSet<Result<()>>) -> Result<()> {
     let NodeCredential { node_id, token, .. } = site.enrol(name).await?;
+    let token = token.context("a credential with a token")?;
     let address = site.endpoint.address;
     let mut request = format!("ws://{address}/ws/nodes/{node_id}").into_client_request()?;
     request.headers_mut().insert(AUTHORIZATION, format!("Bearer {token}").parse()?);

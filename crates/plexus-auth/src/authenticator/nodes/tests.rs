@@ -1,0 +1,300 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::Secret;
+use plexus_proto::NodeId;
+use plexus_proto::api::{ChangeNodeParams, InviteNodeParams, NodeCredential, TokenKind};
+use plexus_store::{AuditFilter, Enrolment};
+use tokio::task::JoinSet;
+
+use super::super::tests::{Fixture, fixture, params};
+use crate::{AuthError, Principal};
+
+const KEY: &str = "a key of thirty-two characters..";
+
+fn invitation(name: &str) -> InviteNodeParams {
+    InviteNodeParams { name: name.to_owned(), labels: [].into(), ttl_seconds: None, rejoin: false }
+}
+
+fn again(name: &str) -> InviteNodeParams {
+    InviteNodeParams { rejoin: true, ..invitation(name) }
+}
+
+impl Fixture {
+    async fn code(&self, params: InviteNodeParams) -> String {
+        self.authenticator.invite_node(&self.admin, params).await.unwrap().code
+    }
+
+    async fn joined(&self, name: &str) -> (NodeCredential, Arc<Principal>) {
+        let credential = self.authenticator.join_with_code(&self.code(invitation(name)).await).await.unwrap();
+        let principal = self.authenticator.authenticate(&credential.token).unwrap();
+        (credential, principal)
+    }
+
+    async fn by_key(&self, key: &str, name: &str) -> Result<NodeCredential, AuthError> {
+        let expected = Secret::from(KEY);
+        self.authenticator.join_with_key(Some(&expected), key, name, [].into(), |_| false).await
+    }
+
+    /// Operations on nodes that are on record, oldest first, each with how it ended.
+    async fn recorded(&self) -> Vec<(String, String)> {
+        let filter = AuditFilter::default();
+        let mut calls = self.store.read().await.unwrap().audit_calls("main", &filter, 200).await.unwrap();
+        calls.reverse();
+        let about_nodes = calls.into_iter().filter(|call| call.tool.starts_with("node_"));
+        about_nodes.map(|call| (call.tool, call.outcome)).collect()
+    }
+}
+
+fn not_admitted<T: std::fmt::Debug>(outcome: Result<T, AuthError>) {
+    assert!(matches!(outcome, Err(AuthError::NotAdmitted(_))), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_come_with_one_code_one_is_let_in() {
+    let f = Arc::new(fixture().await);
+    let code = f.code(invitation("nas")).await;
+    let mut coming = JoinSet::new();
+    for _ in 0..20 {
+        let (f, code) = (f.clone(), code.clone());
+        coming.spawn(async move { f.authenticator.join_with_code(&code).await });
+    }
+    let came = coming.join_all().await;
+    assert_eq!(came.iter().filter(|joined| joined.is_ok()).count(), 1);
+    came.into_iter().filter(Result::is_err).for_each(not_admitted);
+    not_admitted(f.authenticator.join_with_code(&code).await);
+    let nodes = f.store.read().await.unwrap().nodes().await.unwrap();
+    assert_eq!(nodes.len(), 1);
+    assert_eq!((nodes[0].name.as_str(), nodes[0].enrolled_by), ("nas", Enrolment::Code));
+    assert_eq!(nodes[0].created_by, "admin:local");
+    let live = f.store.read().await.unwrap().tokens(None, 100).await.unwrap();
+    assert_eq!(live.iter().filter(|token| token.kind == TokenKind::Node).count(), 1);
+}
+
+#[tokio::test]
+async fn a_code_is_void_when_it_expired_was_withdrawn_or_replaced() {
+    let f = fixture().await;
+    let join = async |code: &str| f.authenticator.join_with_code(code).await;
+    not_admitted(join("0123456789abcdef0123456789abcdef").await);
+    not_admitted(join("").await);
+
+    let expired = f.code(InviteNodeParams { ttl_seconds: Some(60), ..invitation("a") }).await;
+    f.clock.advance(Duration::from_secs(60));
+    not_admitted(join(&expired).await);
+
+    let withdrawn = f.code(invitation("b")).await;
+    assert!(f.authenticator.withdraw_invite(&f.admin, "b").await.unwrap());
+    assert!(!f.authenticator.withdraw_invite(&f.admin, "b").await.unwrap());
+    not_admitted(join(&withdrawn).await);
+
+    let replaced = f.code(invitation("c")).await;
+    let newer = f.code(invitation("c")).await;
+    not_admitted(join(&replaced).await);
+    join(&newer).await.unwrap();
+    assert_eq!(f.store.read().await.unwrap().nodes().await.unwrap().len(), 1, "nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_code_is_void_when_whoever_invited_was_revoked() {
+    let f = fixture().await;
+    let scopes = ["manage:nodes", "token:create"];
+    let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
+    let ann = f.authenticator.authenticate(&maker.token).unwrap();
+    let code = f.authenticator.invite_node(&ann, invitation("nas")).await.unwrap().code;
+    f.authenticator.revoke(&f.admin, maker.jti).await.unwrap();
+    not_admitted(f.authenticator.join_with_code(&code).await);
+    assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
+    // What joined before stays: it is the hub's, and not the inviter's.
+    let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &scopes)).await.unwrap();
+    let bob = f.authenticator.authenticate(&maker.token).unwrap();
+    let code = f.authenticator.invite_node(&bob, invitation("vps")).await.unwrap().code;
+    let vps = f.authenticator.join_with_code(&code).await.unwrap();
+    f.authenticator.revoke(&f.admin, maker.jti).await.unwrap();
+    f.authenticator.authenticate(&vps.token).unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_joins_again_is_the_same_and_shuts_out_the_former() {
+    let f = fixture().await;
+    let (first, _) = f.joined("nas").await;
+    assert!(matches!(
+        f.authenticator.invite_node(&f.admin, invitation("nas")).await,
+        Err(AuthError::Conflict { .. })
+    ));
+    assert!(matches!(
+        f.authenticator.invite_node(&f.admin, again("vps")).await,
+        Err(AuthError::Conflict { .. })
+    ));
+    let code = f.code(again("nas")).await;
+    f.authenticator.authenticate(&first.token).expect("until the code is used");
+    let second = f.authenticator.join_with_code(&code).await.unwrap();
+    assert_eq!((second.node_id, second.name.as_str()), (first.node_id, "nas"));
+    assert_eq!(f.refusal(&first.token), "the token has been revoked");
+    f.authenticator.authenticate(&second.token).unwrap();
+
+    let code = f.code(again("nas")).await;
+    f.authenticator.remove_node(&f.admin, first.node_id).await.unwrap().unwrap();
+    not_admitted(f.authenticator.join_with_code(&code).await);
+}
+
+#[tokio::test]
+async fn a_credential_is_good_for_its_own_link_and_nothing_else() {
+    let f = fixture().await;
+    let ((nas, principal), (vps, _)) = (f.joined("nas").await, f.joined("vps").await);
+    assert_eq!(principal.subject(), format!("node:{}", nas.node_id));
+    assert!(principal.is_node(nas.node_id));
+    assert!(!principal.is_node(vps.node_id) && !principal.is_node(NodeId::new()));
+    for scope in ["call:todo", "read:status", "node:nas", "token:create", "manage:nodes", "admin"] {
+        assert!(!principal.allows(scope), "{scope}");
+    }
+    let mint = f.authenticator.mint(&principal, params(TokenKind::Session, "x", &[])).await;
+    assert!(matches!(mint, Err(AuthError::Forbidden(_))), "{mint:?}");
+    assert!(matches!(f.authenticator.renew(&principal).await, Err(AuthError::NotRenewable(_))));
+    let invite = f.authenticator.invite_node(&principal, invitation("x")).await;
+    assert!(matches!(invite, Err(AuthError::Forbidden(_))), "{invite:?}");
+    let renewed = f.authenticator.renew_node(&principal, vps.node_id).await;
+    assert!(matches!(renewed, Err(AuthError::Forbidden(_))), "{renewed:?}");
+
+    // Nor does anybody else come by one.
+    let minted = f.authenticator.mint(&f.admin, params(TokenKind::Node, &nas.node_id.to_string(), &[])).await;
+    assert!(matches!(minted, Err(AuthError::Invalid(_))), "{minted:?}");
+    let scope = format!("link:{}", nas.node_id);
+    let scoped = f.authenticator.mint(&f.admin, params(TokenKind::Agent, "a", &[&scope])).await;
+    assert!(matches!(scoped, Err(AuthError::Invalid(_))), "{scoped:?}");
+    let rotated = f.authenticator.rotate(&f.admin, principal.token_id(), Duration::ZERO).await;
+    assert!(matches!(rotated, Err(AuthError::Invalid(_))), "{rotated:?}");
+    assert!(!f.admin.is_node(nas.node_id), "whatever its scopes");
+}
+
+#[tokio::test]
+async fn a_renewed_credential_outlives_the_former_which_ends_within_the_hour() {
+    let f = fixture().await;
+    let (first, principal) = f.joined("nas").await;
+    f.clock.advance(Duration::from_secs(60 * 86_400));
+    let second = f.authenticator.renew_node(&principal, first.node_id).await.unwrap();
+    assert_eq!((second.node_id, second.name.as_str()), (first.node_id, "nas"));
+    assert_eq!(f.authenticator.time_left(&principal), Some(Duration::from_secs(3_600)));
+    f.authenticator.authenticate(&first.token).expect("the answer may have been lost");
+    f.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(f.refusal(&first.token), "the token has been revoked");
+    assert!(matches!(f.authenticator.renew_node(&principal, first.node_id).await, Err(AuthError::Revoked)));
+    let principal = f.authenticator.authenticate(&second.token).unwrap();
+    assert!(second.expires_at > first.expires_at);
+    for _ in 0..9 {
+        f.authenticator.renew_node(&principal, first.node_id).await.unwrap();
+    }
+    let one_more = f.authenticator.renew_node(&principal, first.node_id).await;
+    assert!(matches!(one_more, Err(AuthError::Conflict { .. })), "{one_more:?}");
+}
+
+#[tokio::test]
+async fn a_removed_node_is_shut_out_at_once_on_every_hub() {
+    let f = fixture().await;
+    let other_hub = f.second().await;
+    let ((nas, principal), (vps, _)) = (f.joined("nas").await, f.joined("vps").await);
+    let renewed = f.authenticator.renew_node(&principal, nas.node_id).await.unwrap();
+    assert!(f.authenticator.remove_node(&f.admin, nas.node_id).await.unwrap().is_some());
+    assert!(f.authenticator.remove_node(&f.admin, nas.node_id).await.unwrap().is_none());
+    other_hub.refresh_revocations().await.unwrap();
+    for token in [&nas.token, &renewed.token] {
+        assert_eq!(f.refusal(token), "the token has been revoked");
+        assert!(other_hub.authenticate(token).is_err());
+    }
+    assert_eq!(f.authenticator.time_left(&principal), None, "a link that is up is cut");
+    f.authenticator.authenticate(&vps.token).expect("another node is none of its concern");
+    // The name is free, for another machine.
+    let (new, _) = f.joined("nas").await;
+    assert_ne!(new.node_id, nas.node_id);
+}
+
+#[tokio::test]
+async fn the_key_gives_away_only_nodes_that_came_with_it() {
+    let f = fixture().await;
+    let first = f.by_key(KEY, "ci-1").await.unwrap();
+    let second = f.by_key(KEY, "ci-1").await.unwrap();
+    assert_eq!(second.node_id, first.node_id);
+    assert_eq!(f.refusal(&first.token), "the token has been revoked");
+    assert!(f.authenticator.authenticate(&second.token).unwrap().is_node(first.node_id));
+
+    let (nas, _) = f.joined("nas").await;
+    let taken = f.by_key(KEY, "nas").await;
+    assert!(matches!(taken, Err(AuthError::Forbidden(_))), "{taken:?}");
+    f.authenticator.authenticate(&nas.token).expect("it was not disturbed");
+    f.code(invitation("vps")).await;
+    let invited = f.by_key(KEY, "vps").await;
+    assert!(matches!(invited, Err(AuthError::Conflict { .. })), "{invited:?}");
+    for name in ["local", "Nas", "", "join"] {
+        assert!(matches!(f.by_key(KEY, name).await, Err(AuthError::Invalid(_))), "{name}");
+    }
+    let expected = Secret::from(KEY);
+    let connected =
+        f.authenticator.join_with_key(Some(&expected), KEY, "ci-1", [].into(), |id| id == first.node_id);
+    assert!(matches!(connected.await, Err(AuthError::Conflict { .. })));
+
+    for wrong in ["", "a key", &KEY[1..], "A key of thirty-two characters.."] {
+        not_admitted(f.by_key(wrong, "ci-2").await);
+    }
+    not_admitted(f.authenticator.join_with_key(None, KEY, "ci-2", [].into(), |_| false).await);
+    not_admitted(f.authenticator.join_with_key(None, "", "ci-2", [].into(), |_| false).await);
+}
+
+#[tokio::test]
+async fn every_change_of_nodes_and_every_refusal_of_one_is_on_record() {
+    let f = fixture().await;
+    let (nas, _) = f.joined("nas").await;
+    let (vps, _) = f.joined("vps").await;
+    let change = ChangeNodeParams { name: Some("store".to_owned()), draining: Some(true), labels: None };
+    let changed = f.authenticator.change_node(&f.admin, nas.node_id, change).await.unwrap().unwrap();
+    assert_eq!((changed.name.as_str(), changed.draining), ("store", true));
+    let taken = ChangeNodeParams { name: Some("store".to_owned()), ..ChangeNodeParams::default() };
+    let taken = f.authenticator.change_node(&f.admin, vps.node_id, taken).await;
+    assert!(matches!(taken, Err(AuthError::Conflict { .. })), "{taken:?}");
+    let (_, agent) = f.agent("codex").await;
+    let refused = f.authenticator.remove_node(&agent, nas.node_id).await;
+    assert!(matches!(refused, Err(AuthError::Forbidden(_))), "{refused:?}");
+    f.authenticator.remove_node(&f.admin, nas.node_id).await.unwrap();
+    f.code(invitation("late")).await;
+    f.authenticator.withdraw_invite(&f.admin, "late").await.unwrap();
+    let recorded = f.recorded().await;
+    let recorded: Vec<(&str, &str)> =
+        recorded.iter().map(|(what, outcome)| (what.as_str(), outcome.as_str())).collect();
+    assert_eq!(
+        recorded,
+        [
+            ("node_invite", "ok"),
+            ("node_join", "ok"),
+            ("node_invite", "ok"),
+            ("node_join", "ok"),
+            ("node_change", "ok"),
+            ("node_change", "conflict"),
+            ("node_remove", "forbidden"),
+            ("node_remove", "ok"),
+            ("node_invite", "ok"),
+            ("node_invite_withdraw", "ok"),
+        ]
+    );
+}
+
+#[test]
+fn a_relayed_principal_calls_tools_and_nothing_else() {
+    let principal = Principal::relayed("agent:codex").unwrap();
+    assert_eq!((principal.subject(), principal.kind()), ("agent:codex", TokenKind::Agent));
+    assert!(principal.allows("call:terminal.run") && principal.allows("call:mcp__files__read"));
+    let admin = Principal::relayed("admin:local").unwrap();
+    for scope in ["admin", "token:create", "read:audit", "manage:nodes", "node:nas"] {
+        assert!(!principal.allows(scope) && !admin.allows(scope), "{scope}");
+    }
+    assert!(!admin.is_admin());
+    for nobody in ["", "codex", "robot:x", "agent:", "agent:a b", &format!("agent:{}", "x".repeat(101))] {
+        assert!(Principal::relayed(nobody).is_none(), "{nobody}");
+    }
+}
+
+#[tokio::test]
+async fn a_relayed_principal_is_no_one_to_an_authenticator() {
+    let f = fixture().await;
+    let principal = Principal::relayed("admin:local").unwrap();
+    assert!(f.authenticator.check(&principal).is_err());
+    let minted = f.authenticator.mint(&principal, params(TokenKind::Agent, "a", &[])).await;
+    assert!(matches!(minted, Err(AuthError::Forbidden(_))), "{minted:?}");
+}

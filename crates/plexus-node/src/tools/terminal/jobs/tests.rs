@@ -1,0 +1,131 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_kit::{Clock, Environment, Supervisor};
+use plexus_proto::{CallId, SessionId};
+
+use super::*;
+
+fn opened(folder: &Path, limits: Limits) -> Jobs {
+    let environment: Environment = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into_iter().collect();
+    let machine = Machine {
+        data_dir: folder.to_owned(),
+        environment,
+        supervisor: Supervisor::new(),
+        clock: Clock::system(),
+    };
+    Jobs::open(&machine, limits).unwrap()
+}
+
+fn request(line: &str) -> Request {
+    Request {
+        argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()],
+        line: Some(line.to_owned()),
+        cwd: PathBuf::from("/"),
+        env: BTreeMap::new(),
+        stdin: Stdin::Nothing,
+        limit: Some(Duration::from_secs(60)),
+        screen: None,
+        by: "agent:tester".to_owned(),
+        session_id: SessionId::new(),
+        call_id: CallId::new(),
+    }
+}
+
+async fn ended(job: &Job) {
+    tokio::time::timeout(Duration::from_secs(30), job.ended()).await.expect("it does not end");
+}
+
+#[tokio::test]
+async fn no_more_jobs_run_than_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let jobs = opened(folder.path(), Limits { running: 2, ..Limits::default() });
+    let first = jobs.start(request("sleep 1000")).unwrap();
+    let second = jobs.start(request("sleep 1000")).unwrap();
+    assert!(matches!(jobs.start(request("true")), Err(StartError::TooMany(2))));
+    first.stop(Why::Killed);
+    ended(&first).await;
+    // Its place is free a moment after it is known to have ended.
+    let third = loop {
+        match jobs.start(request("true")) {
+            Ok(job) => break job,
+            Err(StartError::TooMany(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    ended(&third).await;
+    second.stop(Why::Killed);
+    ended(&second).await;
+}
+
+#[tokio::test]
+async fn the_oldest_of_too_many_jobs_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let jobs = opened(folder.path(), Limits { ended: 3, ..Limits::default() });
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        let job = jobs.start(request(&format!("echo {n}"))).unwrap();
+        ended(&job).await;
+        ids.push(job.id.clone());
+    }
+    let running = jobs.start(request("sleep 1000")).unwrap();
+    jobs.0.prune();
+    let left: Vec<String> = jobs.all().iter().map(|job| job.id.clone()).collect();
+    assert_eq!(left, [&running.id, &ids[5], &ids[4], &ids[3]].map(Clone::clone));
+    assert!(!folder.path().join("jobs").join(&ids[0]).exists() && jobs.get(&ids[0]).is_none());
+    running.stop(Why::Killed);
+    ended(&running).await;
+}
+
+#[tokio::test]
+async fn old_jobs_and_large_ones_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { bytes: 300 << 10, ..Limits::default() };
+    let jobs = opened(folder.path(), limits);
+    let large = jobs.start(request("head -c 200000 /dev/zero")).unwrap();
+    ended(&large).await;
+    let larger = jobs.start(request("head -c 200000 /dev/zero")).unwrap();
+    ended(&larger).await;
+    jobs.0.prune();
+    let left: Vec<String> = jobs.all().iter().map(|job| job.id.clone()).collect();
+    assert_eq!(left, [larger.id.clone()]);
+    let aged = Limits { age: Duration::ZERO, ..Limits::default() };
+    let again = opened(folder.path(), aged);
+    assert!(again.all().is_empty());
+}
+
+/// Nobody stands between a job and its output: it writes as fast as it can, and the disk is spared.
+#[tokio::test]
+async fn a_job_that_writes_without_end_keeps_both_ends_and_is_not_held_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let cap = 1 << 20;
+    let jobs = opened(folder.path(), Limits { spool: cap, ..Limits::default() });
+    let line =
+        "echo first; for i in 1 2 3 4 5 6 7 8; do head -c 2000000 /dev/zero; sleep 0.1; done; echo last";
+    let job = jobs.start(request(line)).unwrap();
+    ended(&job).await;
+    let spool = job.spool(Stream::Stdout);
+    assert_eq!(spool.size(), 16_000_000 + 11, "all is counted");
+    assert!(spool.on_disk() <= cap + (64 << 10), "{} bytes are kept", spool.on_disk());
+    assert!(spool.part(0, 10).unwrap().bytes.starts_with(b"first\n"));
+    assert_eq!(spool.part(spool.size() - 5, 10).unwrap().bytes, b"last\n");
+    let middle = spool.part(8_000_000, 10).unwrap();
+    assert!(middle.skipped > 0 && middle.offset > 8_000_000, "what is gone is said to be gone");
+}
+
+#[tokio::test]
+async fn what_looks_like_a_secret_is_not_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let jobs = opened(folder.path(), Limits::default());
+    let secret = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();
+    let mut request = request(&format!("cat >/dev/null; : --token {secret}"));
+    request.stdin = Stdin::Text(secret.clone());
+    let job = jobs.start(request).unwrap();
+    ended(&job).await;
+    assert!(!job.record.command.contains(&secret), "{}", job.record.command);
+    for entry in std::fs::read_dir(job.folder()).unwrap() {
+        let content = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!String::from_utf8_lossy(&content).contains(&secret));
+    }
+}
