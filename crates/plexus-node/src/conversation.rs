@@ -94,7 +94,7 @@ impl Conversation<'_> {
                     );
                     return Err(LinkError::Invalid(message));
                 }
-                Received::Frame(Frame::Bye(Bye { reason })) => return Err(LinkError::Closed(Some(reason))),
+                Received::Frame(Frame::Bye(Bye { reason })) => return Err(parted(rx, reason).await),
                 // Only what is alive sends it, and it wants no answer before the greeting.
                 Received::Frame(Frame::Ping(_) | Frame::Pong(_)) => {}
                 Received::Frame(frame) => {
@@ -127,7 +127,7 @@ impl Conversation<'_> {
                 Frame::Ack(Ack { call_id }) => self.calls.confirmed(call_id),
                 Frame::Ping(Heartbeat { n }) => outbox.pong(n),
                 Frame::Pong(_) => {}
-                Frame::Bye(Bye { reason }) => return LinkError::Closed(Some(reason)),
+                Frame::Bye(Bye { reason }) => return parted(rx, reason).await,
                 Frame::Hello(_) | Frame::Welcome(_) | Frame::Event(_) | Frame::Result(_) => {
                     tracing::debug!(kind = frame.kind(), "the hub sent a frame that is not for a node");
                 }
@@ -176,6 +176,21 @@ impl Conversation<'_> {
             changes.next().await;
             outbox.changed();
         }
+    }
+}
+
+/// The hub has said goodbye. Whether it wants the node back is said by what carries the link, when that ends.
+async fn parted(rx: &mut dyn LinkRx, reason: String) -> LinkError {
+    let end = async {
+        loop {
+            if let Err(end) = rx.recv().await {
+                return end;
+            }
+        }
+    };
+    match timeout(CLOSE, end).await {
+        Ok(end @ (LinkError::Fenced | LinkError::Refused(_))) => end,
+        _ => LinkError::Closed(Some(reason)),
     }
 }
 

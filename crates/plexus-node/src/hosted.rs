@@ -12,6 +12,10 @@ use plexus_tools::{Registry, Tool};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+/// What a hub is told of at most.
+const SERVERS: usize = 64;
+const TOOLS: usize = 1024;
+
 /// Tools about servers that a hub has for those who run it; a node's are not asked for over a link.
 const FOR_HUBS: [&str; 2] = ["mcp_status", "reload_tools"];
 
@@ -36,19 +40,20 @@ impl Hosted {
     /// The servers and the definitions of their tools, of which there are at most `bytes`.
     pub(crate) fn servers(&self, registry: &Registry, bytes: usize) -> Vec<HostedServer> {
         let mut tools: BTreeMap<String, Vec<Map<String, Value>>> = BTreeMap::new();
-        let mut left = bytes;
+        let (mut left, mut count) = (bytes, 0);
         for tool in registry.all() {
             let Some(upstream) = tool.spec().upstream() else { continue };
             let definition = definition(&tool);
             let size = serde_json::to_string(&definition).map_or(usize::MAX, |text| text.len());
-            if size > left {
+            if size > left || count == TOOLS {
                 tracing::warn!(tool = %tool.spec().name, "the hub is not told of a tool: there is too much to tell");
                 continue;
             }
             left -= size;
+            count += 1;
             tools.entry(upstream.server.clone()).or_default().push(definition);
         }
-        let servers = self.0.list().into_iter().map(|server| HostedServer {
+        let servers = self.0.list().into_iter().take(SERVERS).map(|server| HostedServer {
             state: server.state.as_str().to_owned(),
             tools: tools.remove(&server.slug).unwrap_or_default(),
             name: server.slug,
