@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plexus_kit::{Clock, Environment, Supervisor};
+use plexus_kit::{Clock, Environment, Stage, Supervisor};
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
+use plexus_proto::api::ToolApproval;
 use plexus_proto::node::HostedServer;
 use plexus_store::Store;
 use plexus_tools::{Registry, Tool};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
+
+/// What a hub is told of at most.
+const SERVERS: usize = 64;
+const TOOLS: usize = 1024;
 
 /// Tools about servers that a hub has for those who run it; a node's are not asked for over a link.
 const FOR_HUBS: [&str; 2] = ["mcp_status", "reload_tools"];
@@ -30,25 +35,34 @@ impl Hosted {
         let options = UpstreamOptions::new(dir, environment.clone(), store.clone());
         let upstreams = Upstreams::start(options, registry.clone(), clock.clone(), supervisor);
         registry.remove(&FOR_HUBS);
+        let (judged, stop) = (upstreams.clone(), supervisor.stopping(Stage::Work));
+        supervisor.spawn(Stage::Work, "definitions of hosted tools", async move {
+            let changes = judged.changes();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = pass_on(judged, changes) => {}
+            }
+        });
         Self(upstreams)
     }
 
     /// The servers and the definitions of their tools, of which there are at most `bytes`.
     pub(crate) fn servers(&self, registry: &Registry, bytes: usize) -> Vec<HostedServer> {
         let mut tools: BTreeMap<String, Vec<Map<String, Value>>> = BTreeMap::new();
-        let mut left = bytes;
+        let (mut left, mut count) = (bytes, 0);
         for tool in registry.all() {
             let Some(upstream) = tool.spec().upstream() else { continue };
             let definition = definition(&tool);
             let size = serde_json::to_string(&definition).map_or(usize::MAX, |text| text.len());
-            if size > left {
+            if size > left || count == TOOLS {
                 tracing::warn!(tool = %tool.spec().name, "the hub is not told of a tool: there is too much to tell");
                 continue;
             }
             left -= size;
+            count += 1;
             tools.entry(upstream.server.clone()).or_default().push(definition);
         }
-        let servers = self.0.list().into_iter().map(|server| HostedServer {
+        let servers = self.0.list().into_iter().take(SERVERS).map(|server| HostedServer {
             state: server.state.as_str().to_owned(),
             tools: tools.remove(&server.slug).unwrap_or_default(),
             name: server.slug,
@@ -58,6 +72,28 @@ impl Hosted {
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes()
+    }
+}
+
+/// Approves all that servers say: what models may read of it is for the hub to judge, where somebody can look at it. Held
+/// back here, a changed tool would be gone for good.
+async fn pass_on(upstreams: Upstreams, mut changes: watch::Receiver<u64>) {
+    loop {
+        for server in upstreams.list() {
+            let pending = upstreams.pending(&server.name).unwrap_or_default();
+            if pending.is_empty() {
+                continue;
+            }
+            let wanted: Vec<ToolApproval> =
+                pending.into_iter().map(|tool| ToolApproval { name: tool.name, hash: tool.hash }).collect();
+            if let Err(error) = upstreams.approve(&server.name, &wanted, "node").await {
+                // It has changed in the meantime, and comes again with that.
+                tracing::debug!(server = %server.name, %error, "what a server says has changed while it was passed on");
+            }
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

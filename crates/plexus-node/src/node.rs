@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_kit::{Durability, Supervisor, private_file};
 use plexus_proto::NodeId;
 use plexus_store::{Store, StoreError, StoreOptions};
-use plexus_tools::{Dispatcher, DispatcherOptions, Registry};
+use plexus_tools::{Dispatcher, DispatcherOptions, Registry, Tool};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
 use crate::link::Link;
-use crate::{Machine, NodeError, NodeOptions, tools};
+use crate::{Machine, NodeError, NodeOptions, retention, tools};
 
 /// The audit chain of a node's store is that of this machine alone.
 const INSTANCE: &str = "node";
@@ -43,6 +43,18 @@ impl Node {
     /// # Errors
     /// When the folder or the database in it cannot be used; also when another node uses it.
     pub async fn open(options: NodeOptions, supervisor: &Supervisor) -> Result<Self, NodeError> {
+        Self::open_with(options, Vec::new(), supervisor).await
+    }
+
+    /// The same with tools beside those of the machine.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_with(
+        options: NodeOptions,
+        more: Vec<Tool>,
+        supervisor: &Supervisor,
+    ) -> Result<Self, NodeError> {
         private_file::create_dir(&options.data_dir).map_err(NodeError::DataDir)?;
         let store = Store::open(
             &StoreOptions {
@@ -65,7 +77,8 @@ impl Node {
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
         };
-        let registry = Arc::new(Registry::new(tools::open(&machine).map_err(NodeError::DataDir)?));
+        let own = tools::open(&machine).map_err(NodeError::DataDir)?;
+        let registry = Arc::new(Registry::new(own.into_iter().chain(more)));
         let hosted = options.servers.clone().map(|dir| {
             let NodeOptions { environment, clock, .. } = &options;
             Hosted::start(dir, environment, &store, &registry, clock, supervisor)
@@ -85,6 +98,7 @@ impl Node {
         let calls =
             Calls::open(&store, dispatcher, options.clock.clone(), supervisor.clone(), options.limits)
                 .await?;
+        retention::start(store.clone(), options.clock.clone(), supervisor);
         let capabilities = Capabilities::new(&options, store_id, registry, hosted);
         Ok(Self(Arc::new(Inner {
             options,

@@ -26,25 +26,21 @@ pub struct NodeOptions {
     pub calls: usize,
 }
 
-impl Default for NodeOptions {
-    fn default() -> Self {
+impl NodeOptions {
+    /// The other times follow from how long a node may be silent.
+    #[must_use]
+    pub fn new(config: &NodesConfig) -> Self {
+        let silence = config.heartbeat * config.missed;
         Self {
-            heartbeat: Duration::from_secs(10),
-            missed: 3,
-            reconnect: Duration::from_secs(3),
-            hello: Duration::from_secs(10),
+            heartbeat: config.heartbeat,
+            missed: config.missed,
+            reconnect: silence / 10,
+            hello: silence / 3,
             probe_every: 6,
-            probe: Duration::from_secs(10),
-            slow: Duration::from_secs(20),
+            probe: config.heartbeat,
+            slow: silence * 2 / 3,
             farewell: Duration::from_secs(2),
             calls: 256,
         }
-    }
-}
-
-impl NodeOptions {
-    #[must_use]
-    pub fn new(config: &NodesConfig) -> Self {
-        Self { heartbeat: config.heartbeat, missed: config.missed, ..Self::default() }
     }
 }

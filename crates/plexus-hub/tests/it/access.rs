@@ -78,7 +78,7 @@ impl Row {
             }
         }
         if !matches!(self.needs, Needs::Nothing(_) | Needs::Node(_)) {
-            self.check_forbidden(hub, "a node's", &tokens.node.token, "good for its link alone").await;
+            self.check_forbidden(hub, "a node's", tokens.node(), "good for its link alone").await;
         }
         match self.needs {
             Needs::Node(status) => {
@@ -89,7 +89,7 @@ impl Row {
                 }
                 let other = tokens.other_node().await;
                 self.check_forbidden(hub, "another node's", &other, "that of another node").await;
-                let answer = self.send(hub, Some(&tokens.node.token)).await;
+                let answer = self.send(hub, Some(tokens.node())).await;
                 assert_eq!(answer.status(), status, "its own: {self:?}");
             }
             Needs::Nothing(status) | Needs::Token(status) => {

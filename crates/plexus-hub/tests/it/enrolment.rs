@@ -27,6 +27,15 @@ async fn joined(hub: &TestHub, name: &str) -> NodeCredential {
     serde_json::from_value(join(hub, &json!({ "code": code })).await.ok()).unwrap()
 }
 
+/// What a node shows when it dials.
+fn shown(credential: &NodeCredential) -> &str {
+    credential.token.as_deref().unwrap()
+}
+
+fn client<'h>(hub: &'h TestHub, credential: &NodeCredential) -> Client<'h> {
+    Client::with_token(hub, shown(credential).to_owned())
+}
+
 async fn node(hub: &TestHub, name: &str) -> Node {
     serde_json::from_value(hub.api(&format!("/api/v1/nodes/{name}")).await).unwrap()
 }
@@ -53,10 +62,10 @@ async fn an_invited_machine_becomes_a_node_that_everyone_who_may_can_see() {
     // Nothing of it is in what others can read later.
     let hub = hub.restart().await;
     let audit = hub.api("/api/v1/audit").await.to_string();
-    assert!(!audit.contains(&invite.code) && !audit.contains(&credential.token));
+    assert!(!audit.contains(&invite.code) && !audit.contains(shown(&credential)));
     assert!(audit.contains("node_invite") && audit.contains("node_join"));
     assert_eq!(node(&hub, "nas").await.id, credential.node_id);
-    let renewed = Client::with_token(&hub, credential.token)
+    let renewed = client(&hub, &credential)
         .post(&format!("/nodes/{}/credential", credential.node_id), &json!({}))
         .await;
     assert_eq!(renewed.status, 201, "{renewed:?}");
@@ -98,13 +107,13 @@ async fn a_removed_node_is_shut_out_at_once_and_for_good() {
     let hub = TestHub::start().await;
     let nas = joined(&hub, "nas").await;
     let again = json!({ "code": invited(&hub, json!({ "name": "nas", "rejoin": true })).await.code });
-    let own = Client::with_token(&hub, nas.token.clone());
+    let own = client(&hub, &nas);
     let path = format!("/nodes/{}/credential", nas.node_id);
     let renewed: NodeCredential = serde_json::from_value(own.post(&path, &json!({})).await.ok()).unwrap();
     let removed = send(Client::admin(&hub).request(Method::DELETE, "/nodes/nas")).await.ok();
     assert_eq!(removed["id"], nas.node_id.to_string());
-    for token in [nas.token, renewed.token] {
-        let answer = Client::with_token(&hub, token).post(&path, &json!({})).await;
+    for credential in [nas, renewed] {
+        let answer = client(&hub, &credential).post(&path, &json!({})).await;
         assert_eq!(answer.refused(401), "unauthenticated");
     }
     assert_eq!(join(&hub, &again).await.refused(401), "unauthenticated");
@@ -136,7 +145,7 @@ async fn a_node_is_changed_by_who_may_and_keeps_its_credential() {
     assert_eq!(send(change("nas", json!({}))).await.refused(404), "not_found");
     for (credential, name) in [(nas, "store"), (vps, "vps")] {
         let path = format!("/nodes/{}/credential", credential.node_id);
-        let renewed = Client::with_token(&hub, credential.token).post(&path, &json!({})).await.ok();
+        let renewed = client(&hub, &credential).post(&path, &json!({})).await.ok();
         assert_eq!(renewed["name"], name);
     }
 }
@@ -178,7 +187,7 @@ async fn the_key_of_the_hub_lets_machines_in_that_nobody_invited_and_no_others()
     assert_eq!(old.post(&path, &json!({})).await.refused(401), "unauthenticated");
     assert_eq!(join(&hub, &by_key("nas")).await.refused(403), "forbidden");
     let path = format!("/nodes/{}/credential", nas.node_id);
-    assert_eq!(Client::with_token(&hub, nas.token).post(&path, &json!({})).await.status, 201);
+    assert_eq!(client(&hub, &nas).post(&path, &json!({})).await.status, 201);
     for (what, body) in [
         ("neither", json!({})),
         ("both", json!({ "code": "x", "key": KEY })),
@@ -202,14 +211,14 @@ async fn a_node_can_do_nothing_as_a_user() {
     let hub = TestHub::start().await;
     let (nas, vps) = (joined(&hub, "nas").await, joined(&hub, "vps").await);
     let call = json!({ "name": "todo", "arguments": { "action": "list" } });
-    let modern = hub.mcp(&nas.token).modern("tools/call", call).await;
+    let modern = hub.mcp(shown(&nas)).modern("tools/call", call).await;
     assert_eq!(modern.status, 403, "{}", modern.body);
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
-    let session = hub.http().post(hub.url("/mcp")).bearer_auth(&nas.token).json(&initialize);
+    let session = hub.http().post(hub.url("/mcp")).bearer_auth(shown(&nas)).json(&initialize);
     let session = session.header("accept", "application/json, text/event-stream");
     assert_eq!(session.send().await.unwrap().status(), 403);
-    let own = Client::with_token(&hub, nas.token.clone());
+    let own = client(&hub, &nas);
     let path = format!("/nodes/{}/credential", vps.node_id);
     assert_eq!(own.post(&path, &json!({})).await.refused(403), "forbidden");
     let called = hub.api("/api/v1/audit?tool=todo").await;

@@ -13,6 +13,7 @@ mod event_replay;
 mod event_sse;
 mod events;
 mod examples;
+mod nodes;
 mod openapi;
 mod retention;
 mod schemathesis;

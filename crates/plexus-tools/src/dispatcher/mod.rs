@@ -43,6 +43,7 @@ use handling::{bound, given_up, guarded, run_handler};
 use kept::{Keep, Kept};
 use keys::Keys;
 use measure::CallMetrics;
+use on_node::Waited;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
 
@@ -87,6 +88,8 @@ struct Inner {
     metrics: CallMetrics,
     /// Who knows the machines; a node of its own has none.
     nodes: ArcSwapOption<SharedNodes>,
+    /// Calls to machines that are waited for here.
+    waited: Waited,
     /// Moves when a call that nobody waited for was concluded.
     concluded: watch::Sender<u64>,
 }
@@ -116,6 +119,7 @@ impl Dispatcher {
             output_bytes: AtomicUsize::new(options.output_bytes),
             metrics: CallMetrics::default(),
             nodes: ArcSwapOption::empty(),
+            waited: Waited::default(),
             concluded: watch::Sender::new(0),
         }))
     }
@@ -448,7 +452,7 @@ impl Inner {
                 Ok(()) => prepared.for_machine(),
             },
         };
-        if prepared.tool.spec().reaches_out() {
+        if prepared.reaches_out() {
             return self.execute_elsewhere(prepared, context, record, keep).await;
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);

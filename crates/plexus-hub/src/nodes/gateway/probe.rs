@@ -14,6 +14,8 @@ use crate::nodes::unit::Health;
 
 /// The tool of every node that does nothing.
 const PROBE: &str = "probe";
+/// Who calls it: the hub itself, which has no token.
+const SUBJECT: &str = "admin:hub";
 
 impl Connection {
     /// Probes for as long as the link lasts.
@@ -38,7 +40,7 @@ impl Connection {
             tool: PROBE.to_owned(),
             arguments: RawValue::from_string("{}".to_owned()).ok()?,
             session_id: SessionId::new(),
-            caller: Caller { subject: "hub".to_owned(), profile: None },
+            caller: Caller { subject: SUBJECT.to_owned(), profile: None },
             deadline_ms: u64::try_from(options.probe.as_millis()).unwrap_or(u64::MAX),
             keep: false,
             idempotency_key: None,

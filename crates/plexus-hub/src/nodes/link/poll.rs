@@ -161,12 +161,15 @@ impl Poll {
 
     fn batch(&self, after: u64) -> Option<Result<PollBatch, Refused>> {
         let mut state = self.lock();
+        let waited = state.frames.len();
         while state.frames.front().is_some_and(|(n, _)| *n <= after) {
             if let Some((_, frame)) = state.frames.pop_front() {
                 state.bytes -= frame.get().len();
             }
         }
-        self.moved.notify_waiters();
+        if state.frames.len() < waited {
+            self.moved.notify_waiters();
+        }
         let mut batch = PollBatch::default();
         let mut bytes = 0;
         for (n, frame) in state.frames.iter().take(MAX_FRAMES) {

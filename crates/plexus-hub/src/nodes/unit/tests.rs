@@ -1,1 +1,491 @@
-//! What becomes of calls when links break, by the table of them alone.
+//! What becomes of calls when links break and machines come back, case by case, by their table alone.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plexus_proto::node::{
+    Call, CallEvent, CallOutcome, CallResult, Caller, Frame, HeldState, Hello, InFlight, Order, Output,
+};
+use plexus_proto::{CallId, ErrorCode, NodeId, SessionId, Timestamp};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+use uuid::Uuid;
+
+use super::{Admitted, Cut, End, Known, Presence, Said, Unit};
+use crate::nodes::call::{EventSink, OutgoingCall, Undelivered};
+
+const MOST: usize = 4;
+
+fn unit() -> Unit {
+    let known = Known { name: "nas".to_owned(), labels: BTreeMap::new(), draining: false };
+    Unit::new(NodeId::new(), known, Said::default(), 0, None)
+}
+
+fn call(keep: bool) -> OutgoingCall {
+    let call = Call {
+        call_id: CallId::new(),
+        tool: "terminal".to_owned(),
+        arguments: RawValue::from_string("{}".to_owned()).unwrap(),
+        session_id: SessionId::new(),
+        caller: Caller { subject: "agent:codex".to_owned(), profile: None },
+        deadline_ms: 60_000,
+        keep,
+        idempotency_key: None,
+        traceparent: None,
+    };
+    OutgoingCall { call, queue: false, on_sent: None }
+}
+
+fn nobody() -> EventSink {
+    Arc::new(|_| {})
+}
+
+fn hello(unit: &Unit, store: Uuid, calls: &[(CallId, HeldState)]) -> Hello {
+    Hello {
+        versions: vec![1],
+        node_id: unit.id,
+        store_id: store,
+        version: "0".to_owned(),
+        os: "linux".to_owned(),
+        arch: "x86_64".to_owned(),
+        hostname: None,
+        tools: vec![],
+        mcp_servers: vec![],
+        profiles: vec![],
+        labels: BTreeMap::new(),
+        calls: calls.iter().map(|(call_id, state)| InFlight { call_id: *call_id, state: *state }).collect(),
+        draining: false,
+    }
+}
+
+/// A machine that dials again and again.
+struct Machine {
+    unit: Unit,
+    store: Uuid,
+    epoch: u64,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { unit: unit(), store: Uuid::now_v7(), epoch: 0 }
+    }
+
+    fn dial(&mut self, calls: &[(CallId, HeldState)]) -> Admitted {
+        self.epoch += 1;
+        let hello = hello(&self.unit, self.store, calls);
+        self.unit.admit(self.epoch, &hello, "ws", 16, Timestamp::now()).expect("it is let in")
+    }
+
+    /// The link breaks; the machine is waited for.
+    fn lose(&self) {
+        assert!(self.unit.ended(self.epoch, Presence::Awaited));
+    }
+
+    fn begin(&self, call: &OutgoingCall) -> oneshot::Receiver<End> {
+        self.unit.begin(call.clone(), nobody(), MOST).expect("it is taken")
+    }
+
+    fn result(&self, call: CallId) -> bool {
+        let outcome = done();
+        let mut state = self.unit.of_link(self.epoch).expect("it is linked");
+        state.result(CallResult { call_id: call, outcome }).is_ok()
+    }
+}
+
+fn done() -> CallOutcome {
+    CallOutcome::Output(Output { text: "done".to_owned(), structured: None })
+}
+
+fn sent(admitted: &mut Admitted) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = admitted.reconciled.frames.drain(..).map(|frame| frame.kind()).collect();
+    while let Ok(frame) = admitted.frames.try_recv() {
+        kinds.push(frame.kind());
+    }
+    kinds
+}
+
+fn text(end: &mut oneshot::Receiver<End>) -> String {
+    match end.try_recv().expect("it has ended") {
+        Ok(CallOutcome::Output(output)) => output.text,
+        Ok(CallOutcome::Failed(failure)) => failure.code.as_str().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn order(admitted: &Admitted, call: CallId) -> Order {
+    admitted.reconciled.orders.iter().find(|order| order.call_id == call).expect("an order for it").order
+}
+
+#[test]
+fn a_result_is_confirmed_when_the_end_is_committed_and_not_before() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    assert_eq!(sent(&mut link), ["call"]);
+    assert!(machine.result(call.call.call_id));
+    assert_eq!(text(&mut end), "done");
+    assert_eq!(sent(&mut link), [""; 0], "nothing is committed yet");
+    machine.unit.settled(call.call.call_id);
+    assert_eq!(sent(&mut link), ["ack"]);
+    assert_eq!(machine.unit.lock().in_flight(), 0);
+}
+
+#[test]
+fn a_call_that_the_machine_never_took_is_sent_again() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    assert_eq!(sent(&mut link), ["call"]);
+    machine.lose();
+    let mut link = machine.dial(&[]);
+    assert_eq!(sent(&mut link), ["call"]);
+    assert!(machine.result(call.call.call_id));
+    assert_eq!(text(&mut end), "done");
+}
+
+#[test]
+fn a_call_that_the_machine_holds_is_waited_for_and_not_sent_again() {
+    for state in [HeldState::Running, HeldState::Finished, HeldState::Interrupted] {
+        let mut machine = Machine::new();
+        drop(machine.dial(&[]));
+        let call = call(true);
+        let mut end = machine.begin(&call);
+        machine.lose();
+        let id = call.call.call_id;
+        let mut link = machine.dial(&[(id, state)]);
+        assert_eq!(order(&link, id), Order::Keep, "{state:?}");
+        assert_eq!(sent(&mut link), [""; 0], "{state:?}");
+        assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty);
+        assert!(machine.result(id));
+        assert_eq!(text(&mut end), "done");
+    }
+}
+
+#[test]
+fn a_call_that_the_machine_had_and_says_nothing_of_is_interrupted_and_not_sent_again() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    machine.unit.of_link(machine.epoch).unwrap().accepted(call.call.call_id);
+    machine.lose();
+    let mut link = machine.dial(&[]);
+    assert_eq!(sent(&mut link), [""; 0]);
+    assert_eq!(text(&mut end), "interrupted");
+}
+
+#[test]
+fn a_call_that_was_sent_to_another_store_is_interrupted_and_not_sent_again() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    machine.lose();
+    machine.store = Uuid::now_v7();
+    let mut link = machine.dial(&[]);
+    assert_eq!(sent(&mut link), [""; 0]);
+    assert_eq!(text(&mut end), "interrupted");
+}
+
+#[test]
+fn a_call_that_changes_nothing_is_sent_to_any_store() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let call = call(false);
+    let mut end = machine.begin(&call);
+    machine.lose();
+    machine.store = Uuid::now_v7();
+    let mut link = machine.dial(&[]);
+    assert_eq!(sent(&mut link), ["call"]);
+    assert!(machine.result(call.call.call_id));
+    assert_eq!(text(&mut end), "done");
+    assert_eq!(machine.unit.lock().in_flight(), 0, "it is kept nowhere");
+}
+
+#[test]
+fn what_nobody_wants_is_stopped_or_forgotten() {
+    let mut machine = Machine::new();
+    let (running, finished) = (CallId::new(), CallId::new());
+    let link = machine.dial(&[(running, HeldState::Running), (finished, HeldState::Finished)]);
+    assert_eq!(order(&link, running), Order::Cancel);
+    assert_eq!(order(&link, finished), Order::Forget);
+}
+
+#[test]
+fn a_result_that_was_handed_over_is_not_handed_over_again() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    let id = call.call.call_id;
+    assert!(machine.result(id));
+    machine.lose();
+    let mut link = machine.dial(&[(id, HeldState::Finished)]);
+    assert_eq!(order(&link, id), Order::Keep, "its end is not committed yet");
+    assert!(machine.result(id));
+    assert_eq!(text(&mut end), "done");
+    machine.unit.settled(id);
+    assert_eq!(sent(&mut link), ["ack"]);
+}
+
+#[test]
+fn who_gives_up_has_the_machine_stop_and_its_last_word_is_confirmed_after_the_commit() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let call = call(true);
+    let id = call.call.call_id;
+    drop(machine.begin(&call));
+    assert!(machine.unit.abandon(id), "it was sent");
+    assert_eq!(sent(&mut link), ["call", "cancel"]);
+    assert!(machine.result(id));
+    assert_eq!(sent(&mut link), [""; 0], "nothing is committed yet");
+    machine.unit.settled(id);
+    assert_eq!(sent(&mut link), ["ack"]);
+}
+
+#[test]
+fn who_gives_up_while_the_link_is_down_has_the_machine_stop_when_it_is_back() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let call = call(true);
+    let id = call.call.call_id;
+    drop(machine.begin(&call));
+    machine.lose();
+    assert!(machine.unit.abandon(id));
+    // Its end is not committed, so it must not be forgotten there.
+    let mut link = machine.dial(&[(id, HeldState::Running)]);
+    assert_eq!(order(&link, id), Order::Keep);
+    assert_eq!(sent(&mut link), ["cancel"]);
+    machine.unit.settled(id);
+    assert!(!machine.result(id), "the late result is wanted by nobody");
+    assert_eq!(sent(&mut link), ["ack"]);
+}
+
+#[test]
+fn who_gives_up_on_what_was_not_sent_is_told_so() {
+    let machine = Machine::new();
+    machine.unit.lock().presence = Presence::Awaited;
+    let call = call(true);
+    drop(machine.begin(&call));
+    assert!(!machine.unit.abandon(call.call.call_id));
+}
+
+#[test]
+fn a_call_of_an_earlier_start_is_kept_concluded_and_confirmed() {
+    let mut machine = Machine::new();
+    let id = CallId::new();
+    machine.unit.adopt(id, Some(machine.store));
+    let mut link = machine.dial(&[(id, HeldState::Finished)]);
+    assert_eq!(order(&link, id), Order::Keep);
+    let mut state = machine.unit.of_link(machine.epoch).unwrap();
+    let taken = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
+    assert!(taken.is_some(), "it is to be concluded");
+    let again = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
+    assert!(again.is_none(), "once");
+    drop(state);
+    assert_eq!(sent(&mut link), [""; 0]);
+    machine.unit.settled(id);
+    assert_eq!(sent(&mut link), ["ack"]);
+}
+
+#[test]
+fn a_call_of_an_earlier_start_that_the_machine_never_took_is_noted_before_it_is_sent() {
+    let mut machine = Machine::new();
+    let (held, never, waits) = (CallId::new(), CallId::new(), CallId::new());
+    machine.unit.adopt(held, Some(machine.store));
+    machine.unit.adopt(never, Some(machine.store));
+    machine.unit.adopt(waits, None);
+    let mut link = machine.dial(&[(held, HeldState::Running)]);
+    let mut noted = link.reconciled.noted.clone();
+    noted.sort();
+    assert_eq!(noted, [never, waits]);
+    assert_eq!(sent(&mut link), [""; 0]);
+    let mut read = call(true);
+    read.call.call_id = never;
+    machine.unit.noted(machine.epoch, never, Some(&read));
+    assert_eq!(sent(&mut link), ["call"]);
+    machine.unit.noted(machine.epoch - 1, waits, Some(&read));
+    assert_eq!(sent(&mut link), [""; 0], "that link is no more");
+}
+
+#[test]
+fn a_call_of_an_earlier_start_is_lost_with_its_store() {
+    let machine = Machine::new();
+    let (lost, held, waits) = (CallId::new(), CallId::new(), CallId::new());
+    machine.unit.adopt(lost, Some(Uuid::now_v7()));
+    machine.unit.adopt(held, Some(Uuid::now_v7()));
+    machine.unit.adopt(waits, None);
+    let listed = [InFlight { call_id: held, state: HeldState::Running }];
+    assert_eq!(machine.unit.lost(&listed, machine.store), [lost]);
+}
+
+#[test]
+fn an_older_link_has_no_say() {
+    let mut machine = Machine::new();
+    let mut old = machine.dial(&[]);
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    drop(machine.dial(&[(call.call.call_id, HeldState::Running)]));
+    assert_eq!(old.cut.try_recv(), Ok(Cut::Fenced));
+    assert!(machine.unit.of_link(1).is_none());
+    assert!(!machine.unit.ended(1, Presence::Away("gone".to_owned())), "its end is no news");
+    assert_eq!(machine.unit.lock().presence, Presence::Linked);
+    let hello = hello(&machine.unit, machine.store, &[]);
+    assert!(machine.unit.admit(1, &hello, "ws", 16, Timestamp::now()).is_none(), "nor does it come back");
+    assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty);
+}
+
+#[test]
+fn a_result_of_a_call_that_was_not_sent_changes_nothing() {
+    let mut machine = Machine::new();
+    machine.unit.lock().presence = Presence::Awaited;
+    let call = OutgoingCall { queue: true, ..call(true) };
+    let mut end = machine.begin(&call);
+    let id = call.call.call_id;
+    drop(machine.dial(&[]));
+    // It is queued in the database, and no frame of it was sent.
+    assert!(!machine.result(id));
+    assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty);
+}
+
+#[test]
+fn calls_are_bounded() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let ends: Vec<_> = (0..MOST).map(|_| machine.begin(&call(true))).collect();
+    let refused = machine.unit.begin(call(true), nobody(), MOST).unwrap_err();
+    assert_eq!(refused, Undelivered::Full(MOST));
+    assert!(refused.nothing_ran());
+    drop(ends);
+    let mut long = call(true);
+    long.call.arguments = RawValue::from_string(format!("{:?}", "x".repeat(4 << 20))).unwrap();
+    let machine = Machine::new();
+    machine.unit.lock().presence = Presence::Awaited;
+    assert!(matches!(machine.unit.begin(long, nobody(), MOST), Err(Undelivered::TooLarge(_))));
+}
+
+#[test]
+fn a_machine_that_does_not_read_is_cut_off() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let (epoch, beat) = (machine.epoch, plexus_proto::node::Heartbeat { n: 1 });
+    for _ in 0..17 {
+        machine.unit.send(epoch, Frame::Ping(beat));
+    }
+    assert_eq!(link.cut.try_recv(), Ok(Cut::TooSlow));
+}
+
+#[test]
+fn a_machine_that_is_away_is_said_to_be_unless_the_call_may_wait() {
+    let machine = Machine::new();
+    let refused = machine.unit.begin(call(true), nobody(), MOST).unwrap_err();
+    assert_eq!(refused, Undelivered::Offline("it was never linked".to_owned()));
+    machine.unit.lock().presence = Presence::Awaited;
+    let mut end = machine.begin(&call(true));
+    let mut queued = machine.begin(&OutgoingCall { queue: true, ..call(true) });
+    assert!(machine.unit.give_up(0, "it did not come", Timestamp::now()));
+    assert_eq!(end.try_recv().unwrap().unwrap_err(), Undelivered::Offline("it did not come".to_owned()));
+    assert_eq!(queued.try_recv().unwrap_err(), TryRecvError::Empty, "it waits");
+}
+
+#[test]
+fn a_machine_that_drains_ends_what_it_has_and_gets_nothing_new() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let running = call(true);
+    let mut end = machine.begin(&running);
+    let known = machine.unit.lock().known.clone();
+    assert!(machine.unit.changed(Known { draining: true, ..known.clone() }));
+    assert_eq!(machine.unit.begin(call(true), nobody(), MOST).unwrap_err(), Undelivered::Draining);
+    let waits = OutgoingCall { queue: true, ..call(false) };
+    let _waits = machine.begin(&waits);
+    assert_eq!(sent(&mut link), ["call"]);
+    assert!(machine.result(running.call.call_id));
+    assert_eq!(text(&mut end), "done");
+    machine.unit.changed(known);
+    assert_eq!(sent(&mut link), ["call"], "the one that waited");
+}
+
+#[test]
+fn a_machine_that_is_removed_takes_its_calls_along() {
+    let mut machine = Machine::new();
+    let mut link = machine.dial(&[]);
+    let orphan = CallId::new();
+    machine.unit.adopt(orphan, Some(machine.store));
+    let mut end = machine.begin(&call(true));
+    assert_eq!(machine.unit.remove(), [orphan]);
+    assert_eq!(link.cut.try_recv(), Ok(Cut::Removed));
+    assert_eq!(text(&mut end), "interrupted");
+    assert_eq!(machine.unit.begin(call(true), nobody(), MOST).unwrap_err(), Undelivered::Unknown);
+}
+
+#[tokio::test]
+async fn calls_are_left_to_their_machine_when_the_hub_stops() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let (mut kept, mut read) = (machine.begin(&call(true)), machine.begin(&call(false)));
+    machine.unit.leave();
+    assert_eq!(kept.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { goes_on: true });
+    assert_eq!(read.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { goes_on: false });
+    machine.unit.wind_up().await;
+    assert!(matches!(machine.unit.begin(call(true), nobody(), MOST), Err(Undelivered::Stopping { .. })));
+}
+
+#[test]
+fn what_a_call_tells_is_bounded() {
+    let mut machine = Machine::new();
+    drop(machine.dial(&[]));
+    let heard = Arc::new(AtomicUsize::new(0));
+    let sink: EventSink = {
+        let heard = heard.clone();
+        Arc::new(move |_| drop(heard.fetch_add(1, Ordering::Relaxed)))
+    };
+    let call = call(true);
+    let _end = machine.unit.begin(call.clone(), sink, MOST).unwrap();
+    let event = CallEvent {
+        call_id: call.call.call_id,
+        seq: 1,
+        kind: "terminal_output".to_owned(),
+        payload: RawValue::from_string("{}".to_owned()).unwrap(),
+    };
+    for _ in 0..1000 {
+        let sink = machine.unit.of_link(machine.epoch).unwrap().event(&event);
+        if let Some(sink) = sink {
+            sink(event.clone());
+        }
+    }
+    let heard = heard.load(Ordering::Relaxed);
+    assert!((100..=400).contains(&heard), "{heard}");
+}
+
+#[test]
+fn the_time_of_a_call_counts_from_when_it_is_sent_first() {
+    let mut machine = Machine::new();
+    machine.unit.lock().presence = Presence::Awaited;
+    let at = Arc::new(Mutex::new(0));
+    let counted = at.clone();
+    let on_sent: Arc<dyn Fn() + Send + Sync> = Arc::new(move || *counted.lock().unwrap() += 1);
+    let call = OutgoingCall { on_sent: Some(on_sent), ..call(true) };
+    let _end = machine.begin(&call);
+    assert_eq!(*at.lock().unwrap(), 0);
+    let link = machine.dial(&[]);
+    let Some(Frame::Call(frame)) = link.reconciled.frames.first() else { panic!("no call") };
+    assert!((59_000..=60_000).contains(&frame.deadline_ms), "{}", frame.deadline_ms);
+    machine.lose();
+    drop(machine.dial(&[]));
+    assert_eq!(*at.lock().unwrap(), 1, "it is sent again, and began once");
+}
+
+#[test]
+fn the_words_for_a_refusal_say_whether_anything_ran() {
+    let error = Undelivered::Offline("it was switched off".to_owned()).error("nas");
+    assert_eq!(error.code, ErrorCode::Unavailable);
+    assert!(error.text().contains("nas") && error.text().contains("switched off"), "{}", error.text());
+    assert!(!Undelivered::GivenUp { sent: true }.nothing_ran());
+    assert!(!Undelivered::Stopping { goes_on: true }.nothing_ran());
+    assert!(Undelivered::GivenUp { sent: false }.nothing_ran());
+}

@@ -223,9 +223,13 @@ async fn every_other_route_answers_each_token_as_stated() {
         ("/metrics", vec![], Scope("read:metrics", 403, 200)),
         ("/ws/events", websocket(), Token(101)),
         ("/ws/sessions/{id}", websocket(), Scope("read:sessions", 404, 101)),
+        // Before its first frame there is no link to fetch from.
+        ("/api/v1/nodes/{id}/frames?epoch=1&after=0", vec![], Needs::Node(410)),
+        ("/ws/nodes/{id}", websocket(), Needs::Node(101)),
     ];
     for (path, headers, needs) in rows {
-        let path = path.replace("{id}", &others.session);
+        let node = format!("/nodes/{}", tokens.node.node_id);
+        let path = path.replace("/nodes/{id}", &node).replace("{id}", &others.session);
         Row { method: Method::GET, path, body: None, headers, needs }.check(&hub, &tokens).await;
     }
 }

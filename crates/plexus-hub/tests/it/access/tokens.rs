@@ -100,9 +100,14 @@ impl<'h> Tokens<'h> {
         }
     }
 
-    /// The credential of another node than `node`.
+    /// The credential of a node.
+    pub(super) fn node(&self) -> &str {
+        self.node.token.as_deref().unwrap()
+    }
+
+    /// That of another one.
     pub(super) async fn other_node(&self) -> String {
-        node(self.hub).await.token
+        node(self.hub).await.token.unwrap()
     }
 
     /// A token with every other scope.

@@ -38,6 +38,9 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
             .map(|server| vec![server.name.clone(), server.state.clone(), server.tools.len().to_string()]);
         out.table(&["NAME", "STATE", "TOOLS"], rows.collect())?;
     }
+    if let Some(problem) = &node.problem {
+        out.note(&format!("Calls to it do not work: {}", one_line(problem)));
+    }
     if node.state == NodeState::New {
         out.note("It has joined and was never linked: start `plexus node run` there.");
     }
@@ -67,7 +70,7 @@ pub(super) fn round_trip(node: &Node) -> String {
 /// A machine that is linked is seen all the time.
 pub(super) fn seen(node: &Node, when: impl Fn(Timestamp) -> String) -> String {
     match node.last_seen_at {
-        _ if node.state == NodeState::Online => "now".to_owned(),
+        _ if matches!(node.state, NodeState::Online | NodeState::Unwell) => "now".to_owned(),
         Some(at) => when(at),
         None => "never".to_owned(),
     }

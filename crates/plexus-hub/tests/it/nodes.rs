@@ -1,0 +1,48 @@
+//! The links of nodes, with a node end that says what it is told, over real WebSockets and real requests.
+
+mod calls;
+mod end;
+mod hostile;
+mod links;
+mod real;
+
+use std::time::Duration;
+
+use plexus_kit::Config;
+use plexus_testkit::TestHub;
+use serde_json::Value;
+
+use end::Enrolled;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(10);
+
+/// A hub that finds out quickly who is gone.
+async fn quick_hub() -> TestHub {
+    TestHub::start_with(|config: &mut Config| {
+        config.nodes.heartbeat = Duration::from_millis(200);
+        config.nodes.missed = 5;
+    })
+    .await
+}
+
+/// What the hub says of a node, once it is so.
+async fn until(hub: &TestHub, node: &Enrolled, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let waited = async {
+        loop {
+            last = hub.api(&format!("/api/v1/nodes/{}", node.id)).await;
+            if so(&last) {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waited).await;
+    assert!(waited.is_ok(), "not {what}: {last}");
+    last
+}
+
+async fn until_state(hub: &TestHub, node: &Enrolled, state: &str) -> Value {
+    until(hub, node, state, |node| node["state"] == state).await
+}

@@ -1,0 +1,274 @@
+//! The end of a link that a node has, and that says what the test tells it to.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use plexus_proto::NodeId;
+use plexus_testkit::TestHub;
+use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A machine that has joined.
+#[derive(Debug, Clone)]
+pub struct Enrolled {
+    pub id: NodeId,
+    pub token: String,
+    /// The store that it says to have.
+    pub store: uuid::Uuid,
+}
+
+impl Enrolled {
+    /// Invited by the admin, and joined with the code.
+    pub async fn new(hub: &TestHub, name: &str) -> Self {
+        let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
+        let invite = invite.json(&json!({ "name": name })).send().await.unwrap();
+        assert_eq!(invite.status(), 201);
+        let invite: Value = invite.json().await.unwrap();
+        let joined = hub.http().post(hub.url("/api/v1/nodes/join")).json(&json!({ "code": invite["code"] }));
+        let joined = joined.send().await.unwrap();
+        assert_eq!(joined.status(), 201);
+        let joined: Value = joined.json().await.unwrap();
+        Self {
+            id: joined["node_id"].as_str().unwrap().parse().unwrap(),
+            token: joined["token"].as_str().unwrap().to_owned(),
+            store: uuid::Uuid::now_v7(),
+        }
+    }
+
+    /// What it says first.
+    pub fn hello(&self) -> Value {
+        json!({
+            "type": "hello", "versions": [1], "node_id": self.id, "store_id": self.store, "version": "0.1.0",
+            "os": "linux", "arch": "x86_64", "hostname": "scripted",
+            "tools": [{"name": "terminal"}, {"name": "system_info"}],
+        })
+    }
+
+    /// The same with calls that it holds.
+    pub fn hello_with(&self, calls: &[(&str, &str)]) -> Value {
+        let calls: Vec<_> =
+            calls.iter().map(|(id, state)| json!({ "call_id": id, "state": state })).collect();
+        let mut hello = self.hello();
+        hello["calls"] = calls.into();
+        hello
+    }
+
+    pub async fn dial(&self, hub: &TestHub, how: How) -> End {
+        match how {
+            How::WebSocket => self.ws(hub).await.expect("the WebSocket opens"),
+            How::Requests => End::Poll(Poll {
+                http: hub.http().clone(),
+                url: hub.url(&format!("/api/v1/nodes/{}/frames", self.id)),
+                token: self.token.clone(),
+                epoch: None,
+                sent: 0,
+                after: 0,
+                waiting: Vec::new(),
+                ended: None,
+            }),
+        }
+    }
+
+    /// The WebSocket, or the status of the refusal.
+    pub async fn ws(&self, hub: &TestHub) -> Result<End, u16> {
+        self.ws_as(hub, self.id, &self.token).await
+    }
+
+    pub async fn ws_as(&self, hub: &TestHub, id: NodeId, token: &str) -> Result<End, u16> {
+        let mut request =
+            format!("ws://{}/ws/nodes/{id}", hub.address()).into_client_request().expect("a request");
+        let authorization = HeaderValue::from_str(&format!("Bearer {token}")).expect("a header");
+        request.headers_mut().insert("authorization", authorization);
+        let socket = TcpSocket::new_v4().unwrap();
+        let stream = socket.connect(hub.address()).await.unwrap();
+        let opened = tokio::time::timeout(TIMEOUT, tokio_tungstenite::client_async(request, stream)).await;
+        match opened.expect("an answer in time") {
+            Ok((socket, _)) => Ok(End::Ws(Box::new(socket))),
+            Err(Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("no WebSocket: {error}"),
+        }
+    }
+
+    /// Dials, says hello, and is let in; what the hub said.
+    pub async fn link(&self, hub: &TestHub, how: How) -> (End, Value) {
+        self.link_with(hub, how, self.hello()).await
+    }
+
+    pub async fn link_with(&self, hub: &TestHub, how: How, hello: Value) -> (End, Value) {
+        let mut end = self.dial(hub, how).await;
+        end.send(hello).await;
+        let welcome = end.next().await.expect("a welcome");
+        assert_eq!(welcome["type"], "welcome", "{welcome}");
+        (end, welcome)
+    }
+}
+
+/// What carries a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    WebSocket,
+    Requests,
+}
+
+pub const BOTH: [How; 2] = [How::WebSocket, How::Requests];
+
+/// How a link ended: the code of the close frame, or the status of a request; 0 where nothing was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended(pub u16);
+
+pub enum End {
+    Ws(Box<WebSocketStream<TcpStream>>),
+    Poll(Poll),
+}
+
+pub struct Poll {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+    epoch: Option<u64>,
+    sent: u64,
+    after: u64,
+    waiting: Vec<Value>,
+    ended: Option<u16>,
+}
+
+impl End {
+    /// Says something; where the link has ended meanwhile it is not heard.
+    pub async fn send(&mut self, frame: Value) {
+        match self {
+            Self::Ws(_) => self.send_text(frame.to_string()).await,
+            Self::Poll(poll) => {
+                poll.sent += 1;
+                let frames = json!([{ "n": poll.sent, "frame": frame }]);
+                poll.post(frames).await;
+            }
+        }
+    }
+
+    /// Something that may be no frame at all.
+    pub async fn send_text(&mut self, text: String) {
+        let Self::Ws(socket) = self else { panic!("only over a WebSocket") };
+        let _ = socket.send(Message::text(text)).await;
+    }
+
+    /// The next frame; pings are answered.
+    pub async fn next(&mut self) -> Result<Value, Ended> {
+        loop {
+            let frame = self.next_of_all().await?;
+            if frame["type"] == "ping" {
+                self.send(json!({ "type": "pong", "n": frame["n"] })).await;
+            } else {
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// The next frame of a kind; the hub's test calls are answered, and what else comes is passed over.
+    pub async fn next_of(&mut self, kind: &str) -> Value {
+        loop {
+            let frame = self.next().await.unwrap_or_else(|ended| panic!("no {kind} but {ended:?}"));
+            if frame["type"] == "call" && frame["tool"] == "probe" {
+                self.answer(&frame, "here").await;
+            } else if frame["type"] == kind {
+                return frame;
+            }
+        }
+    }
+
+    /// How the link ends; what comes before is passed over, and no ping is answered.
+    pub async fn end(&mut self) -> Ended {
+        loop {
+            if let Err(ended) = self.next_of_all().await {
+                return ended;
+            }
+        }
+    }
+
+    /// The next frame, whatever it is.
+    pub async fn next_of_all(&mut self) -> Result<Value, Ended> {
+        match self {
+            Self::Ws(socket) => loop {
+                let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a frame in time");
+                match message {
+                    Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).expect("JSON")),
+                    Some(Ok(Message::Close(frame))) => {
+                        return Err(Ended(frame.map_or(0, |frame| frame.code.into())));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return Err(Ended(0)),
+                }
+            },
+            Self::Poll(poll) => poll.next().await,
+        }
+    }
+
+    /// The result of a call.
+    pub async fn answer(&mut self, call: &Value, text: &str) {
+        let outcome = json!({ "output": { "text": text } });
+        self.send(json!({ "type": "result", "call_id": call["call_id"], "outcome": outcome })).await;
+    }
+
+    /// Answers the hub's test call, so that the node is well.
+    pub async fn pass_the_test(&mut self) {
+        let call = loop {
+            let frame = self.next().await.expect("the test call");
+            if frame["type"] == "call" {
+                break frame;
+            }
+        };
+        assert_eq!(call["tool"], "probe", "{call}");
+        self.answer(&call, "here").await;
+    }
+}
+
+impl Poll {
+    async fn post(&mut self, frames: Value) {
+        let mut body = json!({ "frames": frames });
+        if let Some(epoch) = self.epoch {
+            body["epoch"] = epoch.into();
+        }
+        let request = self.http.post(&self.url).bearer_auth(&self.token).json(&body).timeout(TIMEOUT);
+        let answer = request.send().await.expect("an answer");
+        let status = answer.status().as_u16();
+        if status != 200 {
+            self.ended = Some(status);
+            return;
+        }
+        let taken: Value = answer.json().await.expect("JSON");
+        self.epoch = taken["epoch"].as_u64();
+        assert_eq!(taken["taken"], self.sent);
+    }
+
+    async fn next(&mut self) -> Result<Value, Ended> {
+        loop {
+            if !self.waiting.is_empty() {
+                return Ok(self.waiting.remove(0));
+            }
+            let Some(epoch) = self.epoch else { return Err(Ended(self.ended.unwrap_or(0))) };
+            let request = self.http.get(&self.url).bearer_auth(&self.token).timeout(TIMEOUT);
+            let request = request.query(&[("epoch", epoch), ("after", self.after), ("wait_ms", 1_000)]);
+            let answer = request.send().await.expect("an answer");
+            if answer.status() != 200 {
+                return Err(Ended(answer.status().as_u16()));
+            }
+            let batch: Value = answer.json().await.expect("JSON");
+            for frame in batch["frames"].as_array().expect("frames") {
+                assert_eq!(frame["n"], self.after + 1, "in order, each once");
+                self.after += 1;
+                self.waiting.push(frame["frame"].clone());
+            }
+        }
+    }
+
+    /// Makes a request as if its answer had been lost: the frame that was sent last once more.
+    pub async fn again(&mut self, frame: Value) {
+        let frames = json!([{ "n": self.sent, "frame": frame }]);
+        self.post(frames).await;
+    }
+}
