@@ -169,12 +169,14 @@ async fn what_a_call_tells_is_in_the_log_of_its_session() {
     end.send(event).await;
     end.answer(&frame, "1").await;
     let session = answered(call).await.1["session_id"].as_str().unwrap().to_owned();
-    let mut events =
-        hub.events(format!("/ws/sessions/{session}?after=0"), &hub.admin_token()).open().await;
+    let mut events = hub.events(format!("/ws/sessions/{session}?after=0"), &hub.admin_token()).open().await;
     loop {
         let event = events.event().await;
         if event.kind.as_str() == "terminal_output" {
-            assert_eq!((&event.payload["text"], &event.payload["node"]), (&json!("half way\n"), &json!("nas")));
+            assert_eq!(
+                (&event.payload["text"], &event.payload["node"]),
+                (&json!("half way\n"), &json!("nas"))
+            );
             return;
         }
         assert_ne!(event.kind.as_str(), "tool_call", "it comes before the end");
