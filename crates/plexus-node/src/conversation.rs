@@ -39,6 +39,8 @@ pub struct Served {
     pub welcome: Option<Welcome>,
     /// How long it lasted after that.
     pub lasted: Duration,
+    /// The node itself has left, and does not come back.
+    pub left: bool,
     /// Why it is no more.
     pub end: LinkError,
 }
@@ -54,16 +56,20 @@ impl Conversation<'_> {
         };
         let welcome = match greeted {
             Ok(welcome) => welcome,
-            Err(end) => return Served { welcome: None, lasted: Duration::ZERO, end },
+            Err(end) => return Served { welcome: None, lasted: Duration::ZERO, left: false, end },
         };
         tracing::info!(name = %welcome.name, epoch = welcome.epoch, transport, "linked to the hub");
         let (outbox, begun) = (Arc::new(Outbox::default()), Instant::now());
         let pulse = Pulse::new(&welcome);
         self.calls.attach(outbox.clone(), &welcome.calls);
+        let mut left = false;
+        // In no fixed order: a hub that talks without a pause must not keep the node from answering.
         let end = tokio::select! {
-            biased;
             end = self.receive(&mut *rx, &outbox, &pulse) => end,
-            end = self.send(&mut *tx, &outbox, &pulse) => end,
+            end = self.send(&mut *tx, &outbox, &pulse) => end.unwrap_or_else(|reason| {
+                left = true;
+                LinkError::Closed(Some(reason))
+            }),
             end = pulse.watch(&outbox) => end,
             end = self.tell_changes(&outbox) => end,
             () = self.fence.cancelled() => LinkError::Fenced,
@@ -76,7 +82,7 @@ impl Conversation<'_> {
                 "events were left out, for the link was slower than what they tell of"
             );
         }
-        Served { welcome: Some(welcome), lasted: begun.elapsed(), end }
+        Served { welcome: Some(welcome), lasted: begun.elapsed(), left, end }
     }
 
     async fn greet(&self, tx: &mut dyn LinkTx, rx: &mut dyn LinkRx) -> Result<Welcome, LinkError> {
@@ -135,7 +141,8 @@ impl Conversation<'_> {
         }
     }
 
-    async fn send(&self, tx: &mut dyn LinkTx, outbox: &Outbox, pulse: &Pulse) -> LinkError {
+    /// Err: the node has said goodbye, with these words.
+    async fn send(&self, tx: &mut dyn LinkTx, outbox: &Outbox, pulse: &Pulse) -> Result<LinkError, String> {
         loop {
             let item = outbox.next().await;
             let (frame, sent) = match item {
@@ -156,13 +163,13 @@ impl Conversation<'_> {
                 Item::Bye(reason) => {
                     let bye = Frame::Bye(Bye { reason: reason.clone() });
                     let _ = timeout(pulse.patience(), tx.send(&bye)).await;
-                    return LinkError::Closed(Some(reason));
+                    return Err(reason);
                 }
             };
             match timeout(pulse.patience(), tx.send(&frame)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(end)) => return end,
-                Err(_) => return LinkError::Broken("the hub takes nothing any more".to_owned()),
+                Ok(Err(end)) => return Ok(end),
+                Err(_) => return Ok(LinkError::Broken("the hub takes nothing any more".to_owned())),
             }
             if let Some(call_id) = sent {
                 self.calls.sent(call_id);

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::HeaderValue;
 use plexus_kit::{Clock, Supervisor};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -69,6 +70,8 @@ pub struct Dialler {
     supervisor: Supervisor,
     /// WebSockets did not get through at this time.
     no_sockets: Option<Instant>,
+    /// What was presented last.
+    presented: Option<HeaderValue>,
 }
 
 impl Dialler {
@@ -88,6 +91,7 @@ impl Dialler {
             jitter: Jitter::random(),
             supervisor: supervisor.clone(),
             no_sockets: None,
+            presented: None,
         }
     }
 
@@ -107,13 +111,17 @@ impl Dialler {
         }
     }
 
+    /// Returns when the node has left its hub.
     async fn keep_linked(&mut self) {
         let mut pauses = Pauses::new(self.jitter.clone());
         loop {
             let (lasted, end) = match self.open().await {
                 Ok(link) => {
                     let transport = link.transport;
-                    let Served { welcome, lasted, end } = self.node.serve(link).await;
+                    let Served { welcome, lasted, left, end } = self.node.serve(link).await;
+                    if left {
+                        return;
+                    }
                     if welcome.is_none() && transport == "ws" && matches!(end, LinkError::Broken(_)) {
                         // Something on the way lets a WebSocket be opened and nothing through it.
                         self.no_sockets = Some(Instant::now());
@@ -123,7 +131,13 @@ impl Dialler {
                 Err(end) => (Duration::ZERO, end),
             };
             let pause = match &end {
-                LinkError::Refused(_) if self.credential.reread() => Duration::ZERO,
+                // Renewed since then, by the node itself or by a person.
+                LinkError::Refused(_)
+                    if self.credential.authorization() != self.presented || self.credential.reread() =>
+                {
+                    tracing::info!("the credential was replaced: linking with the new one");
+                    continue;
+                }
                 LinkError::Refused(_) | LinkError::Fenced => pauses.unwanted(),
                 _ => pauses.lost(lasted),
             };
@@ -152,6 +166,7 @@ impl Dialler {
     }
 
     async fn open(&mut self) -> Result<Link, LinkError> {
+        self.presented = self.credential.authorization();
         let sockets = match self.transport {
             Transport::Ws => true,
             Transport::Poll => false,
@@ -161,8 +176,7 @@ impl Dialler {
             return self.poll();
         }
         let url = self.hub.socket(self.node.id()).map_err(|error| LinkError::Broken(error.to_string()))?;
-        let authorization = self.credential.authorization();
-        match ws::open(&url, authorization.as_ref(), self.hub.tls(), OPEN).await {
+        match ws::open(&url, self.presented.as_ref(), self.hub.tls(), OPEN).await {
             Ok(link) => {
                 self.no_sockets = None;
                 Ok(link)
@@ -181,7 +195,7 @@ impl Dialler {
     }
 
     fn poll(&self) -> Result<Link, LinkError> {
-        let exchange = self.hub.exchange(self.node.id(), self.credential.authorization());
+        let exchange = self.hub.exchange(self.node.id(), self.presented.clone());
         let exchange = exchange.map_err(|error| LinkError::Broken(error.to_string()))?;
         Ok(poll::open(exchange, &self.supervisor))
     }

@@ -17,6 +17,7 @@ mod machine;
 mod node;
 mod options;
 mod outbox;
+mod retention;
 pub mod tools;
 
 pub use conversation::Served;

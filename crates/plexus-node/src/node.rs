@@ -15,7 +15,7 @@ use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
 use crate::link::Link;
-use crate::{Machine, NodeError, NodeOptions, tools};
+use crate::{Machine, NodeError, NodeOptions, retention, tools};
 
 /// The audit chain of a node's store is that of this machine alone.
 const INSTANCE: &str = "node";
@@ -98,6 +98,7 @@ impl Node {
         let calls =
             Calls::open(&store, dispatcher, options.clock.clone(), supervisor.clone(), options.limits)
                 .await?;
+        retention::start(store.clone(), options.clock.clone(), supervisor);
         let capabilities = Capabilities::new(&options, store_id, registry, hosted);
         Ok(Self(Arc::new(Inner {
             options,

@@ -142,6 +142,26 @@ impl Conn {
         rows.iter().map(call).collect()
     }
 
+    /// Calls that were to wait for their node until before `queued`, and those whose time was up before `sent` after they
+    /// were sent.
+    pub async fn overdue_node_calls(
+        &mut self,
+        queued: Timestamp,
+        sent: Timestamp,
+    ) -> Result<Vec<NodeCallRecord>, StoreError> {
+        let rows = self
+            .rows(
+                "listing overdue calls to nodes",
+                "SELECT call_id, node_id, store_id, state, subject, profile, token_id, session_id, tool, arguments, \
+                     idempotency_key, request_hash, via, deadline_at, queued_until, created_at \
+                 FROM node_calls WHERE (state = 'queued' AND queued_until < $1) OR (state = 'sent' AND deadline_at < $2) \
+                 ORDER BY call_id",
+                vec![queued.as_millisecond().into(), sent.as_millisecond().into()],
+            )
+            .await?;
+        rows.iter().map(call).collect()
+    }
+
     /// Calls that wait for a node.
     pub async fn queued_node_calls(&mut self, node: NodeId) -> Result<i64, StoreError> {
         let row = self

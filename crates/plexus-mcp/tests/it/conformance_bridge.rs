@@ -4,10 +4,9 @@
 //! `tests/conformance/bridge.toml` has the only complaints that may be left, each with the reason.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use plexus_testkit::conformance::{self, Check, Report, Suite};
-use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::fixture::{Eras, Fixture, TASK_AFTER};
 use plexus_testkit::{Link, TestHub};
 use serde::Deserialize;
 use serde_json::json;
@@ -96,7 +95,7 @@ async fn assert_passes(suite: Suite, revision: &str, scenarios: usize, upstream:
 /// The hub makes tasks of calls that take long, so the scenarios of the extension are run against plain tools that do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conformance_2_of_the_tasks_extension() {
-    let hub = TestHub::start_answering(|options| options.task_after = Duration::from_millis(250)).await;
+    let hub = TestHub::start_answering(|options| options.task_after = TASK_AFTER).await;
     let (_fixture, link) = bridge(&hub, Eras::Both).await;
     let url = link.url("/mcp");
     let Some(all) = conformance::scenarios(Suite::Stateless).await else { return };

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
+use plexus_testkit::fixture::{Eras, Fixture, HttpFixture, TASK_AFTER};
 use plexus_testkit::{Answer, McpClient, TestHub};
 use serde_json::{Value, json};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Short, so that no test waits long for its task; long enough for what is answered at once.
-const TASK_AFTER: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn hub(upstream: Eras) -> (TestHub, HttpFixture) {
@@ -63,7 +61,7 @@ async fn leaves(client: &McpClient, id: &str, state: &str) -> Value {
 async fn a_long_call_becomes_a_task_only_where_the_request_says_so() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
     let client = agent(&hub, "modern").await;
-    let long = json!({ "seconds": 0.8, "label": "job" });
+    let long = json!({ "seconds": 1.2, "label": "job" });
     let plain = json!({ "name": "mcp__fix__slow_compute", "arguments": long });
     let undeclared = client.modern("tools/call", plain).await.result();
     assert_eq!((&undeclared["resultType"], &undeclared["isError"]), (&json!("complete"), &json!(false)));
@@ -85,7 +83,7 @@ async fn a_long_call_becomes_a_task_only_where_the_request_says_so() {
     assert_eq!(working["resultType"], "complete", "that of the answer, not of the call: {working}");
     let done = leaves(&client, id, "working").await;
     assert_eq!(done["status"], "completed", "{done}");
-    assert_eq!(done["result"]["content"][0]["text"], "job: computed for 0.8 s");
+    assert_eq!(done["result"]["content"][0]["text"], "job: computed for 1.2 s");
     assert!(done.get("error").is_none() && done.get("inputRequests").is_none(), "{done}");
     let call_id = &done["result"]["_meta"]["plexus/call-id"];
     assert_eq!(&begun["_meta"]["plexus/call-id"], call_id);
@@ -185,7 +183,7 @@ async fn an_error_of_the_tool_is_a_result_and_one_of_the_protocol_is_not() {
 async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
     let (hub, _fixture) = hub(Eras::Sessions).await;
     let client = agent(&hub, "modern").await;
-    let ended = task(&client, "slow_compute", json!({ "seconds": 0.5, "label": "before" })).await;
+    let ended = task(&client, "slow_compute", json!({ "seconds": 1, "label": "before" })).await;
     assert_eq!(leaves(&client, &ended, "working").await["status"], "completed");
     let running = task(&client, "slow_compute", json!({ "seconds": 60 })).await;
     let asking = task(&client, "confirm_delete", json!({ "filename": "a.txt" })).await;
@@ -201,7 +199,7 @@ async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
         assert!(why.contains("nobody knows whether it has done its work"), "{why}");
     }
     let kept = get(&client, &ended).await;
-    assert_eq!(kept["result"]["content"][0]["text"], "before: computed for 0.5 s");
+    assert_eq!(kept["result"]["content"][0]["text"], "before: computed for 1 s");
 
     let hub = hub.restart_later(Duration::from_secs(24 * 3600)).await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);

@@ -108,7 +108,7 @@ impl Calls {
         Ok(Self {
             table: Mutex::new(Table { calls, ..Table::default() }),
             held,
-            runner: Runner::new(dispatcher),
+            runner: Runner::new(dispatcher, store.clone()),
             supervisor,
             limits,
             running: watch::Sender::new(0),
@@ -176,7 +176,11 @@ impl Calls {
         }
         let calls = self.clone();
         let tell = move |event: CallEvent| calls.event(event);
-        let outcome = run::within_a_frame(stop.explain(self.runner.run(call, &stop, Arc::new(tell)).await));
+        let outcome = match stop.before_it_began() {
+            Some(outcome) => outcome,
+            None => stop.explain(self.runner.run(call, &stop, Arc::new(tell)).await),
+        };
+        let outcome = run::within_a_frame(outcome);
         let mut kept = keep;
         if keep && let Err(error) = self.held.finish(call_id, &outcome).await {
             // Sent all the same: should the node end before it is confirmed, the call was interrupted.

@@ -10,11 +10,13 @@ use plexus_kit::TraceContext;
 use plexus_kit::trace::{Incoming, TRACEPARENT};
 use plexus_proto::ErrorCode;
 use plexus_proto::node::{self, CallEvent, CallOutcome, MAX_FRAME};
+use plexus_store::Store;
 use plexus_tools::{Call, CallKind, Dispatcher, EventSink, Progress, ProgressSink, SessionKey, Via, outcome};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 use super::stop::{Stop, refused};
+use crate::tools::probe;
 
 /// What a frame has around a result.
 const FRAME: usize = 1024;
@@ -26,14 +28,18 @@ pub(super) type Tell = Arc<dyn Fn(CallEvent) -> bool + Send + Sync>;
 
 pub(super) struct Runner {
     dispatcher: Dispatcher,
+    store: Store,
 }
 
 impl Runner {
-    pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        Self { dispatcher }
+    pub(super) fn new(dispatcher: Dispatcher, store: Store) -> Self {
+        Self { dispatcher, store }
     }
 
     pub(super) async fn run(&self, call: node::Call, stop: &Stop, tell: Tell) -> CallOutcome {
+        if call.tool == probe::NAME && !call.keep {
+            return self.probe().await;
+        }
         let Some(principal) = Principal::relayed(&call.caller.subject) else {
             let message = format!("{:?} is the name of no caller", call.caller.subject);
             return refused(ErrorCode::InvalidRequest, message, "Hub and node may be of different versions.");
@@ -66,6 +72,20 @@ impl Runner {
             until_end: None,
         };
         outcome::to_frame(self.dispatcher.call(Arc::new(principal), call).await.result)
+    }
+}
+
+impl Runner {
+    /// The hub asks whether calls work here, once a minute for as long as there is a link. Nobody has called anything, so
+    /// nothing is recorded: a machine that rests would fill its disk with this.
+    async fn probe(&self) -> CallOutcome {
+        match self.store.check_writable().await {
+            Ok(()) => CallOutcome::Output(node::Output { text: String::new(), structured: None }),
+            Err(error) => {
+                let message = format!("the node cannot write to its disk: {error}");
+                refused(ErrorCode::Unavailable, message, "Look whether the disk of the node is full.")
+            }
+        }
     }
 }
 

@@ -33,6 +33,20 @@ impl Stop {
         self.token.clone()
     }
 
+    /// The end of a call that was stopped before it was begun, if it was.
+    pub(crate) fn before_it_began(&self) -> Option<CallOutcome> {
+        let why = self.why.get().filter(|_| self.token.is_cancelled())?;
+        Some(match why {
+            Why::Hub(CancelReason::Caller) => refused(ErrorCode::Cancelled, "the call was cancelled", ""),
+            Why::Hub(CancelReason::Deadline) => {
+                refused(ErrorCode::DeadlineExceeded, "the time of the call was up before it began", "")
+            }
+            Why::Node => {
+                refused(ErrorCode::Unavailable, "the node is stopping", "Call again when it is back.")
+            }
+        })
+    }
+
     /// The end of a call, told by who has stopped it; one that ended by itself ended as it says.
     pub(crate) fn explain(&self, outcome: CallOutcome) -> CallOutcome {
         let CallOutcome::Failed(failure) = outcome else { return outcome };
@@ -63,7 +77,7 @@ pub(crate) fn refused(code: ErrorCode, message: impl Into<String>, hint: &str) -
     CallOutcome::Failed(Failure {
         code,
         message: message.into(),
-        hint: Some(format!("Nothing was run. {hint}")),
+        hint: Some(format!("Nothing was run. {hint}").trim_end().to_owned()),
         details: Value::Null,
         nothing_ran: true,
     })

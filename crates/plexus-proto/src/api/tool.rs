@@ -32,7 +32,7 @@ pub struct Tool {
     pub name: String,
     pub title: String,
     pub description: String,
-    /// `hub`, or `upstream:<server>`.
+    /// `hub`, `node`, `upstream:<server>`, or `upstream:<server>@<node>` of a server that runs on a node.
     pub placement: String,
     pub scope: String,
     pub annotations: ToolAnnotations,

@@ -46,6 +46,10 @@ pub enum Frame {
 
 /// What came over a link.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it comes in, and almost always a frame"
+)]
 pub enum Received {
     Frame(Frame),
     /// Of a type that this build does not know.

@@ -46,11 +46,16 @@ impl Dispatcher {
     /// Concludes the calls that nobody waits for any more: those that waited for their machine for as long as they were to,
     /// and those whose machine was not heard of for too long. Says how many.
     pub async fn expire_node_calls(&self) -> Result<usize, CallError> {
-        let calls = self.0.store.read_committed().await?.node_calls(None).await?;
+        let now = self.0.clock.now();
+        let given_up = now.checked_sub(GIVEN_UP).unwrap_or(Timestamp::MIN);
+        let calls = self.0.store.read_committed().await?.overdue_node_calls(now, given_up).await?;
         let mut ended = 0;
         for call in calls {
             let (node, call_id) = (call.node_id, call.call_id);
-            let Some((error, settle)) = self.0.expiry(&call) else { continue };
+            if self.0.waited.contains(call_id) {
+                continue;
+            }
+            let (error, settle) = self.0.expiry(&call);
             if self.0.conclude(call, &Err(error), settle).await? {
                 self.0.tell_settled(node, call_id);
                 ended += 1;
@@ -75,21 +80,20 @@ impl Inner {
         Ok(settled)
     }
 
-    /// Why a call is over that nobody has heard of, if it is.
-    fn expiry(&self, call: &NodeCallRecord) -> Option<(CallError, Settle)> {
-        let now = self.clock.now();
-        let name = || self.name_of(call.node_id).unwrap_or_else(|| call.node_id.to_string());
+    /// Why a call is over that nobody has heard of.
+    fn expiry(&self, call: &NodeCallRecord) -> (CallError, Settle) {
+        let name = self.name_of(call.node_id).unwrap_or_else(|| call.node_id.to_string());
         match (call.state, call.queued_until) {
-            (NodeCallState::Queued, Some(until)) if until < now => {
-                Some((not_in_time(&name(), between(call.created_at, until)), Settle::Queued))
+            (NodeCallState::Queued, until) => {
+                let waited = between(call.created_at, until.unwrap_or(call.created_at));
+                (not_in_time(&name, waited), Settle::Queued)
             }
-            (NodeCallState::Sent, _) if after(call.deadline_at, GIVEN_UP) < now => {
-                let message = format!("the node {} was not heard of since the call was sent to it", name());
+            (NodeCallState::Sent, _) => {
+                let message = format!("the node {name} was not heard of since the call was sent to it");
                 let error = CallError::new(ErrorCode::Interrupted, message)
                     .hint("It may have done its work. Look first, and call again only if it has not.");
-                Some((error, Settle::Any))
+                (error, Settle::Any)
             }
-            _ => None,
         }
     }
 

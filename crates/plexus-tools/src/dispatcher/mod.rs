@@ -43,6 +43,7 @@ use handling::{bound, given_up, guarded, run_handler};
 use kept::{Keep, Kept};
 use keys::Keys;
 use measure::CallMetrics;
+use on_node::Waited;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
 
@@ -87,6 +88,8 @@ struct Inner {
     metrics: CallMetrics,
     /// Who knows the machines; a node of its own has none.
     nodes: ArcSwapOption<SharedNodes>,
+    /// Calls to machines that are waited for here.
+    waited: Waited,
     /// Moves when a call that nobody waited for was concluded.
     concluded: watch::Sender<u64>,
 }
@@ -116,6 +119,7 @@ impl Dispatcher {
             output_bytes: AtomicUsize::new(options.output_bytes),
             metrics: CallMetrics::default(),
             nodes: ArcSwapOption::empty(),
+            waited: Waited::default(),
             concluded: watch::Sender::new(0),
         }))
     }
@@ -134,9 +138,11 @@ impl Dispatcher {
     /// Lets others read what is measured here.
     pub fn register(&self, metrics: &Metrics) {
         self.0.metrics.register(metrics);
-        let inner = self.0.clone();
-        metrics
-            .read("plexus_tool_calls_in_flight", "Calls that run now", move || count(inner.running.total()));
+        let (running, waiting) = (self.0.clone(), self.0.clone());
+        let about = "Calls that run now";
+        metrics.read("plexus_tool_calls_in_flight", about, move || count(running.running.total()));
+        let about = "Calls that wait for another one with the same idempotency key";
+        metrics.read("plexus_tool_calls_waiting", about, move || count(waiting.keys.waiting()));
     }
 
     #[must_use]
@@ -446,7 +452,7 @@ impl Inner {
                 Ok(()) => prepared.for_machine(),
             },
         };
-        if prepared.tool.spec().reaches_out() {
+        if prepared.reaches_out() {
             return self.execute_elsewhere(prepared, context, record, keep).await;
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);

@@ -4,7 +4,9 @@
 //! whoever deletes the row tells how the call ended, and nobody else does. A call that was queued is sent only after its
 //! row says so; so of one whose row could be deleted as queued it is certain that nothing ran.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -29,6 +31,30 @@ enum Ended {
     Settled(CallError),
 }
 
+/// Calls that somebody here waits for: whoever waits also ends them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Waited(Arc<Mutex<HashSet<CallId>>>);
+
+/// Somebody waits.
+struct Wait(Waited, CallId);
+
+impl Waited {
+    pub(super) fn contains(&self, call_id: CallId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&call_id)
+    }
+
+    fn wait(&self, call_id: CallId) -> Wait {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id);
+        Wait(self.clone(), call_id)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
 impl Inner {
     /// Has the machine run the call, and settles its end.
     pub(super) async fn execute_on_node(
@@ -44,6 +70,7 @@ impl Inner {
                 "a call that is for no machine was to be sent to one",
             ));
         };
+        let _waited = self.waited.wait(record.call_id());
         let row = self.row(&prepared, &context, &record, keep.as_ref(), &route);
         if let Err(error) = self.give(row, keep.as_ref()).await {
             return self.finish(record, Err(error)).await;
@@ -143,8 +170,9 @@ impl Inner {
             let expired = Err(error.clone());
             match self.settle_on_node(record.clone(), key.cloned(), &expired, Settle::Queued).await {
                 Ok(true) => Some(error),
-                // It is on its way; or the database is away, and it is waited for until its time is up.
-                Ok(false) | Err(_) => None,
+                // It is on its way; or the database is away, and it is waited for until its time is up; or another hub has
+                // ended it for the same reason.
+                Ok(false) | Err(_) => self.has_ended(record.call_id()).await.then_some(error),
             }
         };
         let given_up = async {
@@ -185,6 +213,11 @@ impl Inner {
                  its work."
             ))),
         })
+    }
+
+    async fn has_ended(&self, call_id: CallId) -> bool {
+        let Ok(mut reader) = self.store.read_committed().await else { return false };
+        matches!(reader.node_call(call_id).await, Ok(None))
     }
 
     fn output(&self, outcome: Result<Outcome, CallError>) -> CallResult {

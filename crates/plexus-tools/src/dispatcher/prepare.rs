@@ -34,6 +34,12 @@ impl Prepared {
         self.route.as_ref().is_some_and(|route| !read_only || route.queue.is_some())
     }
 
+    /// Whether the call does something outside of the hub that must not be done twice.
+    pub(super) fn reaches_out(&self) -> bool {
+        let hints = self.tool.spec().access_of(&self.arguments).annotations;
+        self.tool.spec().reaches_out() && !hints.read_only_hint && !hints.idempotent_hint
+    }
+
     /// The same call with the arguments that its machine gets.
     pub(super) fn for_machine(self) -> Self {
         Self { arguments: route::without_routing(&self.tool, self.arguments), ..self }

@@ -137,7 +137,7 @@ async fn list(
     let wanted = server.map(|server| format!("upstream:{server}"));
     // One that does not parse is shown and complained about, not hidden.
     let keep = |raw: &RawValue| match &wanted {
-        Some(wanted) => client::decode(raw).map_or(true, |tool: Tool| tool.placement == *wanted),
+        Some(wanted) => client::decode(raw).map_or(true, |tool: Tool| is_of(&tool.placement, wanted)),
         None => true,
     };
     let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, keep).await?;
@@ -264,10 +264,18 @@ fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
     }
 }
 
-/// Where a tool runs: in the hub, or in a server behind it.
+/// Whether a tool is of this server, wherever that runs.
+fn is_of(placement: &str, server: &str) -> bool {
+    placement.split_once('@').map_or(placement, |(server, _)| server) == server
+}
+
+/// Where a tool runs: in the hub, on a node that each call names, or in a server behind the hub or on a node.
 fn place(placement: &str) -> String {
     match placement.strip_prefix("upstream:") {
-        Some(server) => format!("server {server}"),
+        Some(server) => match server.split_once('@') {
+            Some((server, node)) => format!("server {server} on {node}"),
+            None => format!("server {server}"),
+        },
         None => placement.to_owned(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod journal;
 mod logins;
+mod nodes;
 mod parked;
 pub(crate) mod records;
 mod scene;
@@ -54,6 +55,28 @@ async fn crashes_while_access_to_a_server_is_renewed_end_in_a_state_that_is_told
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_while_calls_wait_for_answers_or_go_on_as_tasks_run_nothing_twice() {
     parked::interrupted(crate::plexus(), 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_on_a_node_end_once_through_crashes_and_cut_wires() {
+    nodes::interrupted("ws", 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_on_a_node_that_polls_end_once_through_crashes_and_cut_wires() {
+    nodes::interrupted("poll", 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn commands_on_a_node_end_once_through_two_hundred_rounds_of_crashes() {
+    nodes::interrupted("ws", 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn commands_on_a_node_that_polls_end_once_through_two_hundred_rounds_of_crashes() {
+    nodes::interrupted("poll", 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -79,6 +79,7 @@ async fn the_numbers_are_exactly_what_was_done() {
         ("plexus_tool_call_duration_seconds_count{tool=\"todo\"}", 7.0),
         ("plexus_tool_call_duration_seconds_count{tool=\"unknown\"}", 3.0),
         ("plexus_tool_calls_in_flight", 0.0),
+        ("plexus_tool_calls_waiting", 0.0),
         (
             "plexus_http_requests_total{method=\"POST\",route=\"/api/v1/tools/{name}/call\",status=\"400\"}",
             2.0,

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use plexus_testkit::fixture::Eras;
+use plexus_testkit::fixture::{Eras, TASK_AFTER};
 use plexus_testkit::{AskedClient, TestHub};
 use serde_json::{Value, json};
 
 use super::matrix::Found;
 use super::{Era, Scene, Way, in_every_way, in_every_way_of};
 
-/// Short, so that no test waits long for its task.
-const TASK_AFTER: Duration = Duration::from_millis(250);
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// A hub that soon makes tasks of calls, for clients that know them.
@@ -43,7 +41,7 @@ async fn followed(client: &AskedClient, tool: &str, arguments: Value) -> (bool, 
 async fn bridging_a_long_call_is_a_task_to_those_who_know_tasks() {
     in_every_way_of(&busy().await, "the tasks extension", async |scene, way| {
         let client = scene.client(way, json!({ "extensions": { TASKS: {} } })).await;
-        let long = json!({ "seconds": 0.6, "label": "job" });
+        let long = json!({ "seconds": 1.2, "label": "job" });
         let (was_task, result) = followed(&client, &way.tool("slow_compute"), long).await;
         assert_eq!(was_task, way.client == Era::Stateless, "{way:?}: {result}");
         assert!(result["content"][0]["text"].to_string().contains("job"), "{way:?}: {result}");
@@ -60,7 +58,7 @@ async fn bridging_a_task_of_the_server_is_followed() {
         for capabilities in [json!({}), json!({ "extensions": { TASKS: {} } })] {
             let knows_tasks = capabilities != json!({}) && way.client == Era::Stateless;
             let client = scene.client(way, capabilities).await;
-            let (was_task, result) = followed(&client, &way.tool("own_task"), json!({ "ms": 600 })).await;
+            let (was_task, result) = followed(&client, &way.tool("own_task"), json!({ "ms": 1_200 })).await;
             assert_eq!(was_task, knows_tasks, "{way:?}: {result}");
             assert_eq!(result["isError"], false, "{way:?}: {result}");
         }

@@ -62,6 +62,12 @@ pub(crate) async fn keyed(client: &McpClient, tool: &str, key: &str) -> Value {
     client.modern("tools/call", params).await.result()
 }
 
+/// What the hub tells of itself, a line each.
+pub(crate) async fn metrics(hub: &TestHub) -> String {
+    let request = hub.http().get(hub.url("/metrics")).bearer_auth(hub.admin_token());
+    request.send().await.unwrap().text().await.unwrap()
+}
+
 /// Waits until something is there.
 pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
     let there = async {

@@ -6,7 +6,7 @@ use plexus_testkit::{McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, following, quick, signal, text};
+use super::{agent, following, metrics, quick, signal, text};
 
 async fn servers(client: &McpClient) -> Vec<Value> {
     let result = client.tool("mcp_status", json!({})).await;
@@ -146,8 +146,7 @@ async fn instructions_are_those_of_the_servers_that_the_caller_sees() {
 async fn the_servers_are_in_the_metrics() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
-    let request = hub.http().get(hub.url("/metrics")).bearer_auth(hub.admin_token());
-    let metrics = request.send().await.unwrap().text().await.unwrap();
+    let metrics = metrics(&hub).await;
     for line in [
         r#"plexus_upstream_state{server="fix",state="ready"} 1"#,
         r#"plexus_upstream_restarts_total{server="fix"} 0"#,

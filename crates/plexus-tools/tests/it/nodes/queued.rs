@@ -131,6 +131,8 @@ async fn a_queued_call_that_is_cancelled_never_runs() {
         let begun = hub.dispatcher.begin(hub.admin(), asked);
         let reply = tokio::spawn(begun.reply);
         let call_id = row(&hub).await.call_id;
+        hub.clock.advance(Duration::from_secs(700));
+        assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0, "whoever waits ends it");
         cancel.cancel();
         let error = reply.await.unwrap().result.unwrap_err();
         assert_eq!((error.code, error.hint.as_deref()), (ErrorCode::Cancelled, Some("Nothing was run.")));
