@@ -2,7 +2,7 @@
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::end::{BOTH, End, Enrolled, How};
 use super::until_state;
@@ -18,19 +18,22 @@ async fn linked(how: How) -> (TestHub, Enrolled, End) {
 }
 
 /// Has a command run on the node `nas`; status and body of the answer.
-fn run(hub: &TestHub, key: &str) -> JoinHandle<(u16, Value)> {
+fn run(hub: &TestHub, key: &str) -> JoinSet<(u16, Value)> {
     let request = hub.http().post(hub.url("/api/v1/tools/terminal/call")).bearer_auth(hub.admin_token());
     let request = request
         .header("idempotency-key", key)
         .json(&json!({ "arguments": { "action": "run", "command": "count", "node": "nas" } }));
-    tokio::spawn(async move {
+    let mut call = JoinSet::new();
+    call.spawn(async move {
         let answer = request.send().await.expect("an answer");
         (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null))
-    })
+    });
+    call
 }
 
-async fn answered(call: JoinHandle<(u16, Value)>) -> (u16, Value) {
-    tokio::time::timeout(super::PATIENCE, call).await.expect("an answer in time").unwrap()
+async fn answered(mut call: JoinSet<(u16, Value)>) -> (u16, Value) {
+    let answer = tokio::time::timeout(super::PATIENCE, call.join_next()).await.expect("an answer in time");
+    answer.expect("one call").unwrap()
 }
 
 fn id(call: &Value) -> &str {
