@@ -259,7 +259,11 @@ impl Scene for NodeScene {
                 assert_eq!(sent.writer.write(&write).await, Some(end), "{write:?}, asked for again");
             }
         }
-        assert_eq!(std::fs::read_to_string(&self.ledger).unwrap_or_default(), "", "something ran when it was asked for again");
+        assert_eq!(
+            std::fs::read_to_string(&self.ledger).unwrap_or_default(),
+            "",
+            "something ran when it was asked for again"
+        );
         let report = self.hub().api("/api/v1/audit/verify").await;
         assert_eq!(report["ok"], true, "{report}");
     }
