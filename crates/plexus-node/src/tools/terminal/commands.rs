@@ -59,6 +59,7 @@ pub(super) fn request(
         stdin,
         limit: limit.map(|limit| limit.min(LONGEST)),
         screen,
+        leashed: args.action == TerminalAction::Run,
         by: context.principal.subject().to_owned(),
         session_id: context.session_id,
         call_id: context.call_id,

@@ -26,6 +26,10 @@ pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
             (_, Some(Why::Output)) => {
                 Some("it was killed because it wrote more than can be kept on this machine".to_owned())
             }
+            (_, Some(Why::Interrupted)) => Some(
+                "it was killed because the node had stopped, and with it the call that waited for it"
+                    .to_owned(),
+            ),
             (_, Some(Why::Cancelled)) => Some("it was killed because its call was cancelled".to_owned()),
             (Exit::Unknown, _) if job.record.pty => {
                 Some("its terminal was closed when the node stopped".to_owned())

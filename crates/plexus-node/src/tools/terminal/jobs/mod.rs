@@ -86,6 +86,8 @@ pub(super) struct Request {
     pub(super) stdin: Stdin,
     pub(super) limit: Option<Duration>,
     pub(super) screen: Option<Screen>,
+    /// It ends with the call that waits for it, also when that ends with the node.
+    pub(super) leashed: bool,
     pub(super) by: String,
     pub(super) session_id: SessionId,
     pub(super) call_id: CallId,
@@ -157,7 +159,11 @@ impl Jobs {
         let job = Arc::new(Job::found(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
         // There may be more of them than may be started: they run already.
         let place = self.0.places.clone().try_acquire_owned().ok();
-        self.watch(job, Leader::Found(leader), orders, until, place);
+        self.watch(job.clone(), Leader::Found(leader), orders, until, place);
+        if job.record.leashed {
+            // Its caller is told that it was interrupted, and must be able to rely on it.
+            job.stop(Why::Interrupted);
+        }
     }
 
     fn watch(
@@ -215,6 +221,7 @@ impl Jobs {
             command: shown(&request),
             cwd: request.cwd.display().to_string(),
             pty: request.screen.is_some(),
+            leashed: request.leashed,
             started_at: now,
             until: request.limit.and_then(|limit| now.checked_add(limit).ok()),
             boot_id: identity::boot_id(),

@@ -32,6 +32,8 @@ pub(crate) struct Record {
     pub(crate) command: String,
     pub(crate) cwd: String,
     pub(crate) pty: bool,
+    /// It ends with the call that waits for it.
+    pub(crate) leashed: bool,
     pub(crate) started_at: Timestamp,
     /// When it is killed.
     pub(crate) until: Option<Timestamp>,
@@ -62,18 +64,21 @@ pub(crate) enum Why {
     Killed,
     /// Nobody waits for it any more.
     Cancelled,
+    /// The node stopped, and with it the call that waited for it.
+    Interrupted,
     /// It wrote more than the disk can be spared, and nothing of it can be given back.
     Output,
 }
 
 impl Why {
-    const ALL: [Self; 4] = [Self::Timeout, Self::Killed, Self::Cancelled, Self::Output];
+    const ALL: [Self; 5] = [Self::Timeout, Self::Killed, Self::Cancelled, Self::Interrupted, Self::Output];
 
     fn word(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::Killed => "killed",
             Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
             Self::Output => "output",
         }
     }

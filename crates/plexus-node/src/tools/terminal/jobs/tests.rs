@@ -27,6 +27,7 @@ fn request(line: &str) -> Request {
         stdin: Stdin::Nothing,
         limit: Some(Duration::from_secs(60)),
         screen: None,
+        leashed: false,
         by: "agent:tester".to_owned(),
         session_id: SessionId::new(),
         call_id: CallId::new(),
@@ -89,7 +90,7 @@ async fn old_jobs_and_large_ones_go() {
     ended(&larger).await;
     jobs.0.prune();
     let left: Vec<String> = jobs.all().iter().map(|job| job.id.clone()).collect();
-    assert_eq!(left, [larger.id.clone()]);
+    assert_eq!(left, [larger.id.as_str()]);
     let aged = Limits { age: Duration::ZERO, ..Limits::default() };
     let again = opened(folder.path(), aged);
     assert!(again.all().is_empty());
@@ -112,6 +113,28 @@ async fn a_job_that_writes_without_end_keeps_both_ends_and_is_not_held_up() {
     assert_eq!(spool.part(spool.size() - 5, 10).unwrap().bytes, b"last\n");
     let middle = spool.part(8_000_000, 10).unwrap();
     assert!(middle.skipped > 0 && middle.offset > 8_000_000, "what is gone is said to be gone");
+}
+
+/// The node was killed: nobody stopped anything.
+#[tokio::test]
+async fn what_a_call_waited_for_ends_with_the_node_and_what_runs_in_the_background_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = opened(folder.path(), Limits::default());
+    let waited_for = before.start(Request { leashed: true, ..request("sleep 1000") }).unwrap();
+    let background = before.start(request("sleep 1000")).unwrap();
+    for job in [&waited_for, &background] {
+        while !job.folder().join(BORN).exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let after = opened(folder.path(), Limits::default());
+    let waited_for = after.get(&waited_for.id).unwrap();
+    ended(&waited_for).await;
+    assert_eq!(waited_for.end().unwrap().why, Some(Why::Interrupted));
+    let background = after.get(&background.id).unwrap();
+    assert_eq!(background.end(), None);
+    background.stop(Why::Killed);
+    ended(&background).await;
 }
 
 #[tokio::test]
