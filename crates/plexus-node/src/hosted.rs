@@ -1,12 +1,14 @@
 //! MCP servers that run on this machine: supervised here, called through the hub.
+//!
+//! What they say of their tools is judged here, as on a hub: what has changed since it was first seen is held back until the
+//! server's file says `"approve": "auto"`. A machine has the last word on what is offered of it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plexus_kit::{Clock, Environment, Stage, Supervisor};
+use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
-use plexus_proto::api::ToolApproval;
 use plexus_proto::node::HostedServer;
 use plexus_store::Store;
 use plexus_tools::{Registry, Tool};
@@ -35,14 +37,6 @@ impl Hosted {
         let options = UpstreamOptions::new(dir, environment.clone(), store.clone());
         let upstreams = Upstreams::start(options, registry.clone(), clock.clone(), supervisor);
         registry.remove(&FOR_HUBS);
-        let (judged, stop) = (upstreams.clone(), supervisor.stopping(Stage::Work));
-        supervisor.spawn(Stage::Work, "definitions of hosted tools", async move {
-            let changes = judged.changes();
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = pass_on(judged, changes) => {}
-            }
-        });
         Self(upstreams)
     }
 
@@ -72,28 +66,6 @@ impl Hosted {
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes()
-    }
-}
-
-/// Approves all that servers say: what models may read of it is for the hub to judge, where somebody can look at it. Held
-/// back here, a changed tool would be gone for good.
-async fn pass_on(upstreams: Upstreams, mut changes: watch::Receiver<u64>) {
-    loop {
-        for server in upstreams.list() {
-            let pending = upstreams.pending(&server.name).unwrap_or_default();
-            if pending.is_empty() {
-                continue;
-            }
-            let wanted: Vec<ToolApproval> =
-                pending.into_iter().map(|tool| ToolApproval { name: tool.name, hash: tool.hash }).collect();
-            if let Err(error) = upstreams.approve(&server.name, &wanted, "node").await {
-                // It has changed in the meantime, and comes again with that.
-                tracing::debug!(server = %server.name, %error, "what a server says has changed while it was passed on");
-            }
-        }
-        if changes.changed().await.is_err() {
-            return;
-        }
     }
 }
 

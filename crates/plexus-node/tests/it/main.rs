@@ -5,6 +5,7 @@
 
 mod calls;
 mod gate;
+mod hosted;
 mod links;
 mod pace;
 mod reconcile;

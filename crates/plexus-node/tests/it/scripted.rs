@@ -49,13 +49,14 @@ impl Site {
     }
 
     pub(crate) async fn at(folder: &Path, limits: NodeLimits) -> Self {
-        let (gate, supervisor) = (Gate::new(), Supervisor::new());
-        let options = NodeOptions {
-            limits,
-            ..NodeOptions::new(NodeId::new(), folder.to_owned(), Environment::default())
-        };
+        let options = NodeOptions::new(NodeId::new(), folder.to_owned(), Environment::default());
+        Self::start(NodeOptions { limits, ..options }).await
+    }
+
+    pub(crate) async fn start(options: NodeOptions) -> Self {
+        let (gate, supervisor, folder) = (Gate::new(), Supervisor::new(), options.data_dir.clone());
         let node = Node::open_with(options, gate.tools(), &supervisor).await.expect("the node opens");
-        Self { gate, supervisor, node, folder: folder.to_owned(), _kept: None }
+        Self { gate, supervisor, node, folder, _kept: None }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -88,6 +89,13 @@ impl Site {
     /// State of a call on the node's disk, as somebody else reads it.
     pub(crate) async fn on_disk(&self, call: CallId) -> Option<String> {
         on_disk(&self.folder, call).await
+    }
+
+    /// What the node's database counts.
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        let options = SqliteConnectOptions::new().filename(self.folder.join("plexus.db")).read_only(true);
+        let mut conn: SqliteConnection = options.connect().await.unwrap();
+        sqlx::query(sql).fetch_one(&mut conn).await.unwrap().get(0)
     }
 
     /// Waits until a call is no longer on disk.

@@ -41,6 +41,9 @@ const DYING: Duration = Duration::from_secs(5);
 /// How long it is looked at what a signal does.
 const NOTICING: Duration = Duration::from_millis(300);
 
+/// Jobs in a list, beside those that run: older ones are rarely looked for.
+const LISTED: usize = 30;
+
 /// A command does whatever it does: once, and never later than it was asked for.
 const COMMAND: Access = Access {
     annotations: ToolAnnotations {
@@ -201,8 +204,16 @@ impl Terminal {
 
     fn list(&self, context: &ToolContext) -> Output {
         let now = context.clock.now();
-        let jobs = self.jobs.all().iter().map(|job| read::listed(job, now)).collect();
-        Output { jobs: Some(jobs), ..Output::default() }
+        let all = self.jobs.all();
+        let mut places = LISTED;
+        let shown = all.iter().filter(|job| {
+            let has_place = places > 0;
+            places = places.saturating_sub(1);
+            has_place || job.end().is_none()
+        });
+        let jobs: Vec<_> = shown.map(|job| read::listed(job, now)).collect();
+        let not_shown = Some(all.len() - jobs.len()).filter(|count| *count > 0);
+        Output { jobs: Some(jobs), not_shown, ..Output::default() }
     }
 
     fn job(&self, args: &Args) -> Result<Arc<Job>, CallError> {

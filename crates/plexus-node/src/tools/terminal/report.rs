@@ -24,6 +24,9 @@ pub(crate) struct Output {
     /// Of `list`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) jobs: Option<Vec<Listed>>,
+    /// Older jobs that have ended and are not in the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_shown: Option<usize>,
 }
 
 /// A job, as it is now.
@@ -130,6 +133,9 @@ impl Output {
         }
         for listed in self.jobs.iter().flatten() {
             text.push_str(&format!("{}  {}  {}\n", listed.state.job, listed.state.words(), listed.command));
+        }
+        if let Some(not_shown) = self.not_shown {
+            text.push_str(&format!("[and {not_shown} older ones that have ended]\n"));
         }
         if self.jobs.as_ref().is_some_and(Vec::is_empty) {
             text.push_str("There are no jobs.\n");

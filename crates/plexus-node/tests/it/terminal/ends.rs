@@ -74,7 +74,7 @@ async fn what_takes_too_long_is_killed_with_all_that_it_started() {
     );
     let began = Instant::now();
     let answer =
-        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 1 })).await.unwrap();
+        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 3 })).await.unwrap();
     assert_eq!(answer["timed_out"], true);
     assert_eq!(answer["signal"], "KILL");
     assert_eq!(answer["stdout"]["text"], "begun\n", "what it wrote until then is there");
@@ -88,7 +88,7 @@ async fn one_that_heeds_the_request_to_end_is_not_killed() {
     let bench = Workbench::new().await;
     let command = "trap 'echo tidy; exit 7' TERM; while :; do sleep 0.05; done";
     let answer =
-        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 1 })).await.unwrap();
+        bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 3 })).await.unwrap();
     assert_eq!((&answer["exit_code"], &answer["timed_out"]), (&json!(7), &json!(true)));
     assert_eq!(answer["stdout"]["text"], "tidy\n");
 }
@@ -189,4 +189,9 @@ async fn many_commands_at_once_do_not_mix() {
     futures_util::future::join_all(runs).await;
     let jobs = bench.terminal(json!({ "action": "list" })).await.unwrap();
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 24);
+    for _ in 0..10 {
+        bench.sh("true").await;
+    }
+    let jobs = bench.terminal(json!({ "action": "list" })).await.unwrap();
+    assert_eq!((jobs["jobs"].as_array().unwrap().len(), &jobs["not_shown"]), (30, &json!(4)));
 }

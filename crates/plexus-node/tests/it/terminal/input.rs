@@ -128,7 +128,7 @@ async fn what_runs_in_a_terminal_is_killed_as_a_whole() {
         "trap '' HUP TERM; sh -c 'trap \"\" HUP TERM; echo $$ >{}; while :; do sleep 1; done'",
         file.display()
     );
-    let run = json!({ "action": "run", "command": command, "pty": true, "timeout_seconds": 1 });
+    let run = json!({ "action": "run", "command": command, "pty": true, "timeout_seconds": 3 });
     let answer = bench.terminal(run).await.unwrap();
     assert_eq!((&answer["timed_out"], &answer["signal"]), (&json!(true), &json!("KILL")));
     let child = super::ends::pid_in(&file).await;

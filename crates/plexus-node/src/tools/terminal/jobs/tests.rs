@@ -90,7 +90,7 @@ async fn old_jobs_and_large_ones_go() {
     ended(&larger).await;
     jobs.0.prune();
     let left: Vec<String> = jobs.all().iter().map(|job| job.id.clone()).collect();
-    assert_eq!(left, [larger.id.clone()]);
+    assert_eq!(left, [larger.id.as_str()]);
     let aged = Limits { age: Duration::ZERO, ..Limits::default() };
     let again = opened(folder.path(), aged);
     assert!(again.all().is_empty());
