@@ -114,7 +114,10 @@ impl NodeScene {
         let code = invite["code"].as_str().expect("a code");
         let url = format!("http://{}", link.address());
         machine.run(&["node", "join", &url, code]).await.ok();
-        let token = hub.token("ann").await;
+        let may = ["--scope", "call:terminal", "--scope", "node:nas"];
+        let token = ["token", "create", "--kind", "agent", "--name", "ann", "--json"];
+        let token = plexus.run(&[&token[..], &may].concat()).await.json(0);
+        let token = serde_json::from_value(token).expect("a token");
         let ledger = machine.home().join("ledger");
         let address = std::sync::Arc::new(std::sync::Mutex::new(hub.url("")));
         let mut scene = Self {
