@@ -292,14 +292,13 @@ impl Calls {
                 return None;
             };
             // What is not on disk stays in memory until the hub has it.
-            let waiting = match outcome {
+            match outcome {
                 Some(waiting) if waiting.only && *keep => Some(waiting.outcome.clone()),
                 outcome => outcome.take().map(|waiting| {
                     *unsent -= waiting.bytes;
                     waiting.outcome
                 }),
-            };
-            waiting
+            }
         };
         if waiting.is_some() {
             return waiting;
