@@ -197,4 +197,17 @@ impl Conn {
         let sql = "DELETE FROM node_calls WHERE call_id = $1";
         Ok(self.execute("settling a call to a node", sql, vec![call_id.to_string().into()]).await? == 1)
     }
+
+    /// After calls were restored from a copy: nobody here knows what became of them since it was made, so none of them
+    /// may be sent. Each is as one that was sent to a store that is no more: its node tells how it ended, or it was
+    /// interrupted.
+    pub(crate) async fn doubt_node_calls(&mut self) -> Result<(), StoreError> {
+        self.execute(
+            "taking restored calls of nodes for sent",
+            "UPDATE node_calls SET state = 'sent', store_id = $1",
+            vec![Uuid::nil().to_string().into()],
+        )
+        .await
+        .map(drop)
+    }
 }

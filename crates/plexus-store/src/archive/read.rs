@@ -159,6 +159,7 @@ impl Restoring<'_> {
         let header = header.ok_or_else(|| wrong("it is empty; is this an archive of Plexus?"))?;
         let manifest = manifest.ok_or_else(|| wrong("it is cut off: its end is missing"))?;
         self.check(&manifest).await?;
+        self.conn.doubt_node_calls().await?;
         self.take_files(&header)?;
         Ok(Restored { header, manifest })
     }

@@ -8,12 +8,15 @@ use flate2::write::GzEncoder;
 use plexus_kit::Supervisor;
 use plexus_proto::{CallId, NodeId};
 use plexus_store::archive::{AuditState, Content, Manifest, restore, write};
-use plexus_store::{NodeCallState, PinRecord, PinState, Records, Snapshot, StoreError, TodoStatus};
+use plexus_store::{
+    NodeCallRecord, NodeCallState, PinRecord, PinState, Records, Snapshot, StoreError, TodoStatus,
+};
 
 use crate::backend::{Backend, Database, LIMIT, Sqlite, at, audited, bounded, event, external};
 use crate::nodes;
 use crate::postgres::Postgres;
 use crate::state::task;
+use uuid::Uuid;
 
 /// Rows in every table that an archive holds.
 async fn fill(database: &Database<impl Backend>, count: usize) {
@@ -102,12 +105,19 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
             || ["tokens", "idempotency", "mcp_sessions"].contains(&table.name.as_str()))
     );
     assert_eq!(restored(&to, &archive).await.unwrap(), manifest);
-    let (again, _) = archived(&to, keys()).await;
-    assert_eq!(again, manifest, "the same rows in the same order");
+    let (mut again, _) = archived(&to, keys()).await;
+    again.tables.retain(|table| table.name != "node_calls");
+    let rest = manifest.tables.iter().filter(|table| table.name != "node_calls");
+    assert!(again.tables.iter().eq(rest), "the same rows in the same order: {again:?}");
     // Work goes on where it was.
     let supervisor = Supervisor::new();
     let store = to.open("main", &supervisor).await;
     let to = Database { backend: to, store, supervisor };
+    // What became of calls since the copy was made is not known: none of them is sent again.
+    let calls = to.store.read().await.unwrap().node_calls(None).await.unwrap();
+    let in_doubt =
+        |call: &NodeCallRecord| (call.state, call.store_id) == (NodeCallState::Sent, Some(Uuid::nil()));
+    assert!(!calls.is_empty() && calls.iter().all(in_doubt), "{calls:?}");
     fill(&to, 1).await;
     let head = to.head().await;
     let report = to.store.verify_audit(Ok(head), &plexus_store::NoWitness).await.unwrap();
