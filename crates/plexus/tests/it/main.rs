@@ -25,6 +25,7 @@ mod logs;
 mod manual;
 mod metrics;
 mod node_certificates;
+mod node_machines;
 mod oidc;
 mod onslaught;
 mod others;
