@@ -19,6 +19,6 @@ pub(crate) mod tools;
 mod unit;
 
 pub(crate) use call::{Conclude, EventSink, OutgoingCall, Undelivered};
-pub(crate) use gateway::{Gateway, NodeStatus};
+pub(crate) use gateway::Gateway;
 pub(crate) use local::LocalNode;
 pub use options::NodeOptions;

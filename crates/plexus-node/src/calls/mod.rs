@@ -210,9 +210,14 @@ impl Calls {
         }
     }
 
-    /// `on_disk`: its result is.
     fn ended(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
+        self.put_down(call_id, outcome, on_disk);
+        // Not before: who waits for the last call to end says goodbye then, and its result has to be on its way.
         self.running.send_modify(|running| *running = running.saturating_sub(1));
+    }
+
+    /// `on_disk`: its result is.
+    fn put_down(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         let mut table = self.table();
         let Table { calls, outbox, unsent, .. } = &mut *table;
         let Some(entry) = calls.get_mut(&call_id) else { return };
@@ -292,14 +297,13 @@ impl Calls {
                 return None;
             };
             // What is not on disk stays in memory until the hub has it.
-            let waiting = match outcome {
+            match outcome {
                 Some(waiting) if waiting.only && *keep => Some(waiting.outcome.clone()),
                 outcome => outcome.take().map(|waiting| {
                     *unsent -= waiting.bytes;
                     waiting.outcome
                 }),
-            };
-            waiting
+            }
         };
         if waiting.is_some() {
             return waiting;

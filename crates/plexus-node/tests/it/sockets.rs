@@ -67,7 +67,6 @@ async fn accept(listener: &TcpListener) -> (Hub, Asked) {
     let (stream, _) = within("the node to dial", listener.accept()).await.unwrap();
     let asked = Arc::new(Mutex::new(None));
     let note = asked.clone();
-    #[expect(clippy::result_large_err, reason = "the library wants it so")]
     let look = move |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
         let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         *note.lock().unwrap() = Some(Asked {

@@ -104,6 +104,7 @@ macro_rules! conformance {
                     each_link_of_a_node_has_a_greater_number
                     an_invitation_is_used_once_before_it_expires
                     a_call_to_a_node_is_settled_once
+                    a_call_is_withdrawn_only_before_it_is_sent
                     a_held_call_begins_once_and_keeps_its_first_end
                     a_store_keeps_its_id
                 }

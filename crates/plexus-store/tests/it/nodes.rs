@@ -172,6 +172,27 @@ pub(crate) async fn a_call_to_a_node_is_settled_once<B: Backend>(db: Database<B>
     assert_eq!(reader.node_calls(Some(mine)).await.unwrap(), [sent]);
 }
 
+pub(crate) async fn a_call_is_withdrawn_only_before_it_is_sent<B: Backend>(db: Database<B>) {
+    let node = NodeId::new();
+    let (sent, queued) = (call(node, NodeCallState::Sent), call(node, NodeCallState::Queued));
+    for call in [&sent, &queued] {
+        let call = call.clone();
+        let kept =
+            db.store.write(move |conn| Box::pin(async move { conn.insert_node_call(&call).await })).await;
+        kept.unwrap();
+    }
+    let mut reader = db.store.read().await.unwrap();
+    for (queued_before, sent_before, overdue) in [(50, 100, 0), (51, 100, 1), (50, 101, 1), (51, 101, 2)] {
+        let found = reader.overdue_node_calls(at(queued_before), at(sent_before)).await.unwrap();
+        assert_eq!(found.len(), overdue, "{queued_before} {sent_before}");
+    }
+    let withdraw = |id| db.store.write(move |conn| Box::pin(conn.withdraw_node_call(id)));
+    assert!(!withdraw(sent.call_id).await.unwrap(), "it may run");
+    assert!(withdraw(queued.call_id).await.unwrap());
+    assert!(!withdraw(queued.call_id).await.unwrap());
+    assert_eq!(reader.node_calls(Some(node)).await.unwrap(), [sent]);
+}
+
 pub(crate) async fn a_held_call_begins_once_and_keeps_its_first_end<B: Backend>(db: Database<B>) {
     let [one, two] = [CallId::new(), CallId::new()];
     let accept = |id| {

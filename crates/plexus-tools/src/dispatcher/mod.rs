@@ -249,11 +249,15 @@ impl Inner {
             Ok(mut prepared) => {
                 let name = prepared.tool.spec().name.to_string();
                 span.record("tool", name.as_str());
-                let record = origin.of(&name, &prepared.arguments);
                 let admitted = match self.route(&prepared, &visible, &principal) {
-                    Err(error) => Admitted::run(self.refuse(record, error).await),
+                    Err(error) => {
+                        Admitted::run(self.refuse(origin.of(&name, &prepared.arguments), error).await)
+                    }
                     Ok(route) => {
-                        let record = route.iter().fold(record, |record, route| record.to(&route.node));
+                        let record = match &route {
+                            Some(route) => origin.on(&route.node, &prepared),
+                            None => origin.of(&name, &prepared.arguments),
+                        };
                         prepared.route = route;
                         let key = call.idempotency_key.clone();
                         let context = self.context(call_id, principal, session_id, visible, call, &prepared);

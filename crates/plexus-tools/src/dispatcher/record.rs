@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Via;
+use super::prepare::Prepared;
 use crate::nodes::NodeEntry;
 use crate::{CallError, RawJson, ToolOutput, redact};
 
@@ -55,11 +56,6 @@ impl CallRecord {
 
     pub(super) fn via(&self) -> &str {
         &self.origin.via
-    }
-
-    /// The same record, of a call that goes to this machine.
-    pub(super) fn to(self, node: &NodeEntry) -> Self {
-        Self { node: Some((node.id, Some(node.name.clone()))), ..self }
     }
 
     /// The record of a call whose start was recorded by a hub that is gone.
@@ -192,6 +188,21 @@ impl CallOrigin {
     ) -> Self {
         let (token_id, subject) = (principal.token_id(), principal.subject().to_owned());
         Self { call_id, token_id, subject, session_id, via: via.as_str().into(), clock }
+    }
+
+    /// The record of a call that goes to this machine. Where a caller may choose one, it names the one that was chosen,
+    /// whatever the choice was made by: else nobody could say later where a command ran.
+    pub(super) fn on(self, node: &NodeEntry, prepared: &Prepared) -> CallRecord {
+        let (tool, arguments) = (&prepared.tool, &prepared.arguments);
+        let record = match tool.is_routed() {
+            true => {
+                let mut named = arguments.clone();
+                named["node"] = node.name.as_str().into();
+                self.of(&tool.spec().name, &named)
+            }
+            false => self.of(&tool.spec().name, arguments),
+        };
+        CallRecord { node: Some((node.id, Some(node.name.clone()))), ..record }
     }
 
     /// The record of this call, now that its tool is known.

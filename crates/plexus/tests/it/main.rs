@@ -22,6 +22,7 @@ mod guidance;
 mod help;
 mod interleaved;
 mod logs;
+mod machines;
 mod manual;
 mod metrics;
 mod node_certificates;

@@ -17,7 +17,7 @@ struct Asked {
 }
 
 /// The clients that this machine can have: what they are, what is installed for them, and their script.
-async fn clients() -> Vec<(&'static str, Pinned, PathBuf)> {
+pub(crate) async fn clients() -> Vec<(&'static str, Pinned, PathBuf)> {
     let clients = [
         ("the TypeScript SDK 1.x, sessions", Pinned::npm("sdk-1").await, "caller_1.mjs"),
         ("the TypeScript SDK 2.x, 2026-07-28", Pinned::npm("sdk-2").await, "caller_2.mjs"),

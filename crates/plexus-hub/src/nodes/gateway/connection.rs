@@ -72,6 +72,7 @@ impl Gateway {
                 let end = connection.run(&mut *tx, &mut *rx, admitted, welcome, credential).await;
                 tracing::info!(%node, epoch, ?end, "the link of a node has ended");
                 self.absent(&unit, epoch, &end);
+                self.was_seen(node).await;
                 end
             }
         };
@@ -139,6 +140,16 @@ impl Gateway {
                 tracing::error!(%error, %node, "the link of a node cannot be recorded");
                 Err(End::Broken(LinkError::Closed(Some("the hub cannot reach its database".to_owned()))))
             }
+        }
+    }
+
+    /// Keeps when a machine was there last.
+    async fn was_seen(&self, node: NodeId) {
+        let seen = [(node, self.0.clock.now())];
+        let kept =
+            self.0.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&seen).await })).await;
+        if let Err(error) = kept {
+            tracing::debug!(%error, %node, "when a node was there last cannot be kept");
         }
     }
 

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor};
 use plexus_proto::node::{CallOutcome, Hello, HostedServer};
 use plexus_proto::{CallId, NodeId};
-use plexus_store::{NodeCallState, NodeRecord, Store, StoreError};
+use plexus_store::{Enrolment, NodeCallState, NodeRecord, Store, StoreError};
 use plexus_tools::nodes::{NodeEntry, Nodes};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -27,8 +27,6 @@ use super::link::poll::Polls;
 use super::metrics::NodeMetrics;
 use super::options::NodeOptions;
 use super::unit::{Known, Presence, Said, Unit};
-
-pub(crate) use status::NodeStatus;
 
 /// Links of one machine at once, those included that have not said hello; an older one goes when a newer one does.
 const LINKS: usize = 8;
@@ -100,6 +98,17 @@ impl Gateway {
                 let sent = call.state == NodeCallState::Sent;
                 let store = call.store_id.or_else(|| unit.lock().said.store);
                 unit.adopt(call.call_id, store.filter(|_| sent));
+            }
+        }
+        // Those that were linked to the last start of the hub are on their way. The hub's own is awaited for as long as it
+        // takes, by who starts it.
+        let dialling =
+            |record: &&NodeRecord| record.enrolled_by != Enrolment::Local && record.last_seen_at.is_some();
+        for record in records.iter().filter(dialling) {
+            gateway.is_awaited(record.id);
+            if let Some(unit) = gateway.unit(record.id) {
+                let wait = gateway.0.options.reconnect;
+                gateway.give_up_after(&unit, unit.epoch(), wait, "it is not linked".to_owned());
             }
         }
         gateway.publish();

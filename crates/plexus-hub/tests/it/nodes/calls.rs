@@ -1,1 +1,213 @@
-//! Calls.
+//! Calls to nodes through lost links, restarts of the hub, and what other nodes say of them.
+
+use plexus_testkit::TestHub;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::end::{BOTH, End, Enrolled, How};
+use super::until_state;
+
+/// A hub with a node that is online.
+async fn linked(how: How) -> (TestHub, Enrolled, End) {
+    let hub = TestHub::start().await;
+    let node = Enrolled::new(&hub, "nas").await;
+    let (mut end, _) = node.link(&hub, how).await;
+    end.pass_the_test().await;
+    until_state(&hub, &node, "online").await;
+    (hub, node, end)
+}
+
+/// Has a command run on the node `nas`; status and body of the answer.
+fn run(hub: &TestHub, key: &str) -> JoinSet<(u16, Value)> {
+    let request = hub.http().post(hub.url("/api/v1/tools/terminal/call")).bearer_auth(hub.admin_token());
+    let request = request
+        .header("idempotency-key", key)
+        .json(&json!({ "arguments": { "action": "run", "command": "count", "node": "nas" } }));
+    let mut call = JoinSet::new();
+    call.spawn(async move {
+        let answer = request.send().await.expect("an answer");
+        (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null))
+    });
+    call
+}
+
+async fn answered(mut call: JoinSet<(u16, Value)>) -> (u16, Value) {
+    let answer = tokio::time::timeout(super::PATIENCE, call.join_next()).await.expect("an answer in time");
+    answer.expect("one call").unwrap()
+}
+
+fn id(call: &Value) -> &str {
+    call["call_id"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_call_goes_to_its_node_and_its_result_is_confirmed() {
+    for how in BOTH {
+        let (hub, _node, mut end) = linked(how).await;
+        let call = run(&hub, "k1");
+        let frame = end.next_of("call").await;
+        assert_eq!((&frame["tool"], &frame["keep"]), (&json!("terminal"), &json!(true)));
+        assert_eq!(frame["arguments"], json!({ "action": "run", "command": "count" }), "{frame}");
+        assert!(frame["caller"]["subject"].as_str().unwrap().starts_with("admin:"), "{frame}");
+        end.send(json!({ "type": "ack", "call_id": frame["call_id"] })).await;
+        end.answer(&frame, "1").await;
+        assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"]);
+        let (status, body) = answered(call).await;
+        assert_eq!((status, &body["text"], &body["call_id"]), (200, &json!("1"), &frame["call_id"]));
+        let (_, again) = answered(run(&hub, "k1")).await;
+        assert_eq!((&again["text"], &again["replayed"]), (&json!("1"), &json!(true)));
+    }
+}
+
+#[tokio::test]
+async fn a_call_outlives_its_link_and_whoever_waits_does_not_notice() {
+    for how in BOTH {
+        let (hub, node, mut end) = linked(how).await;
+        let call = run(&hub, "k1");
+        let frame = end.next_of("call").await;
+        end.send(json!({ "type": "ack", "call_id": frame["call_id"] })).await;
+        drop(end);
+        let held = node.hello_with(&[(id(&frame), "running")]);
+        let (mut end, welcome) = node.link_with(&hub, how, held).await;
+        assert_eq!(welcome["calls"], json!([{ "call_id": frame["call_id"], "order": "keep" }]));
+        end.answer(&frame, "1").await;
+        assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"]);
+        assert_eq!(answered(call).await.1["text"], "1");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_node_never_took_is_sent_again_and_one_that_it_lost_is_interrupted() {
+    let (hub, mut node, mut end) = linked(How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    drop(end);
+    let (mut end, _) = node.link(&hub, How::WebSocket).await;
+    let again = end.next_of("call").await;
+    assert_eq!(id(&again), id(&frame), "the same call");
+    drop(end);
+    // The machine was set up anew: nobody knows what became of the call there.
+    node.store = uuid::Uuid::now_v7();
+    let (_end, _) = node.link(&hub, How::WebSocket).await;
+    let (_, body) = answered(call).await;
+    assert_eq!(body["code"], "interrupted", "{body}");
+}
+
+#[tokio::test]
+async fn a_call_that_ends_while_the_hub_is_away_is_recorded_when_it_is_back() {
+    for how in BOTH {
+        let (hub, node, mut end) = linked(how).await;
+        let call = run(&hub, "k1");
+        let frame = end.next_of("call").await;
+        end.send(json!({ "type": "ack", "call_id": frame["call_id"] })).await;
+        let hub = hub.restart().await;
+        let (status, body) = answered(call).await;
+        assert_eq!((status, &body["code"]), (503, &json!("unavailable")), "{body}");
+        let held = node.hello_with(&[(id(&frame), "finished")]);
+        let (mut end, welcome) = node.link_with(&hub, how, held).await;
+        assert_eq!(welcome["calls"], json!([{ "call_id": frame["call_id"], "order": "keep" }]));
+        end.answer(&frame, "1").await;
+        assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"], "it is stored");
+        let (_, body) = answered(run(&hub, "k1")).await;
+        assert_eq!((&body["text"], &body["replayed"]), (&json!("1"), &json!(true)), "{body}");
+        // Now it is nobody's any more.
+        drop(end);
+        let held = node.hello_with(&[(id(&frame), "finished")]);
+        let (_end, welcome) = node.link_with(&hub, how, held).await;
+        assert_eq!(welcome["calls"], json!([{ "call_id": frame["call_id"], "order": "forget" }]));
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_before_a_restart_is_sent_again_to_the_same_store_and_to_no_other() {
+    for same in [true, false] {
+        let (hub, mut node, mut end) = linked(How::WebSocket).await;
+        let call = run(&hub, "k1");
+        let frame = end.next_of("call").await;
+        let hub = hub.restart().await;
+        answered(call).await;
+        if !same {
+            node.store = uuid::Uuid::now_v7();
+        }
+        let (mut end, _) = node.link(&hub, How::WebSocket).await;
+        if same {
+            let again = end.next_of("call").await;
+            assert_eq!(id(&again), id(&frame));
+            assert_eq!(again["arguments"], frame["arguments"]);
+            end.answer(&again, "1").await;
+            end.next_of("ack").await;
+            assert_eq!(answered(run(&hub, "k1")).await.1["text"], "1");
+        } else {
+            let (_, body) = answered(run(&hub, "k1")).await;
+            assert_eq!(body["code"], "interrupted", "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_result_of_another_node_is_not_taken() {
+    let (hub, _nas, mut end) = linked(How::WebSocket).await;
+    let attic = Enrolled::new(&hub, "attic").await;
+    let (mut other, _) = attic.link(&hub, How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    other.answer(&frame, "forged").await;
+    assert_eq!(other.next_of("ack").await["call_id"], frame["call_id"], "it is to forget it");
+    // Nor does it help to say that it holds the call.
+    drop(other);
+    let held = attic.hello_with(&[(id(&frame), "finished")]);
+    let (_other, welcome) = attic.link_with(&hub, How::WebSocket, held).await;
+    assert_eq!(welcome["calls"][0]["order"], "forget");
+    end.answer(&frame, "1").await;
+    assert_eq!(answered(call).await.1["text"], "1");
+}
+
+#[tokio::test]
+async fn what_a_call_tells_is_in_the_log_of_its_session() {
+    let (hub, _node, mut end) = linked(How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    let payload = json!({ "job": frame["call_id"], "stream": "stdout", "offset": 0, "text": "half way\n" });
+    let event = json!({ "type": "event", "call_id": frame["call_id"], "seq": 1, "kind": "terminal_output", "payload": payload });
+    end.send(event).await;
+    end.answer(&frame, "1").await;
+    let session = answered(call).await.1["session_id"].as_str().unwrap().to_owned();
+    let mut events = hub.events(format!("/ws/sessions/{session}?after=0"), &hub.admin_token()).open().await;
+    loop {
+        let event = events.event().await;
+        if event.kind.as_str() == "terminal_output" {
+            assert_eq!(
+                (&event.payload["text"], &event.payload["node"]),
+                (&json!("half way\n"), &json!("nas"))
+            );
+            return;
+        }
+        assert_ne!(event.kind.as_str(), "tool_call", "it comes before the end");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_away_drained_or_removed_is_said_to_be() {
+    let (hub, node, mut end) = linked(How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    let patch = hub.http().patch(hub.url("/api/v1/nodes/nas")).bearer_auth(hub.admin_token());
+    assert_eq!(patch.json(&json!({ "draining": true })).send().await.unwrap().status(), 200);
+    let (_, body) = answered(run(&hub, "k2")).await;
+    assert_eq!(body["code"], "unavailable", "{body}");
+    // What it has, it ends.
+    end.answer(&frame, "1").await;
+    assert_eq!(answered(call).await.1["text"], "1");
+    let patch = hub.http().patch(hub.url("/api/v1/nodes/nas")).bearer_auth(hub.admin_token());
+    assert_eq!(patch.json(&json!({ "draining": false })).send().await.unwrap().status(), 200);
+    let call = run(&hub, "k3");
+    end.next_of("call").await;
+    let remove = hub.http().delete(hub.url("/api/v1/nodes/nas")).bearer_auth(hub.admin_token());
+    assert_eq!(remove.send().await.unwrap().status(), 200);
+    let (_, body) = answered(call).await;
+    assert_eq!(body["code"], "interrupted", "{body}");
+    let away = Enrolled::new(&hub, "nas").await;
+    let (_, body) = answered(run(&hub, "k4")).await;
+    assert_eq!(body["code"], "unavailable", "{body}");
+    assert_ne!(away.id, node.id);
+}

@@ -12,20 +12,20 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A machine that has joined.
 #[derive(Debug, Clone)]
-pub struct Enrolled {
-    pub id: NodeId,
-    pub token: String,
+pub(super) struct Enrolled {
+    pub(super) id: NodeId,
+    pub(super) token: String,
     /// The store that it says to have.
-    pub store: uuid::Uuid,
+    pub(super) store: uuid::Uuid,
 }
 
 impl Enrolled {
     /// Invited by the admin, and joined with the code.
-    pub async fn new(hub: &TestHub, name: &str) -> Self {
+    pub(super) async fn new(hub: &TestHub, name: &str) -> Self {
         let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
         let invite = invite.json(&json!({ "name": name })).send().await.unwrap();
         assert_eq!(invite.status(), 201);
@@ -36,13 +36,13 @@ impl Enrolled {
         let joined: Value = joined.json().await.unwrap();
         Self {
             id: joined["node_id"].as_str().unwrap().parse().unwrap(),
-            token: joined["token"].as_str().unwrap().to_owned(),
+            token: joined["token"].as_str().expect("a token").to_owned(),
             store: uuid::Uuid::now_v7(),
         }
     }
 
     /// What it says first.
-    pub fn hello(&self) -> Value {
+    pub(super) fn hello(&self) -> Value {
         json!({
             "type": "hello", "versions": [1], "node_id": self.id, "store_id": self.store, "version": "0.1.0",
             "os": "linux", "arch": "x86_64", "hostname": "scripted",
@@ -51,7 +51,7 @@ impl Enrolled {
     }
 
     /// The same with calls that it holds.
-    pub fn hello_with(&self, calls: &[(&str, &str)]) -> Value {
+    pub(super) fn hello_with(&self, calls: &[(&str, &str)]) -> Value {
         let calls: Vec<_> =
             calls.iter().map(|(id, state)| json!({ "call_id": id, "state": state })).collect();
         let mut hello = self.hello();
@@ -59,7 +59,7 @@ impl Enrolled {
         hello
     }
 
-    pub async fn dial(&self, hub: &TestHub, how: How) -> End {
+    pub(super) async fn dial(&self, hub: &TestHub, how: How) -> End {
         match how {
             How::WebSocket => self.ws(hub).await.expect("the WebSocket opens"),
             How::Requests => End::Poll(Poll {
@@ -76,11 +76,11 @@ impl Enrolled {
     }
 
     /// The WebSocket, or the status of the refusal.
-    pub async fn ws(&self, hub: &TestHub) -> Result<End, u16> {
+    pub(super) async fn ws(&self, hub: &TestHub) -> Result<End, u16> {
         self.ws_as(hub, self.id, &self.token).await
     }
 
-    pub async fn ws_as(&self, hub: &TestHub, id: NodeId, token: &str) -> Result<End, u16> {
+    pub(super) async fn ws_as(&self, hub: &TestHub, id: NodeId, token: &str) -> Result<End, u16> {
         let mut request =
             format!("ws://{}/ws/nodes/{id}", hub.address()).into_client_request().expect("a request");
         let authorization = HeaderValue::from_str(&format!("Bearer {token}")).expect("a header");
@@ -96,11 +96,11 @@ impl Enrolled {
     }
 
     /// Dials, says hello, and is let in; what the hub said.
-    pub async fn link(&self, hub: &TestHub, how: How) -> (End, Value) {
+    pub(super) async fn link(&self, hub: &TestHub, how: How) -> (End, Value) {
         self.link_with(hub, how, self.hello()).await
     }
 
-    pub async fn link_with(&self, hub: &TestHub, how: How, hello: Value) -> (End, Value) {
+    pub(super) async fn link_with(&self, hub: &TestHub, how: How, hello: Value) -> (End, Value) {
         let mut end = self.dial(hub, how).await;
         end.send(hello).await;
         let welcome = end.next().await.expect("a welcome");
@@ -111,23 +111,23 @@ impl Enrolled {
 
 /// What carries a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub(super) enum How {
     WebSocket,
     Requests,
 }
 
-pub const BOTH: [How; 2] = [How::WebSocket, How::Requests];
+pub(super) const BOTH: [How; 2] = [How::WebSocket, How::Requests];
 
 /// How a link ended: the code of the close frame, or the status of a request; 0 where nothing was said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended(pub u16);
+pub(super) struct Ended(pub(super) u16);
 
-pub enum End {
+pub(super) enum End {
     Ws(Box<WebSocketStream<TcpStream>>),
     Poll(Poll),
 }
 
-pub struct Poll {
+pub(super) struct Poll {
     http: reqwest::Client,
     url: String,
     token: String,
@@ -140,7 +140,7 @@ pub struct Poll {
 
 impl End {
     /// Says something; where the link has ended meanwhile it is not heard.
-    pub async fn send(&mut self, frame: Value) {
+    pub(super) async fn send(&mut self, frame: Value) {
         match self {
             Self::Ws(_) => self.send_text(frame.to_string()).await,
             Self::Poll(poll) => {
@@ -152,13 +152,13 @@ impl End {
     }
 
     /// Something that may be no frame at all.
-    pub async fn send_text(&mut self, text: String) {
+    pub(super) async fn send_text(&mut self, text: String) {
         let Self::Ws(socket) = self else { panic!("only over a WebSocket") };
         let _ = socket.send(Message::text(text)).await;
     }
 
     /// The next frame; pings are answered.
-    pub async fn next(&mut self) -> Result<Value, Ended> {
+    pub(super) async fn next(&mut self) -> Result<Value, Ended> {
         loop {
             let frame = self.next_of_all().await?;
             if frame["type"] == "ping" {
@@ -170,7 +170,7 @@ impl End {
     }
 
     /// The next frame of a kind; the hub's test calls are answered, and what else comes is passed over.
-    pub async fn next_of(&mut self, kind: &str) -> Value {
+    pub(super) async fn next_of(&mut self, kind: &str) -> Value {
         loop {
             let frame = self.next().await.unwrap_or_else(|ended| panic!("no {kind} but {ended:?}"));
             if frame["type"] == "call" && frame["tool"] == "probe" {
@@ -182,7 +182,7 @@ impl End {
     }
 
     /// How the link ends; what comes before is passed over, and no ping is answered.
-    pub async fn end(&mut self) -> Ended {
+    pub(super) async fn end(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.next_of_all().await {
                 return ended;
@@ -191,7 +191,7 @@ impl End {
     }
 
     /// The next frame, whatever it is.
-    pub async fn next_of_all(&mut self) -> Result<Value, Ended> {
+    pub(super) async fn next_of_all(&mut self) -> Result<Value, Ended> {
         match self {
             Self::Ws(socket) => loop {
                 let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a frame in time");
@@ -209,13 +209,13 @@ impl End {
     }
 
     /// The result of a call.
-    pub async fn answer(&mut self, call: &Value, text: &str) {
+    pub(super) async fn answer(&mut self, call: &Value, text: &str) {
         let outcome = json!({ "output": { "text": text } });
         self.send(json!({ "type": "result", "call_id": call["call_id"], "outcome": outcome })).await;
     }
 
     /// Answers the hub's test call, so that the node is well.
-    pub async fn pass_the_test(&mut self) {
+    pub(super) async fn pass_the_test(&mut self) {
         let call = loop {
             let frame = self.next().await.expect("the test call");
             if frame["type"] == "call" {
@@ -267,7 +267,7 @@ impl Poll {
     }
 
     /// Makes a request as if its answer had been lost: the frame that was sent last once more.
-    pub async fn again(&mut self, frame: Value) {
+    pub(super) async fn again(&mut self, frame: Value) {
         let frames = json!([{ "n": self.sent, "frame": frame }]);
         self.post(frames).await;
     }

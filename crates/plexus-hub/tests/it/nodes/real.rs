@@ -1,1 +1,95 @@
-//! Real.
+//! The node itself: the one within the hub, and one that dials it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_kit::{Clock, Config, Environment, Stage, Supervisor};
+use plexus_node::{Credential, Dialler, Hub, Jitter, Node, NodeOptions, Transport};
+use plexus_proto::api::JoinNodeParams;
+use plexus_testkit::TestHub;
+use serde_json::{Value, json};
+
+use super::{PATIENCE, POLL};
+
+async fn online(hub: &TestHub, name: &str) -> Value {
+    let online = async {
+        loop {
+            let node = hub.api(&format!("/api/v1/nodes/{name}")).await;
+            if node["state"] == "online" && node["rtt_ms"].is_number() {
+                return node;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, online).await.expect("the node is online in time")
+}
+
+async fn run(hub: &TestHub, arguments: Value) -> Value {
+    let request = hub.http().post(hub.url("/api/v1/tools/terminal/call")).bearer_auth(hub.admin_token());
+    let answer = request.json(&json!({ "arguments": arguments })).send().await.unwrap();
+    answer.json().await.unwrap()
+}
+
+#[tokio::test]
+async fn the_machine_of_the_hub_is_a_node_too() {
+    let hub = TestHub::start_with(|config: &mut Config| config.nodes.local = true).await;
+    // A call that comes before it has started waits for it.
+    let ran = run(&hub, json!({ "action": "run", "command": "echo here" })).await;
+    assert!(ran["text"].as_str().is_some_and(|text| text.contains("here")), "{ran}");
+    let local = online(&hub, "local").await;
+    assert_eq!(local["transport"], "memory");
+    let rename = hub.http().patch(hub.url("/api/v1/nodes/local")).bearer_auth(hub.admin_token());
+    let rename = rename.json(&json!({ "name": "other" })).send().await.unwrap();
+    assert!(rename.status().is_client_error(), "{}", rename.status());
+    let remove = hub.http().delete(hub.url("/api/v1/nodes/local")).bearer_auth(hub.admin_token());
+    assert!(remove.send().await.unwrap().status().is_client_error());
+    let hub = hub.restart().await;
+    let ran = run(&hub, json!({ "action": "run", "command": "echo again", "node": "local" })).await;
+    assert!(ran["text"].as_str().is_some_and(|text| text.contains("again")), "{ran}");
+    assert_eq!(online(&hub, "local").await["id"], local["id"], "the same one");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_to_run_anything_does_not() {
+    let hub = TestHub::start().await;
+    let ran = run(&hub, json!({ "action": "run", "command": "true" })).await;
+    assert_eq!(ran["success"], false, "{ran}");
+    assert!(ran["text"].as_str().is_some_and(|text| text.contains("Nothing was run")), "{ran}");
+}
+
+/// A node that dials the hub, in this process.
+async fn dials(hub: &TestHub, name: &str, folder: &Path, transport: Transport, supervisor: &Supervisor) {
+    let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
+    let invite: Value = invite.json(&json!({ "name": name })).send().await.unwrap().json().await.unwrap();
+    let dialled = Hub::new(&hub.url(""), &Default::default()).unwrap();
+    let code = invite["code"].as_str().map(str::to_owned);
+    let params = JoinNodeParams { code, key: None, name: None, labels: Default::default() };
+    let given = dialled.join(&params).await.unwrap();
+    let credential = Credential::new(&dialled, given, &Clock::system());
+    let environment: Environment =
+        [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into_iter().collect();
+    let options = NodeOptions::new(credential.node_id, folder.to_owned(), environment);
+    let node = Node::open(options, supervisor).await.unwrap();
+    let dialler = Dialler::new(node, dialled, (folder.to_owned(), credential), transport, supervisor)
+        .with_jitter(Jitter::fixed(0.0));
+    let stop = supervisor.stopping(Stage::Intake);
+    supervisor.spawn(Stage::Intake, "dialler", async move { dialler.run(stop).await });
+}
+
+#[tokio::test]
+async fn a_node_that_dials_runs_commands_over_either_transport() {
+    for (transport, shown) in [(Transport::Ws, "web_socket"), (Transport::Poll, "poll")] {
+        let hub = TestHub::start().await;
+        let folder = tempfile::tempdir().unwrap();
+        let supervisor = Supervisor::new();
+        dials(&hub, "nas", folder.path(), transport, &supervisor).await;
+        assert_eq!(online(&hub, "nas").await["transport"], shown);
+        for _ in 0..3 {
+            let ran =
+                run(&hub, json!({ "action": "run", "command": "echo $((40 + 2))", "node": "nas" })).await;
+            assert!(ran["text"].as_str().is_some_and(|text| text.contains("42")), "{ran}");
+        }
+        let drained = supervisor.shutdown(Duration::from_secs(20)).await;
+        assert!(drained.aborted.is_empty(), "{:?}", drained.aborted);
+    }
+}

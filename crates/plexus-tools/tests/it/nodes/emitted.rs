@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{Machines, node, run_on, shell};
 use crate::hub::{Hub, bounded, call};
 
+type Heard = (String, Map<String, Value>);
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,
@@ -91,7 +93,7 @@ async fn on_a_node_events_go_where_the_link_takes_them() {
             crate::hub::ready("done")
         });
         let hub = Hub::with([tool]).await;
-        let heard: Arc<Mutex<Vec<(String, Map<String, Value>)>>> = Arc::default();
+        let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
         let inside = heard.clone();
         let sink: plexus_tools::EventSink = Arc::new(move |kind, payload| {
             let mut heard = inside.lock().unwrap();

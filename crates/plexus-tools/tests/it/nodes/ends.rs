@@ -11,21 +11,11 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Machines, node, rows, run, run_on, shell};
+use super::{Machines, node, row, rows, run, run_on, shell, under_way};
 use crate::hub::{Hub, bounded, call, keyed};
 
 fn done(text: &str) -> ToolOutput {
     ToolOutput::new(text, &json!({ "exit_code": 0 }))
-}
-
-/// Waits until there is a row, and that is all there is.
-async fn row(hub: &Hub) -> plexus_store::NodeCallRecord {
-    loop {
-        if let Some(row) = rows(hub).await.pop() {
-            return row;
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -48,9 +38,7 @@ async fn a_call_has_a_row_from_before_it_is_sent_until_its_end_is_committed() {
         let hub = Hub::with([tool]).await;
         let machines = Machines::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
-        let call = hub.dispatcher.begin(hub.admin(), keyed("shell", run_on("nas"), "k"));
-        let call_id = call.call_id;
-        let reply = tokio::spawn(call.reply);
+        let (call_id, reply) = under_way(&hub, keyed("shell", run_on("nas"), "k"));
         entered.acquire().await.unwrap().forget();
         let row = rows(&hub).await.pop().expect("there is a row");
         assert_eq!((row.call_id, row.state, row.tool.as_str()), (call_id, NodeCallState::Sent, "shell"));
@@ -222,8 +210,7 @@ async fn a_cancelled_call_says_what_is_certain_and_its_machine_is_told() {
             hub.dispatcher.set_nodes(machines.clone());
             let asked = keyed("shell", run_on("nas"), "k");
             let cancel = asked.cancel.clone();
-            let begun = hub.dispatcher.begin(hub.admin(), asked);
-            let reply = tokio::spawn(begun.reply);
+            let (_, reply) = under_way(&hub, asked);
             row(&hub).await;
             cancel.cancel();
             let error = reply.await.unwrap().result.unwrap_err();
@@ -232,10 +219,9 @@ async fn a_cancelled_call_says_what_is_certain_and_its_machine_is_told() {
             assert_eq!(hint == "Nothing was run.", !sent, "{hint}");
             assert!(rows(&hub).await.is_empty());
             assert_eq!(machines.settled().len(), 1);
-            let again = Call { cancel: CancellationToken::new(), ..keyed("shell", run_on("nas"), "k") };
-            again.cancel.cancel();
-            let again = hub.dispatcher.call(hub.admin(), again).await;
-            assert_eq!(again.replayed, sent, "a key is free again where nothing was run");
+            let mut reader = hub.store.read().await.unwrap();
+            let kept = reader.idempotent_result(hub.admin().subject(), "k").await.unwrap();
+            assert_eq!(kept.is_some(), sent, "a key is free again where nothing was run");
         })
         .await;
     }

@@ -2,6 +2,7 @@
 
 mod emitted;
 mod ends;
+mod hosted;
 mod queued;
 mod routing;
 
@@ -9,11 +10,15 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use plexus_kit::Stage;
 use plexus_proto::{CallId, NodeId, Timestamp};
 use plexus_store::NodeCallRecord;
 use plexus_tools::nodes::{NodeEntry, Nodes};
-use plexus_tools::{Access, Action, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec};
+use plexus_tools::{
+    Access, Action, Call, CallError, CallReply, Outcome, Tool, ToolContext, ToolOutput, ToolSpec,
+};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::hub::Hub;
 
@@ -106,6 +111,26 @@ fn run(command: &str) -> Value {
 
 fn run_on(node: &str) -> Value {
     json!({ "action": "run", "command": "x", "node": node })
+}
+
+/// Has an admin's call run while the test goes on.
+fn under_way(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
+    let begun = hub.dispatcher.begin(hub.admin(), call);
+    let (done, reply) = oneshot::channel();
+    hub.supervisor.spawn(Stage::Work, "call of a test", async move {
+        let _ = done.send(begun.reply.await);
+    });
+    (begun.call_id, reply)
+}
+
+/// Waits until there is a row.
+async fn row(hub: &Hub) -> NodeCallRecord {
+    loop {
+        if let Some(row) = rows(hub).await.pop() {
+            return row;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Rows of calls that have not ended.

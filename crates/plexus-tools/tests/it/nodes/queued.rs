@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use plexus_proto::ErrorCode;
-use plexus_store::{NodeCallRecord, NodeCallState};
+use plexus_store::NodeCallState;
 use plexus_tools::{CallError, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Machines, node, rows, shell};
+use super::{Machines, node, row, rows, shell, under_way};
 use crate::hub::{Hub, bounded, keyed};
 
 fn queued(seconds: u64) -> Value {
@@ -18,15 +18,6 @@ fn queued(seconds: u64) -> Value {
 /// A machine that is away.
 fn away() -> plexus_tools::nodes::NodeEntry {
     plexus_tools::nodes::NodeEntry { online: false, ..node("nas", &[]) }
-}
-
-async fn row(hub: &Hub) -> NodeCallRecord {
-    loop {
-        if let Some(row) = rows(hub).await.pop() {
-            return row;
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 /// A tool that waits until the row of its call is no longer queued, as the hub does for a machine that comes.
@@ -57,8 +48,7 @@ async fn a_queued_call_runs_when_its_machine_comes() {
         let hub = Hub::with([waiting()]).await;
         let machines = Machines::of([away()]);
         hub.dispatcher.set_nodes(machines.clone());
-        let begun = hub.dispatcher.begin(hub.admin(), keyed("shell", queued(600), "k"));
-        let reply = tokio::spawn(begun.reply);
+        let (_, reply) = under_way(&hub, keyed("shell", queued(600), "k"));
         let row = row(&hub).await;
         assert_eq!((row.state, row.store_id), (NodeCallState::Queued, None));
         let waits = row.queued_until.unwrap().duration_since(row.created_at);
@@ -91,8 +81,7 @@ async fn a_queued_call_says_so_when_its_machine_does_not_come_in_time() {
         assert_eq!(audited.outcome, "deadline_exceeded");
         // Its key is free: the same call can be made again.
         machines.change("nas", |nas| nas.online = true);
-        let again = hub.dispatcher.begin(hub.admin(), keyed("shell", queued(1), "k"));
-        let again = tokio::spawn(again.reply);
+        let (_, again) = under_way(&hub, keyed("shell", queued(1), "k"));
         let call_id = row(&hub).await.call_id;
         hub.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await.unwrap();
         let again = again.await.unwrap();
@@ -128,8 +117,7 @@ async fn a_queued_call_that_is_cancelled_never_runs() {
         hub.dispatcher.set_nodes(Machines::of([away()]));
         let asked = keyed("shell", queued(600), "k");
         let cancel = asked.cancel.clone();
-        let begun = hub.dispatcher.begin(hub.admin(), asked);
-        let reply = tokio::spawn(begun.reply);
+        let (_, reply) = under_way(&hub, asked);
         let call_id = row(&hub).await.call_id;
         hub.clock.advance(Duration::from_secs(700));
         assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0, "whoever waits ends it");

@@ -76,6 +76,20 @@ async fn what_chooses_the_machine_is_not_sent_to_it_and_is_in_the_record() {
 }
 
 #[tokio::test]
+async fn the_audit_names_the_machine_whatever_it_was_chosen_by() {
+    bounded(async {
+        let (hub, _) = hub([node("local", &[]), node("nas", &[("role", "nas")])]).await;
+        let admin = hub.admin();
+        for (asked, machine) in [(run_on("role=nas"), "nas"), (run("x"), "local")] {
+            let reply = hub.call(&admin, "shell", asked.clone()).await;
+            let call = hub.audited(reply.call_id).await.expect("a record");
+            assert_eq!(call.arguments["node"], machine, "{asked}: {call:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_call_that_names_none_goes_where_its_caller_is_set_up_for() {
     bounded(async {
         let nas = node("nas", &[("role", "nas")]);

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_proto::api::CreatedToken;
@@ -15,6 +16,8 @@ use rand::rngs::StdRng;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::process::Child;
+
+use crate::machines::{join, run_node};
 
 /// What a hub tells a node to do: signs of life so often that a dead wire is found within a round.
 const HEARTBEAT: (&str, &str) = ("PLEXUS_NODES_HEARTBEAT_SECONDS", "1");
@@ -50,7 +53,7 @@ pub(super) enum End {
 pub(super) struct Commander {
     http: reqwest::Client,
     /// The hub is where it says so; it may move.
-    hub: std::sync::Arc<std::sync::Mutex<String>>,
+    hub: Arc<Mutex<String>>,
     token: CreatedToken,
     ledger: PathBuf,
     /// Milliseconds that each command takes after it has done its work.
@@ -96,7 +99,7 @@ pub(super) struct NodeScene {
     machine: Plexus,
     transport: &'static str,
     hub: Option<HubProcess>,
-    address: std::sync::Arc<std::sync::Mutex<String>>,
+    address: Arc<Mutex<String>>,
     link: Link,
     node: Option<Child>,
     token: CreatedToken,
@@ -110,13 +113,13 @@ impl NodeScene {
         let plexus = plexus.with(HEARTBEAT.0, HEARTBEAT.1.to_owned());
         let hub = plexus.up().await;
         let link = Link::to(hub.address()).await;
-        let invite = plexus.run(&["node", "invite", "nas", "--json"]).await.json(0);
-        let code = invite["code"].as_str().expect("a code");
-        let url = format!("http://{}", link.address());
-        machine.run(&["node", "join", &url, code]).await.ok();
-        let token = hub.token("ann").await;
+        join(&plexus, &machine, &format!("http://{}", link.address()), "nas", &[]).await;
+        let may = ["--scope", "call:terminal", "--scope", "node:nas"];
+        let token = ["token", "create", "--kind", "agent", "--name", "ann", "--json"];
+        let token = plexus.run(&[&token[..], &may].concat()).await.json(0);
+        let token = serde_json::from_value(token).expect("a token");
         let ledger = machine.home().join("ledger");
-        let address = std::sync::Arc::new(std::sync::Mutex::new(hub.url("")));
+        let address = Arc::new(Mutex::new(hub.url("")));
         let mut scene = Self {
             plexus,
             machine,
@@ -146,13 +149,7 @@ impl NodeScene {
     }
 
     fn start_node(&mut self) {
-        let log = self.machine.home().join("node.log");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
-        let mut command = self
-            .machine
-            .command(env!("CARGO_BIN_EXE_plexus"), &["node", "run", "--transport", self.transport]);
-        let node = command.stdout(std::process::Stdio::null()).stderr(log).spawn();
-        self.node = Some(node.expect("the program starts"));
+        self.node = Some(run_node(&self.machine, self.transport));
     }
 
     async fn kill_hub(&mut self) {

@@ -12,7 +12,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -72,7 +71,7 @@ pub(super) fn start(folder: &Path, launch: &Launch<'_>, stdin: &Stdin) -> io::Re
         Stdin::Text(text) => plexus_kit::private_file::write_unsynced(&folder.join(STDIN), text.as_bytes())?,
         Stdin::Open => {
             for name in [STDIN, CLOSE] {
-                mkfifoat(CWD, folder.join(name), Mode::RUSR | Mode::WUSR)?;
+                make_pipe(&folder.join(name))?;
             }
         }
     }
@@ -88,6 +87,20 @@ pub(super) fn start(folder: &Path, launch: &Launch<'_>, stdin: &Stdin) -> io::Re
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// There it takes unsafe code to make one, or a program.
+#[cfg(target_vendor = "apple")]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    let made = std::process::Command::new("/usr/bin/mkfifo").args(["-m", "600"]).arg(path).status()?;
+    made.success().then_some(()).ok_or_else(|| io::Error::other("mkfifo failed"))
 }
 
 /// Whether something can be written to a job.
