@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use plexus_kit::Secret;
 use plexus_proto::NodeId;
-use plexus_proto::api::{ChangeNodeParams, InviteNodeParams, NodeCredential, TokenKind};
+use plexus_proto::api::{ChangeNodeParams, CreateTokenParams, InviteNodeParams, NodeCredential, TokenKind};
 use plexus_store::{AuditFilter, Enrolment};
 use tokio::task::JoinSet;
 
@@ -302,4 +302,26 @@ async fn a_relayed_principal_is_no_one_to_an_authenticator() {
     assert!(f.authenticator.check(&principal).is_err());
     let minted = f.authenticator.mint(&principal, params(TokenKind::Agent, "a", &[])).await;
     assert!(matches!(minted, Err(AuthError::Forbidden(_))), "{minted:?}");
+}
+
+#[tokio::test]
+async fn a_token_takes_its_machine_along_wherever_it_goes() {
+    let f = fixture().await;
+    let on = |node: Option<&str>, name: &str| CreateTokenParams {
+        node: node.map(str::to_owned),
+        ..params(TokenKind::User, name, &["call:todo", "token:create"])
+    };
+    let made = f.authenticator.mint(&f.admin, on(Some("nas"), "ann")).await.unwrap();
+    let ann = f.authenticator.authenticate(&made.token).unwrap();
+    assert_eq!((ann.node(), made.node.as_deref()), (Some("nas"), Some("nas")));
+    let child = f.authenticator.mint(&ann, on(None, "ann/a")).await.unwrap();
+    let other = f.authenticator.mint(&ann, on(Some("vps"), "ann/b")).await.unwrap();
+    let rotated = f.authenticator.rotate(&f.admin, child.jti, Duration::ZERO).await.unwrap().unwrap();
+    let nodes = [&child, &other, &rotated].map(|token| token.node.as_deref());
+    assert_eq!(nodes, [Some("nas"), Some("vps"), Some("nas")]);
+    let stored = f.store.read().await.unwrap().token(rotated.jti).await.unwrap().unwrap();
+    assert_eq!(stored.node.as_deref(), Some("nas"));
+    assert_eq!(f.admin.node(), None);
+    let wrong = f.authenticator.mint(&f.admin, on(Some("role=nas"), "x")).await;
+    assert!(matches!(wrong, Err(AuthError::Invalid(_))), "{wrong:?}");
 }

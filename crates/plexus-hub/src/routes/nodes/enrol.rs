@@ -211,6 +211,7 @@ fn refused(
     params(("id" = plexus_proto::NodeId, Path, description = "The node.")),
     responses(
         (status = 201, description = "The credential.", body = NodeCredential),
+        (status = 400, response = refusals::BadRequest),
         (status = 409, response = refusals::Conflict),
         refusals::Always,
     )
