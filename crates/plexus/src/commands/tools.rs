@@ -88,7 +88,8 @@ Example:\n  plexus tools test disk_usage --arg path=/home")]
 quote it to keep a number a string: --arg 'version=\"1.10\"'. --arg goes over --json-args.\n\
 The exit code is 1 when the tool reports a failure.\n\n\
 Example:\n  plexus tools call scratchpad --arg action=write --arg section=notes --arg content='buy milk'\n  \
-echo '{\"action\": \"list\"}' | plexus tools call todo --json-args -"
+echo '{\"action\": \"list\"}' | plexus tools call todo --json-args -\n  \
+plexus tools call terminal --node local --arg action=run --arg command='df -h /'"
     )]
     Call(CallArgs),
 }

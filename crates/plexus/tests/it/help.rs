@@ -55,6 +55,12 @@ async fn help_of_upstream() {
 }
 
 #[tokio::test]
+async fn help_of_node() {
+    let subcommands = ["join", "run", "invite", "list", "show", "drain", "remove", "rename"];
+    insta::assert_snapshot!(help(&["node"], &subcommands).await);
+}
+
+#[tokio::test]
 async fn help_of_sessions() {
     insta::assert_snapshot!(help(&["sessions"], &["list", "show", "tail"]).await);
 }

@@ -26,6 +26,7 @@ mod machines;
 mod manual;
 mod metrics;
 mod node_certificates;
+mod node_machines;
 mod oidc;
 mod onslaught;
 mod others;

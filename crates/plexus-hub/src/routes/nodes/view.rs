@@ -31,19 +31,21 @@ pub(super) fn shown(services: &Services, record: NodeRecord) -> Node {
             in_flight: 0,
         };
     };
+    let linked = status.transport.is_some();
     Node {
         id,
         name,
         state: status.state,
         problem: status.problem,
-        draining: draining || status.draining,
+        // What it said last of itself holds while it is there.
+        draining: draining || (linked && status.draining),
         labels: status.labels,
         os: status.os,
         arch: status.arch,
         hostname: status.hostname,
         version: status.version,
         transport: status.transport,
-        rtt_ms: status.rtt.map(|rtt| rtt.as_secs_f64() * 1_000.0),
+        rtt_ms: status.rtt.filter(|_| linked).map(|rtt| rtt.as_secs_f64() * 1_000.0),
         last_seen_at: status.seen_at.max(last_seen_at),
         created_at,
         tools: status.tools,

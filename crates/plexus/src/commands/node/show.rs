@@ -1,7 +1,7 @@
 //! What there is to say of a machine.
 
 use plexus_proto::Timestamp;
-use plexus_proto::api::{Node, NodeState};
+use plexus_proto::api::{Node, NodeState, NodeTransport};
 
 use crate::client::Hub;
 use crate::output::{Output, one_line};
@@ -13,7 +13,12 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
     }
     let node: Node = answer.decode()?;
     let or = |value: &Option<String>| value.as_deref().map_or_else(|| "-".to_owned(), one_line);
-    let transport = node.transport.map_or("-", |transport| transport.as_str());
+    let transport = match node.transport {
+        Some(NodeTransport::Memory) => "the hub's own machine",
+        Some(NodeTransport::WebSocket) => "ws",
+        Some(NodeTransport::Poll) => "poll",
+        None => "-",
+    };
     out.fields(&[
         ("node", node.id.to_string()),
         ("name", node.name.clone()),
