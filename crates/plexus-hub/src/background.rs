@@ -101,11 +101,12 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         let dispatcher = dispatcher.clone();
         async move {
             loop {
-                tokio::time::sleep(NODE_CALLS).await;
+                // At once: what waited in vain while there was no hub must not be sent now.
                 if let Err(error) = dispatcher.expire_node_calls().await {
                     tracing::warn!(%error, "cannot end calls that waited for their node in vain");
                     return;
                 }
+                tokio::time::sleep(NODE_CALLS).await;
             }
         }
     });

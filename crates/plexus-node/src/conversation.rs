@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Calls, Taken};
 use crate::capabilities::Capabilities;
-use crate::link::{Link, LinkError, LinkRx, LinkTx};
+use crate::link::{Link, LinkError, LinkRx, LinkTx, memory};
 use crate::outbox::{Item, Outbox};
 
 /// What a hub may ask for: more often would be work for nothing, more seldom would be no heartbeat.
@@ -56,9 +56,15 @@ impl Conversation<'_> {
         };
         let welcome = match greeted {
             Ok(welcome) => welcome,
-            Err(end) => return Served { welcome: None, lasted: Duration::ZERO, left: false, end },
+            Err(end) => {
+                self.calls.not_welcomed();
+                return Served { welcome: None, lasted: Duration::ZERO, left: false, end };
+            }
         };
-        tracing::info!(name = %welcome.name, epoch = welcome.epoch, transport, "linked to the hub");
+        match transport {
+            memory::TRANSPORT => tracing::debug!(name = %welcome.name, "linked to the hub of this process"),
+            _ => tracing::info!(name = %welcome.name, epoch = welcome.epoch, transport, "linked to the hub"),
+        }
         let (outbox, begun) = (Arc::new(Outbox::default()), Instant::now());
         let pulse = Pulse::new(&welcome);
         self.calls.attach(outbox.clone(), &welcome.calls);

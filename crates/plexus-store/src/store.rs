@@ -149,6 +149,17 @@ impl Store {
         self.writer.transact(work, record, false).await
     }
 
+    /// The same, and it is on the disk when this returns, whatever the durability of everything else.
+    pub async fn transact_through<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        R: FnOnce(&Result<T, E>) -> Records + Send + 'static,
+    {
+        self.writer.transact(work, record, true).await
+    }
+
     /// Runs `work` in a transaction; no records.
     pub async fn write<T, W>(&self, work: W) -> Result<T, StoreError>
     where

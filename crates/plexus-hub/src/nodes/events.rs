@@ -7,6 +7,7 @@ use std::fmt;
 use plexus_kit::{Clock, Stage, Supervisor};
 use plexus_proto::{EventKind, NewEvent, SessionId};
 use plexus_store::{Records, Store, StoreError};
+use plexus_tools::nodes::LOCAL;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -51,11 +52,11 @@ impl Announcer {
         Self { events, clock }
     }
 
-    /// Calls get through to it.
+    /// Calls get through to it. The hub's own machine comes and goes with the hub, which is no news.
     pub(super) fn online(&self, unit: &Unit) {
         let (name, about) = {
             let mut state = unit.lock();
-            if std::mem::replace(&mut state.told, true) {
+            if state.known.name == LOCAL || std::mem::replace(&mut state.told, true) {
                 return;
             }
             let said = &state.said;

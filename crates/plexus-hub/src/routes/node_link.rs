@@ -137,12 +137,12 @@ async fn fetch(caller: NodeCaller, Params(query): Params<PollQuery>) -> Result<J
 
 /// The link of this epoch, if it is that of the node now.
 fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiError> {
-    let poll = caller.services.nodes.polls().get(caller.node).filter(|poll| poll.epoch() == Some(epoch));
-    match poll {
-        Some(poll) => Ok(poll),
-        None if caller.services.nodes.newest_epoch(caller.node) > Some(epoch) => Err(ended(LinkEnd::Fenced)),
-        None => Err(ended(LinkEnd::Closed)),
+    // Before anything else: the task of a link that was fenced may not have heard of it yet.
+    if caller.services.nodes.newest_epoch(caller.node) > Some(epoch) {
+        return Err(ended(LinkEnd::Fenced));
     }
+    let poll = caller.services.nodes.polls().get(caller.node);
+    poll.filter(|poll| poll.epoch() == Some(epoch)).ok_or_else(|| ended(LinkEnd::Closed))
 }
 
 impl NodeCaller {

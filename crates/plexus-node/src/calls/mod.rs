@@ -47,6 +47,8 @@ struct Table {
     calls: HashMap<CallId, Entry>,
     /// Of the link that is up.
     outbox: Option<Arc<Outbox>>,
+    /// A hub was told which calls there are, and has not said yet what is to become of them.
+    greeting: bool,
     /// Bytes of the outcomes in `calls`.
     unsent: usize,
     stopping: bool,
@@ -219,9 +221,9 @@ impl Calls {
     /// `on_disk`: its result is.
     fn put_down(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         let mut table = self.table();
-        let Table { calls, outbox, unsent, .. } = &mut *table;
+        let Table { calls, outbox, greeting, unsent, .. } = &mut *table;
         let Some(entry) = calls.get_mut(&call_id) else { return };
-        if entry.unwanted || (outbox.is_none() && !on_disk && !entry.keep) {
+        if entry.unwanted || (outbox.is_none() && !*greeting && !on_disk && !entry.keep) {
             let keep = entry.keep;
             calls.remove(&call_id);
             drop(table);
@@ -322,9 +324,10 @@ impl Calls {
         }
     }
 
-    /// Calls that are held now.
+    /// Calls that are held now, for the hub to say what is to become of each. What ends before it has is kept.
     pub(crate) fn in_flight(&self) -> Vec<InFlight> {
-        let table = self.table();
+        let mut table = self.table();
+        table.greeting = true;
         let listed = table.calls.iter().map(|(call_id, entry)| InFlight {
             call_id: *call_id,
             state: match entry.state {

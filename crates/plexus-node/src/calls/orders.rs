@@ -28,6 +28,7 @@ impl Calls {
             }
         }
         table.outbox = Some(outbox);
+        table.greeting = false;
     }
 
     /// The link is no more. What is not kept is gone with it, once it has ended.
@@ -36,16 +37,15 @@ impl Calls {
         if !table.outbox.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)) {
             return;
         }
-        let Table { calls, unsent, outbox, .. } = &mut *table;
-        *outbox = None;
-        calls.retain(|_, entry| {
-            let State::Finished { outcome, .. } = &mut entry.state else { return true };
-            // What is on disk is read from there when it is wanted again.
-            if outcome.as_ref().is_some_and(|outcome| !outcome.only || !entry.keep) {
-                *unsent -= outcome.take().map_or(0, |outcome| outcome.bytes);
-            }
-            entry.keep
-        });
+        table.outbox = None;
+        table.put_aside();
+    }
+
+    /// The hub that was told which calls there are has not answered.
+    pub(crate) fn not_welcomed(&self) {
+        let mut table = self.table();
+        table.greeting = false;
+        table.put_aside();
     }
 
     /// Nobody wants the result: forgotten now, or when the call has ended.
@@ -63,5 +63,19 @@ impl Calls {
         if !running {
             self.confirmed(call_id);
         }
+    }
+}
+
+impl Table {
+    /// Without a link: what is not kept and has ended is gone, and what is on disk is read from there when it is wanted.
+    fn put_aside(&mut self) {
+        let Self { calls, unsent, .. } = self;
+        calls.retain(|_, entry| {
+            let State::Finished { outcome, .. } = &mut entry.state else { return true };
+            if outcome.as_ref().is_some_and(|outcome| !outcome.only || !entry.keep) {
+                *unsent -= outcome.take().map_or(0, |outcome| outcome.bytes);
+            }
+            entry.keep
+        });
     }
 }

@@ -6,6 +6,9 @@ use tokio::sync::mpsc;
 
 use super::{Link, LinkError, LinkRx, LinkTx};
 
+/// What this transport is called.
+pub(crate) const TRANSPORT: &str = "memory";
+
 /// Frames that are under way in one direction. Who sends more waits until the other side has taken one.
 const UNDER_WAY: usize = 64;
 
@@ -18,7 +21,7 @@ pub fn pair() -> (Link, Link) {
 }
 
 fn end(tx: mpsc::Sender<Frame>, rx: mpsc::Receiver<Frame>) -> Link {
-    Link { tx: Box::new(Sending(Some(tx))), rx: Box::new(Receiving(rx)), transport: "memory" }
+    Link { tx: Box::new(Sending(Some(tx))), rx: Box::new(Receiving(rx)), transport: TRANSPORT }
 }
 
 /// None once it was closed.

@@ -29,7 +29,7 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 /// tries these out.
 const RESERVED: [&str; 2] = ["cost", "test_tool"];
 /// Tools of the hub that are made elsewhere.
-const OF_THE_HUB: [&str; 1] = ["reload_tools"];
+const OF_THE_HUB: [&str; 3] = ["reload_tools", "system_info", "terminal"];
 /// Beyond its own time, which ends a program in better words than the deadline does.
 const MARGIN: Duration = Duration::from_secs(5);
 

@@ -114,8 +114,9 @@ impl Inner {
     ) -> Result<bool, CallError> {
         let kept = Kept::of(result).map(|kept| kept.text()).transpose()?;
         let (call_id, ended) = (record.call_id(), record.ended(result));
+        // On the disk before the node is told to forget the call: after a power cut nobody else could say how it ended.
         self.store
-            .transact(
+            .transact_through(
                 move |conn| {
                     Box::pin(async move {
                         let gone = match settle {

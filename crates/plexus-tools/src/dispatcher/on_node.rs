@@ -127,7 +127,8 @@ impl Inner {
     async fn give(&self, row: NodeCallRecord, keep: Option<&Keep>) -> Result<(), CallError> {
         let begun = keep.map(|keep| keep.record(row.call_id, Kept::Begun { begun: true })).transpose()?;
         let now = self.clock.now();
-        let work = self.store.transact(
+        // On the disk before it is sent: a key that a power cut takes away would let a retry run it twice.
+        let work = self.store.transact_through(
             move |conn| {
                 Box::pin(async move {
                     if let Some(begun) = begun

@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, pending};
 use plexus_node::link::{Link, LinkError, LinkRx, LinkTx};
 use plexus_proto::NodeId;
 use plexus_proto::node::{Bye, Frame, Heartbeat, Hello, Received, Welcome};
+use plexus_tools::nodes::LOCAL;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -61,7 +62,10 @@ impl Gateway {
             Err(end) => end,
             Ok((connection, admitted, welcome)) => {
                 let (unit, epoch) = (connection.unit.clone(), connection.epoch);
-                tracing::info!(%node, name = %admitted.known.name, epoch, transport, "a node is linked");
+                match admitted.known.name.as_str() {
+                    LOCAL => tracing::debug!(%node, epoch, "the hub's own machine is linked"),
+                    name => tracing::info!(%node, name, epoch, transport, "a node is linked"),
+                }
                 self.0.metrics.links.inc();
                 self.publish();
                 if !admitted.reconciled.noted.is_empty()

@@ -462,6 +462,8 @@ impl State {
         match self.calls.result(result.call_id, result.outcome) {
             Taken::Delivered => Ok(None),
             Taken::Conclude(outcome) => Ok(Some(outcome)),
+            // A hub that stops has let go of calls that go on: the next one is told how they ended.
+            Taken::Unwanted if self.stopping => Err(Unwanted),
             Taken::Unwanted => {
                 self.send(Frame::Ack(Ack { call_id: result.call_id }));
                 Err(Unwanted)
