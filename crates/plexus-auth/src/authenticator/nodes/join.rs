@@ -66,7 +66,7 @@ impl Authenticator {
 
     /// Trades the shared key for a credential of a node of this name: a new one, or one that came with the key before, whose
     /// former credentials then end. A node that was invited is never given away for the key. `occupied`: whether the
-    /// node of this id is connected, and so has no need to join.
+    /// node of this id is connected or about to be again, and so has no need to join.
     pub async fn join_with_key(
         &self,
         expected: Option<&Secret>,
@@ -257,8 +257,8 @@ fn check_rejoin(node: &NodeRecord, occupied: bool) -> Result<(), AuthError> {
     }
     if occupied {
         return Err(AuthError::Conflict {
-            message: format!("the node {} is connected", node.name),
-            hint: "Stop it there first, or give this machine another name.",
+            message: format!("the node {} is connected, or was a moment ago and is waited for", node.name),
+            hint: "Stop it there first and join again after a while, or give this machine another name.",
         });
     }
     Ok(())
