@@ -23,6 +23,7 @@ mod mcp_sessions;
 mod mcp_tasks;
 mod metrics;
 mod node_calls;
+mod node_certificates;
 mod node_invites;
 mod nodes;
 mod retention;

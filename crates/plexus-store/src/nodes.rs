@@ -173,6 +173,14 @@ impl Conn {
         Ok(changed == 1)
     }
 
+    /// Notes that a node came in again, and how.
+    pub async fn set_node_enrolment(&mut self, id: NodeId, by: Enrolment) -> Result<(), StoreError> {
+        let sql = "UPDATE nodes SET enrolled_by = $2 WHERE id = $1";
+        self.execute("noting how a node came in", sql, vec![id.to_string().into(), by.as_str().into()])
+            .await?;
+        Ok(())
+    }
+
     /// A link of the node begins: the number of the link, which is greater than those of all before it. None when there
     /// is no such node.
     pub async fn begin_node_link(

@@ -3,9 +3,10 @@
 //! - A machine becomes a node with a code that was made for it, or with the key that unattended installations share
 //!   ([`join`]). Either way it is given a credential that is good for its own link and for nothing else, which it
 //!   [renews](credential) by itself.
-//! - An invitation is good for one machine, once, for a while, and only as long as whoever invited may: a revoked token's
-//!   invitations are void.
-//! - Removing a node revokes all it ever had, in the same transaction.
+//! - An invitation is good for one machine, once, for a while, and only as long as whoever invited may: a token's
+//!   invitations are void once it is revoked or has expired.
+//! - Removing a node revokes all it ever had, in the same transaction. A certificate, which nobody here can revoke, makes no
+//!   node of that name any more.
 
 mod credential;
 mod join;
@@ -173,6 +174,7 @@ impl Authenticator {
                 move |conn| {
                     Box::pin(async move {
                         let Some(node) = conn.node(id).await? else { return Ok(None) };
+                        let former = node.name.clone();
                         let node = NodeRecord {
                             name: params.name.unwrap_or_else(|| node.name.clone()),
                             labels: params.labels.unwrap_or_else(|| node.labels.clone()),
@@ -184,6 +186,9 @@ impl Authenticator {
                             invited.iter().any(|other| other.name == node.name && other.node_id != id);
                         if taken || (node.enrolled_by == Enrolment::Local) != (node.name == LOCAL) {
                             return Err(name_taken(&node.name));
+                        }
+                        if node.enrolled_by == Enrolment::Certificate && node.name != former {
+                            conn.bar_node_certificate(&former, id, now).await?;
                         }
                         match conn.update_node(id, &node.name, &node.labels, node.draining).await? {
                             true => Ok(Some(node)),
@@ -223,6 +228,9 @@ impl Authenticator {
                             });
                         }
                         conn.delete_node(id).await?;
+                        if node.enrolled_by == Enrolment::Certificate {
+                            conn.bar_node_certificate(&node.name, id, now).await?;
+                        }
                         conn.revoke_tokens_of(plexus_proto::api::TokenKind::Node, &id.to_string(), now)
                             .await?;
                         Ok(Some(node))
@@ -316,7 +324,7 @@ fn code_hash(code: &str) -> String {
 
 /// Whether the token that invited was revoked since, or ended.
 fn is_void(inviter: Option<&plexus_proto::api::Token>, now: Timestamp) -> bool {
-    inviter.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now))
+    inviter.is_none_or(|token| token.expires_at <= now || token.revoked_at.is_some_and(|at| at <= now))
 }
 
 #[cfg(test)]

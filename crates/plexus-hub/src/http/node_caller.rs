@@ -37,8 +37,9 @@ impl FromRequestParts<App> for NodeCaller {
         let services = app.services()?;
         let named = named(parts, app).await?;
         if let Some(certificate) = parts.extensions.get::<ClientCertificate>().cloned() {
-            let node = certified(&services, &certificate, named).await?;
-            if !parts.headers.contains_key(AUTHORIZATION) {
+            let alone = !parts.headers.contains_key(AUTHORIZATION);
+            let node = certified(&services, &certificate, named, alone).await?;
+            if alone {
                 asked_by(&format!("{}:{node}", TokenKind::Node));
                 return Ok(Self { services, node, credential: None });
             }
@@ -57,24 +58,32 @@ impl FromRequestParts<App> for NodeCaller {
     }
 }
 
-/// The node of the path, if the certificate is for it.
+/// The node of the path, if the certificate is for it. `alone`: nothing else says who asks, which does only for a node that
+/// came with a certificate.
 async fn certified(
     services: &Services,
     certificate: &ClientCertificate,
     named: Option<NodeId>,
+    alone: bool,
 ) -> Result<NodeId, ApiError> {
     let mut reader = services.store.read_committed().await?;
     let node = match named {
         Some(id) => reader.node(id).await?,
         None => None,
     };
-    let own =
-        node.filter(|node| node.enrolled_by != Enrolment::Local && certificate.is_of(node.id, &node.name));
+    let own = node.filter(|node| {
+        let enough = match node.enrolled_by {
+            Enrolment::Certificate => true,
+            Enrolment::Code | Enrolment::Key => !alone,
+            Enrolment::Local => false,
+        };
+        enough && certificate.is_of(node.id, &node.name)
+    });
     // One that is not there, and one that is another's, look the same to who is neither.
     own.map(|node| node.id).ok_or_else(|| {
         forbidden("this certificate is not for this node").hint(
-            "It must have the name or the id of a node that has joined: see `plexus node list` on the hub, and `plexus node \
-             join` with the certificate.",
+            "It must have the name or the id of a node that has joined with it: see `plexus node list` on the hub, and \
+             `plexus node join` with the certificate.",
         )
     })
 }

@@ -10,6 +10,8 @@ use plexus_tools::CallError;
 use serde_json::Value;
 use tokio::time::Instant;
 
+const REVOKED: &str = "the token of the call was revoked while the call waited for its node";
+
 /// A call that is to be run on a machine.
 #[derive(Clone)]
 pub(crate) struct OutgoingCall {
@@ -61,6 +63,8 @@ pub(crate) enum Undelivered {
     Offline(String),
     /// It takes no new calls.
     Draining,
+    /// The token that asked was revoked while the call waited.
+    Revoked,
     /// Too many calls are under way to it.
     Full(usize),
     /// It does not fit into a frame.
@@ -91,6 +95,7 @@ impl Undelivered {
                 CallError::new(ErrorCode::Unavailable, format!("the node {node} takes no new calls"))
                     .hint("Nothing was run. It is being drained; use another node.")
             }
+            Self::Revoked => CallError::new(ErrorCode::Forbidden, REVOKED).hint("Nothing was run."),
             Self::Full(most) => CallError::new(
                 ErrorCode::Overloaded,
                 format!("the node {node} has {most} calls under way, or as much of their arguments as is kept for one node"),
@@ -133,6 +138,17 @@ pub(super) fn expired() -> CallOutcome {
     CallOutcome::Failed(Failure {
         code: ErrorCode::DeadlineExceeded,
         message: "the call's time was up before its node could take it".to_owned(),
+        hint: Some("Nothing was run.".to_owned()),
+        details: Value::Null,
+        nothing_ran: true,
+    })
+}
+
+/// The end of a call whose token was revoked before its machine could take it.
+pub(super) fn revoked() -> CallOutcome {
+    CallOutcome::Failed(Failure {
+        code: ErrorCode::Forbidden,
+        message: REVOKED.to_owned(),
         hint: Some("Nothing was run.".to_owned()),
         details: Value::Null,
         nothing_ran: true,

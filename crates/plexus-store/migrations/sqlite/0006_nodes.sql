@@ -5,7 +5,7 @@ CREATE TABLE nodes (
     name         TEXT NOT NULL UNIQUE,
     -- Those that were given to it here; JSON.
     labels       TEXT NOT NULL,
-    -- How it came in: code, key, or local for the machine of the hub itself.
+    -- How it came in: code, key, certificate, or local for the machine of the hub itself.
     enrolled_by  TEXT NOT NULL,
     created_by   TEXT NOT NULL,
     created_at   BIGINT NOT NULL,
@@ -31,6 +31,14 @@ CREATE TABLE node_invites (
     created_by TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL
+);
+
+-- Names and ids for which a certificate alone lets nobody in: those of nodes that came with one and were removed, renamed,
+-- or joined again with a code.
+CREATE TABLE node_certificate_bars (
+    name      TEXT PRIMARY KEY,
+    node_id   TEXT NOT NULL,
+    barred_at BIGINT NOT NULL
 );
 
 -- On the hub: calls of which a node may have done something, and those that wait for it to come.

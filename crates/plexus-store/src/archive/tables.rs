@@ -270,6 +270,11 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "node_certificate_bars",
+        key: 1,
+        columns: &[Text("name"), Text("node_id"), Int("barred_at")],
+    },
+    Table {
         name: "node_calls",
         key: 1,
         columns: &[

@@ -45,6 +45,7 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                     conn.insert_mcp_task("main", &task).await?;
                     conn.insert_node(&nodes::node(&CallId::new().to_string())).await?;
                     conn.insert_node_invite(&nodes::invite(key, &CallId::new().to_string(), 9)).await?;
+                    conn.bar_node_certificate(&CallId::new().to_string(), NodeId::new(), at(3)).await?;
                     for state in [NodeCallState::Queued, NodeCallState::Sent] {
                         conn.insert_node_call(&nodes::call(NodeId::new(), state)).await?;
                     }

@@ -102,6 +102,7 @@ macro_rules! conformance {
                 nodes {
                     a_node_has_a_name_of_its_own_and_is_changed_and_forgotten
                     each_link_of_a_node_has_a_greater_number
+                    a_barred_certificate_is_known_by_name_and_id
                     an_invitation_is_used_once_before_it_expires
                     a_call_to_a_node_is_settled_once
                     a_call_is_withdrawn_only_before_it_is_sent

@@ -109,6 +109,18 @@ pub(crate) async fn each_link_of_a_node_has_a_greater_number<B: Backend>(db: Dat
     }
 }
 
+pub(crate) async fn a_barred_certificate_is_known_by_name_and_id<B: Backend>(db: Database<B>) {
+    let ids = [NodeId::new(), NodeId::new()];
+    for (id, now) in ids.into_iter().zip([1, 2]) {
+        db.store.write(move |conn| Box::pin(conn.bar_node_certificate("nas", id, at(now)))).await.unwrap();
+    }
+    let mut reader = db.store.read().await.unwrap();
+    let [former, last] = ids.map(|id| id.to_string());
+    for (name, barred) in [("nas", true), (&last, true), (&former, false), ("vps", false), ("", false)] {
+        assert_eq!(reader.is_node_certificate_barred(name).await.unwrap(), barred, "{name}");
+    }
+}
+
 pub(crate) async fn an_invitation_is_used_once_before_it_expires<B: Backend>(db: Database<B>) {
     let keep = |invite: NodeInvite| {
         db.store.write(move |conn| Box::pin(async move { conn.insert_node_invite(&invite).await }))

@@ -98,6 +98,15 @@ async fn a_certificate_is_the_node_of_its_name_and_nobody_else() {
 
     plexus.run(&["node", "remove", "nas", "--yes"]).await.ok();
     assert_eq!(knock(&hub, &nas, &id, None).await, Some(403), "it was removed");
+    for own in [&nas, &by_common_name, &by_id] {
+        assert_eq!(join(&hub, own, json!({})).await.expect("an answer").0, 403, "it does not come back");
+    }
+
+    // A certificate alone is nobody who came with a code; beside the credential it does no harm.
+    let vps = client(&authority, Some(&authority.vouch("vps")));
+    assert_eq!(join(&hub, &vps, json!({})).await.expect("an answer").0, 403);
+    assert_eq!(knock(&hub, &vps, vps_id, None).await, Some(403));
+    assert_eq!(knock(&hub, &vps, vps_id, Some(vps_token)).await, Some(426));
     assert!(hub.terminate().await.success());
 }
 

@@ -52,8 +52,7 @@ impl Authenticator {
                         return Err(bad_code());
                     }
                     match taken.rejoin {
-                        true if conn.node(node.id).await?.is_none() => return Err(bad_code()),
-                        true => drop(conn.revoke_tokens_of(TokenKind::Node, &row.name, now).await?),
+                        true => rejoin(conn, node.id, now).await?,
                         false => enrol(conn, &node).await?,
                     }
                     mint::insert(conn, &row).await
@@ -67,7 +66,7 @@ impl Authenticator {
 
     /// Trades the shared key for a credential of a node of this name: a new one, or one that came with the key before, whose
     /// former credentials then end. A node that was invited is never given away for the key. `occupied`: whether the
-    /// node of this id is connected, and so has no need to join.
+    /// node of this id is connected or about to be again, and so has no need to join.
     pub async fn join_with_key(
         &self,
         expected: Option<&Secret>,
@@ -122,7 +121,8 @@ impl Authenticator {
     }
 
     /// Which node a certificate is for, that the authority of the hub's nodes has signed: the one that has its name or id,
-    /// else a new one. It is its own proof from then on, so nothing is handed out. `until`: when it expires.
+    /// else a new one. It is its own proof from then on, so nothing is handed out; and since nobody can take it back, it makes
+    /// no node of a name that one who came so has lost. `until`: when it expires.
     pub async fn join_with_certificate(
         &self,
         names: &[String],
@@ -136,7 +136,10 @@ impl Authenticator {
             };
             match known {
                 Some(node) if node.enrolled_by == Enrolment::Local => return Err(not_local()),
-                Some(node) => return Ok(certified(&node, until)),
+                Some(node) if node.enrolled_by == Enrolment::Certificate => {
+                    return Ok(certified(&node, until));
+                }
+                Some(node) => return Err(not_certified(&node.name)),
                 None => {}
             }
         }
@@ -150,10 +153,15 @@ impl Authenticator {
         check_node_name(name)?;
         let node = self.newcomer(name, BTreeMap::new(), Enrolment::Certificate);
         let (records, joined) = (self.join_records(None, &node, false), certified(&node, until));
-        let now = node.created_at;
+        let (now, names) = (node.created_at, names.to_vec());
         self.admit(
             move |conn| {
                 Box::pin(async move {
+                    for name in &names {
+                        if conn.is_node_certificate_barred(name).await? {
+                            return Err(barred(&node.name));
+                        }
+                    }
                     if is_invited(conn, &node.name, now).await? {
                         return Err(name_taken(&node.name));
                     }
@@ -229,6 +237,16 @@ async fn enrol(conn: &mut Conn, node: &NodeRecord) -> Result<(), AuthError> {
     if conn.insert_node(node).await? { Ok(()) } else { Err(name_taken(&node.name)) }
 }
 
+/// Whoever had this node until now has it no longer, however they came by it.
+async fn rejoin(conn: &mut Conn, id: NodeId, now: Timestamp) -> Result<(), AuthError> {
+    let former = conn.node(id).await?.ok_or_else(bad_code)?;
+    conn.revoke_tokens_of(TokenKind::Node, &id.to_string(), now).await?;
+    if former.enrolled_by == Enrolment::Certificate {
+        conn.bar_node_certificate(&former.name, id, now).await?;
+    }
+    Ok(conn.set_node_enrolment(id, Enrolment::Code).await?)
+}
+
 /// Whether a node that is there may be joined again for the key.
 fn check_rejoin(node: &NodeRecord, occupied: bool) -> Result<(), AuthError> {
     if node.enrolled_by != Enrolment::Key {
@@ -239,8 +257,8 @@ fn check_rejoin(node: &NodeRecord, occupied: bool) -> Result<(), AuthError> {
     }
     if occupied {
         return Err(AuthError::Conflict {
-            message: format!("the node {} is connected", node.name),
-            hint: "Stop it there first, or give this machine another name.",
+            message: format!("the node {} is connected, or was a moment ago and is waited for", node.name),
+            hint: "Stop it there first and join again after a while, or give this machine another name.",
         });
     }
     Ok(())
@@ -263,6 +281,20 @@ fn certified(node: &NodeRecord, until: Timestamp) -> NodeCredential {
 /// Whether a name is kept for a machine that was invited.
 async fn is_invited(conn: &mut Conn, name: &str, now: Timestamp) -> Result<bool, AuthError> {
     Ok(conn.node_invites(now).await?.iter().any(|invite| invite.name == name))
+}
+
+fn barred(name: &str) -> AuthError {
+    AuthError::Forbidden(format!(
+        "the node of this certificate was removed, renamed or joined with a code, and a certificate alone does not bring it \
+         back; run `plexus node invite {name}` on the hub (with --rejoin where that node is there), and join with the code"
+    ))
+}
+
+fn not_certified(name: &str) -> AuthError {
+    AuthError::Forbidden(format!(
+        "the node {name} did not come with a certificate, and is not given away for one; join with a code (`plexus node \
+         invite {name} --rejoin` on the hub), or remove that node first"
+    ))
 }
 
 fn not_local() -> AuthError {

@@ -36,6 +36,10 @@ impl Fixture {
         self.authenticator.join_with_key(Some(&expected), key, name, [].into(), |_| false).await
     }
 
+    async fn by_certificate(&self, name: &str) -> Result<NodeCredential, AuthError> {
+        self.authenticator.join_with_certificate(&[name.to_owned()], self.clock.now()).await
+    }
+
     /// Operations on nodes that are on record, oldest first, each with how it ended.
     async fn recorded(&self) -> Vec<(String, String)> {
         let filter = AuditFilter::default();
@@ -100,13 +104,20 @@ async fn a_code_is_void_when_it_expired_was_withdrawn_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_code_is_void_when_whoever_invited_was_revoked() {
+async fn a_code_is_void_when_whoever_invited_was_revoked_or_has_expired() {
     let f = fixture().await;
     let scopes = ["manage:nodes", "token:create"];
     let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
     let ann = f.authenticator.authenticate(&maker.token).unwrap();
     let code = f.authenticator.invite_node(&ann, invitation("nas")).await.unwrap().code;
     f.authenticator.revoke(&f.admin, maker.jti).await.unwrap();
+    not_admitted(f.authenticator.join_with_code(&code).await);
+    assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
+    let short = CreateTokenParams { ttl_seconds: Some(60), ..params(TokenKind::User, "cid", &scopes) };
+    let short = f.authenticator.mint(&f.admin, short).await.unwrap();
+    let cid = f.authenticator.authenticate(&short.token).unwrap();
+    let code = f.authenticator.invite_node(&cid, invitation("nas")).await.unwrap().code;
+    f.clock.advance(Duration::from_secs(61));
     not_admitted(f.authenticator.join_with_code(&code).await);
     assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
     // What joined before stays: it is the hub's, and not the inviter's.
@@ -241,6 +252,63 @@ async fn the_key_gives_away_only_nodes_that_came_with_it() {
     }
     not_admitted(f.authenticator.join_with_key(None, KEY, "ci-2", [].into(), |_| false).await);
     not_admitted(f.authenticator.join_with_key(None, "", "ci-2", [].into(), |_| false).await);
+}
+
+fn forbidden(outcome: Result<NodeCredential, AuthError>, about: &str) {
+    assert!(matches!(&outcome, Err(AuthError::Forbidden(why)) if why.contains(about)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_brings_no_node_back_that_was_removed_renamed_or_given_to_another() {
+    let f = fixture().await;
+    let rename = |name: &str| ChangeNodeParams { name: Some(name.to_owned()), ..ChangeNodeParams::default() };
+    let removed = f.by_certificate("removed").await.unwrap();
+    assert_eq!(f.by_certificate("removed").await.unwrap().node_id, removed.node_id);
+    f.authenticator.remove_node(&f.admin, removed.node_id).await.unwrap().unwrap();
+    forbidden(f.by_certificate("removed").await, "plexus node invite removed");
+
+    let renamed = f.by_certificate("renamed").await.unwrap();
+    f.authenticator.change_node(&f.admin, renamed.node_id, rename("other")).await.unwrap().unwrap();
+    forbidden(f.by_certificate("renamed").await, "does not bring it back");
+    assert_eq!(f.by_certificate("other").await.unwrap().node_id, renamed.node_id);
+    f.authenticator.change_node(&f.admin, renamed.node_id, rename("renamed")).await.unwrap().unwrap();
+    assert_eq!(f.by_certificate("renamed").await.unwrap().node_id, renamed.node_id);
+
+    let given = f.by_certificate("given").await.unwrap();
+    let code = f.code(again("given")).await;
+    assert_eq!(f.authenticator.join_with_code(&code).await.unwrap().node_id, given.node_id);
+    forbidden(f.by_certificate("given").await, "did not come with a certificate");
+    f.authenticator.remove_node(&f.admin, given.node_id).await.unwrap().unwrap();
+    forbidden(f.by_certificate("given").await, "does not bring it back");
+
+    // Whoever is invited comes with the code.
+    let (back, _) = f.joined("removed").await;
+    assert_ne!(back.node_id, removed.node_id);
+    forbidden(f.by_certificate("removed").await, "did not come with a certificate");
+}
+
+#[tokio::test]
+async fn a_certificate_is_no_node_that_came_otherwise() {
+    let f = fixture().await;
+    let (nas, _) = f.joined("nas").await;
+    let ci = f.by_key(KEY, "ci-1").await.unwrap();
+    for name in ["nas", "ci-1", &nas.node_id.to_string(), &ci.node_id.to_string()] {
+        forbidden(f.by_certificate(name).await, "did not come with a certificate");
+    }
+    let own = f.by_certificate("vps").await.unwrap();
+    let taken = f.by_key(KEY, "vps").await;
+    assert!(matches!(taken, Err(AuthError::Forbidden(_))), "{taken:?}");
+    assert_eq!(f.by_certificate("vps").await.unwrap().node_id, own.node_id);
+}
+
+#[tokio::test]
+async fn a_node_that_joined_again_with_a_code_is_not_given_away_for_the_key() {
+    let f = fixture().await;
+    let first = f.by_key(KEY, "ci-1").await.unwrap();
+    let second = f.authenticator.join_with_code(&f.code(again("ci-1")).await).await.unwrap();
+    assert_eq!(second.node_id, first.node_id);
+    forbidden(f.by_key(KEY, "ci-1").await, "did not come with the key");
+    f.authenticator.authenticate(shown(&second)).expect("it was not disturbed");
 }
 
 #[tokio::test]

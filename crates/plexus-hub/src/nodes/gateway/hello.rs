@@ -1,16 +1,14 @@
 //! What a machine may say of itself. It is kept in memory and in the database, so all of it has a bound.
 
-use plexus_proto::NodeId;
 use plexus_proto::node::{Hello, VERSIONS};
+use plexus_proto::{NodeId, node_name};
 
 const TOOLS: usize = 256;
 const SERVERS: usize = 64;
 const SERVER_TOOLS: usize = 1024;
 const PROFILES: usize = 256;
-const LABELS: usize = 64;
 const CALLS: usize = 20_000;
 const NAME: usize = 128;
-const LABEL: usize = 256;
 
 /// The best version of the link that both sides speak.
 pub(super) fn version(hello: &Hello) -> Option<u32> {
@@ -28,7 +26,6 @@ pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
         ("MCP servers", hello.mcp_servers.len(), SERVERS),
         ("tools of MCP servers", tools, SERVER_TOOLS),
         ("profiles", hello.profiles.len(), PROFILES),
-        ("labels", hello.labels.len(), LABELS),
         ("calls", hello.calls.len(), CALLS),
     ];
     for (what, count, most) in counts {
@@ -43,6 +40,6 @@ pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
         let begin: String = name.chars().take(32).collect();
         return Some(format!("hello has a name of {} bytes ({begin:?}…), the most is {NAME}", name.len()));
     }
-    let long = hello.labels.iter().any(|(key, value)| key.len() > NAME || value.len() > LABEL);
-    long.then(|| format!("hello has a label of more than {LABEL} bytes"))
+    // They are shown wherever a node is, like those that were given to it here.
+    node_name::check_labels(&hello.labels).err().map(|problem| format!("the labels of hello: {problem}"))
 }

@@ -4,19 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::Stage;
-use plexus_proto::CallId;
 use plexus_proto::node::{Call, CallOutcome, Caller};
-use plexus_store::{NodeCallRecord, StoreError};
+use plexus_proto::{CallId, Timestamp, TokenId};
+use plexus_store::{Conn, NodeCallRecord, NodeCallState, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::Gateway;
-use crate::nodes::call::{OutgoingCall, expired, interrupted};
+use crate::nodes::call::{OutgoingCall, Undelivered, expired, interrupted, revoked};
 use crate::nodes::unit::Unit;
 
 /// Between two attempts to record the end of a call, doubled up to the second.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(10);
+
+/// What the database says of a call that is about to be sent.
+enum Noted {
+    Sent(Box<NodeCallRecord>),
+    /// It is over.
+    Ended,
+    /// It waited, and whoever asked for it may not any more.
+    Revoked,
+}
 
 impl Gateway {
     /// Sends what waits in the database, if the machine is there.
@@ -42,21 +51,35 @@ impl Gateway {
     }
 
     async fn send_one(&self, unit: &Unit, epoch: u64, store: Uuid, call: CallId) -> Result<(), StoreError> {
-        let row = self
+        let (node, now) = (unit.id, self.0.clock.now());
+        let noted = self
             .0
             .store
             .write(move |conn| {
                 Box::pin(async move {
-                    match conn.send_node_call(call, store).await? {
-                        true => conn.node_call(call).await,
-                        false => Ok(None),
+                    let Some(row) = conn.node_call(call).await?.filter(|row| row.node_id == node) else {
+                        return Ok(Noted::Ended);
+                    };
+                    if row.state == NodeCallState::Queued && is_revoked(conn, row.token_id, now).await? {
+                        return Ok(Noted::Revoked);
                     }
+                    conn.send_node_call(call, store).await?;
+                    Ok(Noted::Sent(Box::new(row)))
                 })
             })
             .await?;
-        let Some(row) = row.filter(|row| row.node_id == unit.id) else {
-            // It has ended, and whoever ended it says so.
-            return Ok(());
+        let row = match noted {
+            // Whoever ended it says so.
+            Noted::Ended => return Ok(()),
+            Noted::Revoked if unit.is_orphan(call) => {
+                self.conclude(unit, call, revoked()).await;
+                return Ok(());
+            }
+            Noted::Revoked => {
+                unit.refuse(call, &Undelivered::Revoked);
+                return Ok(());
+            }
+            Noted::Sent(row) => *row,
         };
         if unit.is_orphan(call) {
             match self.outgoing(row) {
@@ -127,4 +150,10 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+/// Whether a token was taken back. One that merely expired was good when it asked.
+async fn is_revoked(conn: &mut Conn, token: TokenId, now: Timestamp) -> Result<bool, StoreError> {
+    let token = conn.token(token).await?;
+    Ok(token.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now)))
 }

@@ -37,6 +37,11 @@ impl Gateway {
     pub(crate) fn status(&self, id: NodeId) -> Option<NodeStatus> {
         self.unit(id).map(|unit| status(&unit))
     }
+
+    /// Whether a machine is linked, or was a moment ago and is waited for: nobody else may take its place.
+    pub(crate) fn is_occupied(&self, id: NodeId) -> bool {
+        self.unit(id).is_some_and(|unit| !matches!(unit.lock().presence, Presence::Away(_)))
+    }
 }
 
 fn status(unit: &Unit) -> NodeStatus {

@@ -387,9 +387,18 @@ impl Calls {
         let unsent: Vec<CallId> =
             self.entries.iter().filter(|(_, entry)| is_unsent(entry)).map(|(call, _)| *call).collect();
         for call in unsent {
-            if let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call) {
-                let _ = done.send(Err(why.clone()));
-            }
+            self.refuse(call, why);
+        }
+    }
+
+    /// Ends the wait for a call that was never sent; one that was, or that nobody waits for, is left as it is.
+    pub(super) fn refuse(&mut self, call: CallId, why: &Undelivered) {
+        let is_unsent =
+            |entry: &Entry| matches!(entry.stage, Stage::Waiting { .. }) && entry.sent_to.is_none();
+        if self.entries.get(&call).is_some_and(is_unsent)
+            && let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call)
+        {
+            let _ = done.send(Err(why.clone()));
         }
     }
 

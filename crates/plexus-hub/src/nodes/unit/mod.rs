@@ -334,6 +334,12 @@ impl Unit {
         }
     }
 
+    /// A call that was never sent will not be.
+    pub(super) fn refuse(&self, call: CallId, why: &Undelivered) {
+        self.lock().calls.refuse(call, why);
+        self.ended.notify_waiters();
+    }
+
     /// The machine is no more: its link is cut, and its calls end. Returns those that nobody waits for.
     pub(super) fn remove(&self) -> Vec<CallId> {
         let mut state = self.lock();

@@ -169,8 +169,8 @@ async fn admitted(
         (None, Some(key)) => {
             let name = name.ok_or_else(|| wrong("there is no name"))?;
             let expected = services.config.load().nodes.key.clone();
-            let linked = |id| services.nodes.status(id).is_some_and(|status| status.transport.is_some());
-            services.authenticator.join_with_key(expected.as_ref(), &key, &name, labels, linked).await
+            let occupied = |id| services.nodes.is_occupied(id);
+            services.authenticator.join_with_key(expected.as_ref(), &key, &name, labels, occupied).await
         }
         (Some(_), Some(_)) => Err(wrong("there are both")),
         (None, None) => match certificate {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::end::{BOTH, End, Enrolled, How};
-use super::until_state;
+use super::{until, until_state};
 
 /// A hub with a node that is online.
 async fn linked(how: How) -> (TestHub, Enrolled, End) {
@@ -19,10 +19,14 @@ async fn linked(how: How) -> (TestHub, Enrolled, End) {
 
 /// Has a command run on the node `nas`; status and body of the answer.
 fn run(hub: &TestHub, key: &str) -> JoinSet<(u16, Value)> {
-    let request = hub.http().post(hub.url("/api/v1/tools/terminal/call")).bearer_auth(hub.admin_token());
-    let request = request
-        .header("idempotency-key", key)
-        .json(&json!({ "arguments": { "action": "run", "command": "count", "node": "nas" } }));
+    run_as(hub, &hub.admin_token(), key, false)
+}
+
+fn run_as(hub: &TestHub, token: &str, key: &str, queue: bool) -> JoinSet<(u16, Value)> {
+    let request = hub.http().post(hub.url("/api/v1/tools/terminal/call")).bearer_auth(token);
+    let request = request.header("idempotency-key", key).json(
+        &json!({ "arguments": { "action": "run", "command": "count", "node": "nas", "queue": queue } }),
+    );
     let mut call = JoinSet::new();
     call.spawn(async move {
         let answer = request.send().await.expect("an answer");
@@ -210,4 +214,39 @@ async fn a_node_that_is_away_drained_or_removed_is_said_to_be() {
     let (_, body) = answered(run(&hub, "k4")).await;
     assert_eq!(body["code"], "unavailable", "{body}");
     assert_ne!(away.id, node.id);
+}
+
+#[tokio::test]
+async fn a_call_that_waited_is_not_run_for_a_token_that_was_revoked_meanwhile() {
+    for restarted in [false, true] {
+        let (mut hub, node, mut end) = linked(How::WebSocket).await;
+        end.send(json!({ "type": "bye", "reason": "switched off" })).await;
+        until_state(&hub, &node, "offline").await;
+        let agent = hub.token("codex", &["call:terminal", "node:nas"]).await;
+        let mut call = Some(run_as(&hub, &agent.token, "k1", true));
+        until(&hub, &node, "waiting", |node| node["in_flight"] == 1).await;
+        if restarted {
+            hub = hub.restart().await;
+            answered(call.take().unwrap()).await;
+        }
+        let revoke = hub.http().delete(hub.url(&format!("/api/v1/tokens/{}", agent.jti)));
+        assert!(revoke.bearer_auth(hub.admin_token()).send().await.unwrap().status().is_success());
+
+        let (mut end, _) = node.link(&hub, How::WebSocket).await;
+        end.pass_the_test().await;
+        if let Some(call) = call {
+            let (status, body) = answered(call).await;
+            assert_eq!((status, &body["code"]), (403, &json!("forbidden")), "{body}");
+            assert!(body["message"].as_str().unwrap().contains("revoked"), "{body}");
+        }
+        until(&hub, &node, "rid of the call", |node| node["in_flight"] == 0).await;
+        let audit = hub.api("/api/v1/audit?tool=terminal").await;
+        assert_eq!(audit["items"][0]["outcome"], "forbidden", "{audit}");
+        // The next that it is asked for is another's.
+        let call = run(&hub, "k2");
+        let frame = end.next_of("call").await;
+        assert!(frame["caller"]["subject"].as_str().unwrap().starts_with("admin:"), "{frame}");
+        end.answer(&frame, "1").await;
+        assert_eq!(answered(call).await.1["text"], "1");
+    }
 }

@@ -31,7 +31,15 @@ async fn a_link_begins_with_a_hello_of_its_own_node() {
     much["tools"] = (0..1_000).map(|n| json!({ "name": format!("t{n}") })).collect();
     let mut long = node.hello();
     long["hostname"] = "x".repeat(10_000).into();
+    let labelled = |key: &str, value: &str| {
+        let mut hello = node.hello();
+        hello["labels"] = json!({ key: value });
+        hello.to_string()
+    };
     for (said, why) in [
+        (labelled("role", "nas\n\u{1b}[31m"), "is not a label"),
+        (labelled("role\u{202e}", "nas"), "is not a label"),
+        (labelled("role", &"x".repeat(64)), "is not a label"),
         ("garbage".to_owned(), "not a frame"),
         ("[1, 2]".to_owned(), "not a frame"),
         (r#"{"type":"ping","n":1}"#.to_owned(), "has to be hello"),

@@ -1,5 +1,7 @@
 //! How links begin, go on and end.
 
+use std::time::Duration;
+
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
 
@@ -103,6 +105,42 @@ async fn a_node_whose_link_broke_is_offline_when_it_does_not_come_back() {
     assert_eq!(welcome["epoch"], 2);
     end.pass_the_test().await;
     until_state(&hub, &node, "online").await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
+    const KEY: &str = "a key of thirty-two characters..";
+    let hub = TestHub::start_with(|config| {
+        config.nodes.key = Some(KEY.into());
+        // It is waited for until the test has ended.
+        config.nodes.heartbeat = Duration::from_secs(60);
+        config.nodes.missed = 10;
+    })
+    .await;
+    let join = async |hub: &TestHub| {
+        let request = hub.http().post(hub.url("/api/v1/nodes/join"));
+        let answer = request.json(&json!({ "key": KEY, "name": "ci-1" })).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (_, joined) = join(&hub).await;
+    let id = joined["node_id"].as_str().unwrap().parse().unwrap();
+    let node =
+        Enrolled { id, token: joined["token"].as_str().unwrap().to_owned(), store: uuid::Uuid::now_v7() };
+    let (end, _) = node.link(&hub, How::WebSocket).await;
+    assert_eq!(join(&hub).await.0, 409, "it is linked");
+    drop(end);
+    until(&hub, &node, "waited for", |node| node["problem"] == "it is waited for").await;
+    assert_eq!(join(&hub).await.0, 409, "its link has just broken");
+    let hub = hub.restart().await;
+    let (status, refused) = join(&hub).await;
+    assert_eq!(status, 409, "the hub has just started");
+    assert!(refused["message"].as_str().unwrap().contains("waited for"), "{refused}");
+    let (mut end, _) = node.link(&hub, How::WebSocket).await;
+    end.send(json!({ "type": "bye", "reason": "switched off" })).await;
+    until(&hub, &node, "away", |node| node["problem"].as_str().is_some_and(|why| why.contains("goodbye")))
+        .await;
+    let (status, again) = join(&hub).await;
+    assert_eq!((status, &again["node_id"]), (201, &joined["node_id"]), "{again}");
 }
 
 #[tokio::test]
