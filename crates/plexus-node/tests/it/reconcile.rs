@@ -42,6 +42,26 @@ async fn a_result_that_no_link_was_there_for_comes_with_the_next_and_stays_until
 }
 
 #[tokio::test]
+async fn what_is_kept_nowhere_and_ends_while_the_hub_is_greeted_is_told_all_the_same() {
+    let site = Site::new().await;
+    let (mut hub, _) = site.link(&[]).await;
+    let id = hub.call("look", json!({ "say": "seen" })).await;
+    site.gate.begun(1).await;
+    hub.cut().await;
+    let mut hub = site.dial();
+    assert_eq!(state(&hub.hello().await, id), Some(HeldState::Running));
+    site.gate.open(1);
+    within("the call to end", async {
+        while site.count("SELECT count(*) FROM audit WHERE phase = 'finished'").await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    hub.send(Frame::Welcome(super::scripted::welcome(60_000, 3, &[(id, Order::Keep)]))).await;
+    assert_eq!(text(hub.result(id).await), "seen");
+}
+
+#[tokio::test]
 async fn what_nobody_wants_is_stopped_and_forgotten() {
     let site = Site::new().await;
     let (mut hub, _) = site.link(&[]).await;
