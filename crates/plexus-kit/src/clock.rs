@@ -38,6 +38,13 @@ impl Clock {
         }
     }
 
+    /// Sets a manual clock, also back, as the clock of a machine may be.
+    pub fn set(&self, to: Timestamp) {
+        if let Source::Manual(millis) = &self.0 {
+            millis.store(to.as_millisecond(), Ordering::SeqCst);
+        }
+    }
+
     /// Moves a manual clock; the system's clock is not ours to move.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(millis) = &self.0 {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use plexus_node::NodeLimits;
-use plexus_proto::node::{Frame, HeldState, Order};
-use plexus_proto::{CallId, ErrorCode};
+use plexus_kit::{Clock, Environment};
+use plexus_node::{NodeLimits, NodeOptions};
+use plexus_proto::node::{Frame, Heartbeat, HeldState, Order};
+use plexus_proto::{CallId, ErrorCode, NodeId};
 use serde_json::json;
 
 use super::scripted::{Hub, Site, call, failure, nothing, on_disk, state, text, within};
@@ -59,6 +60,33 @@ async fn what_is_kept_nowhere_and_ends_while_the_hub_is_greeted_is_told_all_the_
     .await;
     hub.send(Frame::Welcome(super::scripted::welcome(60_000, 3, &[(id, Order::Keep)]))).await;
     assert_eq!(text(hub.result(id).await), "seen");
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_ends_no_call_and_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+    let options = NodeOptions::new(NodeId::new(), folder.path().to_owned(), Environment::default());
+    let site = Site::start(NodeOptions { clock: clock.clone(), ..options }).await;
+    let (mut hub, _) = site.link(&[]).await;
+    let id = hub.call("write", json!({ "say": "in its time" })).await;
+    site.gate.begun(1).await;
+    for jump in ["2036-01-01T00:00:00Z", "1999-01-01T00:00:00Z", "2026-01-01T00:00:01Z"] {
+        clock.set(jump.parse().unwrap());
+        // The link still carries what is said, and so does the next one.
+        hub.send(Frame::Ping(Heartbeat { n: 7 })).await;
+        within("a sign of life", async { while !matches!(hub.frame().await, Frame::Pong(_)) {} }).await;
+        hub.cut().await;
+        let (next, hello) = site.link(&[(id, Order::Keep)]).await;
+        assert_eq!(state(&hello, id), Some(HeldState::Running), "{jump}");
+        hub = next;
+    }
+    clock.set("2040-01-01T00:00:00Z".parse().unwrap());
+    site.gate.open(1);
+    assert_eq!(text(hub.result(id).await), "in its time");
+    hub.confirm(id).await;
+    site.forgotten(id).await;
+    assert_eq!(site.gate.runs(), 1);
 }
 
 #[tokio::test]

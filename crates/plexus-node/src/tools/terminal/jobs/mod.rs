@@ -310,7 +310,7 @@ impl Inner {
         for (place, (ended_at, job)) in ended.into_iter().enumerate() {
             bytes += [Stream::Stdout, Stream::Stderr].map(|it| job.spool(it).on_disk()).iter().sum::<u64>();
             let age = Duration::try_from(now.duration_since(ended_at)).unwrap_or_default();
-            if place < self.limits.ended && bytes <= self.limits.bytes && age <= self.limits.age {
+            if place < self.limits.ended && bytes <= self.limits.bytes && age < self.limits.age {
                 continue;
             }
             self.all().remove(&job.id);
