@@ -217,11 +217,7 @@ fn a_store_keeps_its_name_and_another_has_another() {
 async fn one_folder_has_one_node() {
     let site = Site::new().await;
     let folder = site.folder().to_owned();
-    let options = plexus_node::NodeOptions::new(
-        plexus_proto::NodeId::new(),
-        folder,
-        plexus_kit::Environment::default(),
-    );
+    let options = NodeOptions::new(NodeId::new(), folder, Environment::default());
     let error = plexus_node::Node::open(options, &site.supervisor).await.unwrap_err().to_string();
     assert!(error.contains("another process is the node of the data folder"), "{error}");
 }
