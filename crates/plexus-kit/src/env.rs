@@ -102,6 +102,11 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// All of them, for who chooses by name.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The little that a program of someone else is given of it: what it needs to be found, to find its files and to
     /// write its texts. All else, which may be secret, stays here.
     pub fn passed_on(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::NodeOptions;
 use crate::hosted::Hosted;
+use crate::policy::Policies;
 use crate::tools::probe;
 
 /// Changes that come so close together are told once.
@@ -24,6 +25,7 @@ pub(crate) struct Capabilities {
     fixed: Hello,
     registry: Arc<Registry>,
     hosted: Option<Hosted>,
+    policy: Policies,
 }
 
 impl Capabilities {
@@ -32,6 +34,7 @@ impl Capabilities {
         store_id: Uuid,
         registry: Arc<Registry>,
         hosted: Option<Hosted>,
+        policy: Policies,
     ) -> Self {
         let fixed = Hello {
             versions: VERSIONS.to_vec(),
@@ -48,18 +51,19 @@ impl Capabilities {
             calls: Vec::new(),
             draining: false,
         };
-        Self { fixed, registry, hosted }
+        Self { fixed, registry, hosted, policy }
     }
 
     /// As it is now.
     pub(crate) fn hello(&self, calls: Vec<InFlight>, draining: bool) -> Hello {
+        let policy = self.policy.now();
         let own: BTreeSet<String> = self
             .registry
             .all()
             .iter()
             .filter(|tool| tool.spec().placement == Placement::Node)
             .map(|tool| tool.spec().name.to_string())
-            .filter(|name| name != probe::NAME)
+            .filter(|name| name != probe::NAME && policy.check_tool(name).is_ok())
             .collect();
         let tools = own.into_iter().map(|name| NodeTool { name }).collect();
         let mcp_servers = match &self.hosted {
@@ -71,12 +75,17 @@ impl Capabilities {
 
     /// Follows what may change what is said.
     pub(crate) fn changes(&self) -> Changes {
-        Changes { tools: self.registry.versions(), servers: self.hosted.as_ref().map(Hosted::changes) }
+        Changes {
+            tools: self.registry.versions(),
+            policy: self.policy.changes(),
+            servers: self.hosted.as_ref().map(Hosted::changes),
+        }
     }
 }
 
 pub(crate) struct Changes {
     tools: watch::Receiver<u64>,
+    policy: watch::Receiver<u64>,
     servers: Option<watch::Receiver<u64>>,
 }
 
@@ -91,6 +100,7 @@ impl Changes {
         };
         let seen = tokio::select! {
             seen = self.tools.changed() => seen,
+            seen = self.policy.changed() => seen,
             seen = servers => seen,
         };
         if seen.is_err() {
@@ -99,6 +109,7 @@ impl Changes {
         }
         tokio::time::sleep(TOGETHER).await;
         self.tools.mark_unchanged();
+        self.policy.mark_unchanged();
         if let Some(servers) = &mut self.servers {
             servers.mark_unchanged();
         }

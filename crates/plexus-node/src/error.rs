@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use plexus_kit::findings::Problem;
 use plexus_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,8 @@ pub enum NodeError {
         holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     InUse { path: PathBuf, holder: Option<String> },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Policy(Vec<Problem>),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -10,6 +10,7 @@ mod conversation;
 mod credential;
 mod dial;
 mod error;
+mod files;
 mod hosted;
 mod hub;
 pub mod link;
@@ -17,6 +18,7 @@ mod machine;
 mod node;
 mod options;
 mod outbox;
+pub mod policy;
 mod retention;
 pub mod tools;
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use plexus_kit::{Clock, Environment, Supervisor};
 
+use crate::policy::Policies;
+
 /// What a tool of the machine needs beside the context of a call.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -12,4 +14,8 @@ pub struct Machine {
     pub environment: Environment,
     pub supervisor: Supervisor,
     pub clock: Clock,
+    /// What may be done here.
+    pub policy: Policies,
+    /// The program that puts a command into its sandbox: this one, unless a test has another. Without it there is none.
+    pub launcher: Option<PathBuf>,
 }

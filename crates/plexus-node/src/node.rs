@@ -15,6 +15,7 @@ use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
 use crate::link::Link;
+use crate::policy::Policies;
 use crate::{Machine, NodeError, NodeOptions, retention, tools};
 
 /// The audit chain of a node's store is that of this machine alone.
@@ -71,11 +72,15 @@ impl Node {
             other => other.into(),
         })?;
         let store_id = store.write_through(|conn| Box::pin(conn.own_store_id())).await?;
+        let policy = Policies::open(&options.data_dir, &options.environment).map_err(NodeError::Policy)?;
+        policy.watch(supervisor);
         let machine = Machine {
             data_dir: options.data_dir.clone(),
             environment: options.environment.clone(),
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
+            policy,
+            launcher: options.launcher.clone(),
         };
         let own = tools::open(&machine).map_err(NodeError::DataDir)?;
         let registry = Arc::new(Registry::new(own.into_iter().chain(more)));
@@ -95,11 +100,17 @@ impl Node {
                 output_bytes: options.limits.output_bytes,
             },
         );
-        let calls =
-            Calls::open(&store, dispatcher, options.clock.clone(), supervisor.clone(), options.limits)
-                .await?;
+        let calls = Calls::open(
+            &store,
+            dispatcher,
+            machine.policy.clone(),
+            options.clock.clone(),
+            supervisor.clone(),
+            options.limits,
+        )
+        .await?;
         retention::start(store.clone(), options.clock.clone(), supervisor);
-        let capabilities = Capabilities::new(&options, store_id, registry, hosted);
+        let capabilities = Capabilities::new(&options, store_id, registry, hosted, machine.policy);
         Ok(Self(Arc::new(Inner {
             options,
             calls: Arc::new(calls),

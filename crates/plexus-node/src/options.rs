@@ -19,6 +19,8 @@ pub struct NodeOptions {
     /// Folder with one file for each MCP server to be run here; none: no servers.
     pub servers: Option<PathBuf>,
     pub limits: NodeLimits,
+    /// See [`crate::Machine`].
+    pub launcher: Option<PathBuf>,
 }
 
 impl NodeOptions {
@@ -32,6 +34,7 @@ impl NodeOptions {
             labels: BTreeMap::new(),
             servers: None,
             limits: NodeLimits::default(),
+            launcher: None,
         }
     }
 }

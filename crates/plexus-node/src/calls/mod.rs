@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use crate::NodeLimits;
 use crate::outbox::Outbox;
+use crate::policy::Policies;
 use held::HeldCalls;
 use run::Runner;
 use stop::{Stop, Why, interrupted, refused};
@@ -95,6 +96,7 @@ impl Calls {
     pub(crate) async fn open(
         store: &Store,
         dispatcher: Dispatcher,
+        policy: Policies,
         clock: Clock,
         supervisor: Supervisor,
         limits: NodeLimits,
@@ -110,7 +112,7 @@ impl Calls {
         Ok(Self {
             table: Mutex::new(Table { calls, ..Table::default() }),
             held,
-            runner: Runner::new(dispatcher, store.clone()),
+            runner: Runner::new(dispatcher, store.clone(), policy),
             supervisor,
             limits,
             running: watch::Sender::new(0),

@@ -16,6 +16,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 use super::stop::{Stop, refused};
+use crate::policy::Policies;
 use crate::tools::probe;
 
 /// What a frame has around a result.
@@ -29,16 +30,24 @@ pub(super) type Tell = Arc<dyn Fn(CallEvent) -> bool + Send + Sync>;
 pub(super) struct Runner {
     dispatcher: Dispatcher,
     store: Store,
+    policy: Policies,
 }
 
 impl Runner {
-    pub(super) fn new(dispatcher: Dispatcher, store: Store) -> Self {
-        Self { dispatcher, store }
+    pub(super) fn new(dispatcher: Dispatcher, store: Store, policy: Policies) -> Self {
+        Self { dispatcher, store, policy }
     }
 
     pub(super) async fn run(&self, call: node::Call, stop: &Stop, tell: Tell) -> CallOutcome {
         if call.tool == probe::NAME && !call.keep {
             return self.probe().await;
+        }
+        // Whoever calls, and whatever the hub says of them: what is off here is off.
+        if let Err(why) = self.policy.now().check_tool(&call.tool) {
+            let message = format!("{} cannot be called on this machine: {why}", call.tool);
+            let hint =
+                "Nothing was run. Use another machine, or ask the owner of this one to change its node.toml.";
+            return refused(ErrorCode::Forbidden, message, hint);
         }
         let Some(principal) = Principal::relayed(&call.caller.subject) else {
             let message = format!("{:?} is the name of no caller", call.caller.subject);

@@ -15,6 +15,9 @@ use crate::Machine;
 use system_info::SystemInfo;
 use terminal::Terminal;
 
+/// Runs code, which can do whatever a command can.
+pub(crate) const CODE_EXEC: &str = "code_exec";
+
 /// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
 /// To be called within a runtime: each job that runs is watched by a task.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {

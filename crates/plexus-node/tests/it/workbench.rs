@@ -8,6 +8,7 @@ use std::time::Duration;
 use plexus_auth::Principal;
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Environment, Supervisor};
+use plexus_node::policy::Policies;
 use plexus_node::{Machine, tools};
 use plexus_store::{Store, StoreOptions};
 use plexus_tools::{
@@ -49,12 +50,12 @@ struct Running {
     dispatcher: Dispatcher,
 }
 
-/// What the jobs are in; nothing that a test has started outlives it.
-struct Folder(tempfile::TempDir);
+/// What the jobs are in, and the home folder; nothing that a test has started outlives it.
+struct Folder(tempfile::TempDir, tempfile::TempDir);
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder(tempfile::tempdir().unwrap())).await
+        Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap())).await
     }
 
     async fn open(dir: Folder) -> Self {
@@ -66,21 +67,21 @@ impl Workbench {
             instance_id: "node".to_owned(),
         };
         let store = Store::open(&options, &supervisor).await.unwrap();
-        let home = dir.0.path().join("home");
-        std::fs::create_dir_all(&home).unwrap();
+        let home = dir.1.path();
         let given = [
             ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
             ("HOME", home.display().to_string()),
             ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
         ];
+        let environment: Environment =
+            given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let machine = Machine {
             data_dir: dir.0.path().to_owned(),
-            environment: given
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect::<Environment>(),
+            policy: Policies::open(dir.0.path(), &environment).unwrap(),
+            environment,
             supervisor: supervisor.clone(),
             clock: Clock::system(),
+            launcher: None,
         };
         let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
         let options = DispatcherOptions {
@@ -110,6 +111,10 @@ impl Workbench {
 
     pub(crate) fn folder(&self) -> &Path {
         self.dir.0.path()
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.dir.1.path()
     }
 
     /// Folder of a job.

@@ -29,7 +29,16 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 /// tries these out.
 const RESERVED: [&str; 2] = ["cost", "test_tool"];
 /// Tools of the hub that are made elsewhere.
-const OF_THE_HUB: [&str; 3] = ["reload_tools", "system_info", "terminal"];
+const OF_THE_HUB: [&str; 8] = [
+    "code_exec",
+    "filesystem",
+    "image_view",
+    "reload_tools",
+    "ssh_exec",
+    "system_info",
+    "terminal",
+    "transfer",
+];
 /// Beyond its own time, which ends a program in better words than the deadline does.
 const MARGIN: Duration = Duration::from_secs(5);
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plexus_kit::env;
+use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext, arguments};
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use super::NAME;
 use super::args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
 use super::jobs::{Request, Screen, Stdin};
 use crate::Machine;
+use crate::policy::{self, CommandRefused};
 
 /// What a terminal has where nothing is said: room for what programs print as a table.
 const COLS: u16 = 120;
@@ -33,8 +34,17 @@ pub(super) fn request(
     if argv.iter().any(|word| word.contains('\0')) {
         return Err(wrong("command", "must not contain the character U+0000"));
     }
+    let policy = machine.policy.now();
+    let checked = match &line {
+        Some(line) => policy.commands.check_line(line),
+        None => policy.commands.check_argv(&argv),
+    };
+    checked.map_err(not_allowed)?;
     let env = args.env.take().unwrap_or_default();
     for (name, value) in &env {
+        if !policy.environment.can_be_set(name) {
+            return Err(forbidden(format!("the policy of this machine does not let a caller set {name:?}")));
+        }
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(wrong(
                 "env",
@@ -56,6 +66,7 @@ pub(super) fn request(
         line,
         cwd: cwd(machine, args.cwd.take())?,
         env,
+        policy,
         stdin,
         limit: limit.map(|limit| limit.min(LONGEST)),
         screen,
@@ -67,7 +78,7 @@ pub(super) fn request(
 }
 
 fn cwd(machine: &Machine, given: Option<String>) -> Result<PathBuf, CallError> {
-    let home = machine.environment.get(env::HOME).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let home = policy::home(&machine.environment);
     let Some(given) = given else { return Ok(if home.is_dir() { home } else { PathBuf::from("/") }) };
     let path = match given.strip_prefix('~') {
         Some("") => home,
@@ -82,6 +93,24 @@ fn cwd(machine: &Machine, given: Option<String>) -> Result<PathBuf, CallError> {
     }
     Ok(path)
 }
+
+fn not_allowed(refused: CommandRefused) -> CallError {
+    let hint = match &refused {
+        CommandRefused::Unclear(_) => {
+            "Nothing was run. Give the program and its arguments as `argv`, or only words and quotes in `command`."
+        }
+        CommandRefused::NotAllowed(_) | CommandRefused::Denied(_) => OWNER,
+    };
+    CallError::new(ErrorCode::Forbidden, refused.to_string()).hint(hint).before_it_ran()
+}
+
+fn forbidden(message: String) -> CallError {
+    CallError::new(ErrorCode::Forbidden, message).hint(OWNER).before_it_ran()
+}
+
+/// Who can help.
+const OWNER: &str =
+    "Nothing was run. Do without it, or ask the owner of the machine to change its node.toml.";
 
 /// One thing that is wrong with the arguments.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {

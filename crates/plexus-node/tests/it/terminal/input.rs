@@ -73,7 +73,7 @@ async fn a_command_gets_little_of_the_environment_and_what_was_asked_for() {
 #[tokio::test]
 async fn a_command_runs_at_home_or_where_it_is_told_to() {
     let bench = Workbench::new().await;
-    let home = bench.folder().join("home").canonicalize().unwrap();
+    let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir(home.join("below")).unwrap();
     let run = |cwd: Option<&str>| bench.terminal(json!({ "action": "run", "command": "pwd -P", "cwd": cwd }));
     let pwd = async |cwd| run(cwd).await.unwrap()["stdout"]["text"].as_str().unwrap().trim().to_owned();

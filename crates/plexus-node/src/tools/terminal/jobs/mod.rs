@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::args::Stream;
 use crate::Machine;
+use crate::policy::Policy;
 use identity::Identity;
 use job::{MARK, Order};
 use keeper::Launch;
@@ -91,6 +92,8 @@ pub(super) struct Request {
     pub(super) by: String,
     pub(super) session_id: SessionId,
     pub(super) call_id: CallId,
+    /// That it was allowed by.
+    pub(super) policy: Arc<Policy>,
 }
 
 /// Why a command was not started.
@@ -291,7 +294,8 @@ impl Inner {
     /// What a program of others gets, what the caller wants, and whose job it is.
     fn environment(&self, id: &str, request: &Request) -> Vec<(String, String)> {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        let mut variables: BTreeMap<_, _> = self.machine.environment.passed_on().map(own).collect();
+        let mut variables: BTreeMap<_, _> =
+            request.policy.environment.passed(&self.machine.environment).map(own).collect();
         if request.screen.is_some() {
             variables.insert("TERM".to_owned(), "xterm-256color".to_owned());
         }

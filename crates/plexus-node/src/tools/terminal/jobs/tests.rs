@@ -6,14 +6,17 @@ use plexus_kit::{Clock, Environment, Supervisor};
 use plexus_proto::{CallId, SessionId};
 
 use super::*;
+use crate::policy::Policies;
 
 fn opened(folder: &Path, limits: Limits) -> Jobs {
     let environment: Environment = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into_iter().collect();
     let machine = Machine {
         data_dir: folder.to_owned(),
+        policy: Policies::open(folder, &environment).unwrap(),
         environment,
         supervisor: Supervisor::new(),
         clock: Clock::system(),
+        launcher: None,
     };
     Jobs::open(&machine, limits).unwrap()
 }
@@ -31,6 +34,7 @@ fn request(line: &str) -> Request {
         by: "agent:tester".to_owned(),
         session_id: SessionId::new(),
         call_id: CallId::new(),
+        policy: Arc::new(Policy::standard(&Environment::default(), Path::new("/"))),
     }
 }
 

@@ -1,0 +1,112 @@
+//! A line for the shell, taken apart into commands.
+
+/// Something that only a shell knows the meaning of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unclear(pub(crate) &'static str);
+
+/// The commands of a line that is made of words, quotes and the signs between commands. Everything else (variables,
+/// substitution, redirection, patterns, words of the shell) is refused, since what runs then is not what is written.
+pub(super) fn plain(text: &str) -> Result<Vec<Vec<String>>, Unclear> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            ' ' | '\t' => finish(&mut commands, &mut word, &mut quoted)?,
+            '\n' | ';' => {
+                finish(&mut commands, &mut word, &mut quoted)?;
+                commands.push(Vec::new());
+            }
+            '&' | '|' => {
+                finish(&mut commands, &mut word, &mut quoted)?;
+                let twice = chars.next_if_eq(&char).is_some();
+                if char == '&' && !twice {
+                    return Err(Unclear("a command in the background"));
+                }
+                if chars.peek() == Some(&'&') {
+                    return Err(Unclear("a redirection"));
+                }
+                commands.push(Vec::new());
+            }
+            '\'' => {
+                quoted = true;
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some('\'') => break,
+                        Some(char) => word.push(char),
+                        None => return Err(Unclear("a quote without an end")),
+                    }
+                }
+            }
+            '"' => {
+                quoted = true;
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some('"') => break,
+                        Some('$' | '`' | '\\' | '!') => {
+                            return Err(Unclear("what a shell puts into double quotes"));
+                        }
+                        Some(char) => word.push(char),
+                        None => return Err(Unclear("a quote without an end")),
+                    }
+                }
+            }
+            char if char.is_alphanumeric() || "_-./:=,+@%^".contains(char) => {
+                word.get_or_insert_default().push(char);
+            }
+            '$' | '`' => return Err(Unclear("a variable or substitution")),
+            '<' | '>' => return Err(Unclear("a redirection")),
+            '*' | '?' | '[' | ']' | '{' | '}' | '~' => {
+                return Err(Unclear("a pattern that the shell fills in"));
+            }
+            _ => return Err(Unclear("a sign of the shell")),
+        }
+    }
+    finish(&mut commands, &mut word, &mut quoted)?;
+    commands.retain(|command| !command.is_empty());
+    if commands.is_empty() { Err(Unclear("an empty line")) } else { Ok(commands) }
+}
+
+/// Words with which a shell begins something that is no command, or runs its arguments or a file in its own process.
+const OF_THE_SHELL: &[&str] = &[
+    "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done",
+    "in", "function", "time", "coproc", "eval", "exec", "source", ".", "command", "builtin", "alias", "trap",
+];
+
+fn finish(commands: &mut [Vec<String>], word: &mut Option<String>, quoted: &mut bool) -> Result<(), Unclear> {
+    let was_quoted = std::mem::take(quoted);
+    let (Some(word), Some(command)) = (word.take(), commands.last_mut()) else { return Ok(()) };
+    if command.is_empty() && !was_quoted {
+        if word.contains('=') {
+            return Err(Unclear("a variable that is set for a command"));
+        }
+        if OF_THE_SHELL.contains(&word.as_str()) {
+            return Err(Unclear("a word of the shell itself"));
+        }
+    }
+    if command.is_empty() && was_quoted && OF_THE_SHELL.contains(&word.as_str()) {
+        return Err(Unclear("a word of the shell itself"));
+    }
+    command.push(word);
+    Ok(())
+}
+
+/// Every run of words that may be a command, for a deny list: quotes are dropped, and whatever may begin a command does.
+pub(super) fn roughly(text: &str) -> Vec<Vec<String>> {
+    let unquoted: String = text.chars().filter(|char| !matches!(char, '\'' | '"' | '\\')).collect();
+    let parts = unquoted.split(['\n', ';', '&', '|', '(', ')', '{', '}', '`', '$']);
+    let mut commands = Vec::new();
+    for part in parts {
+        let words: Vec<String> = part.split_whitespace().map(str::to_owned).collect();
+        // What runs its arguments has a command in them: each word may begin one.
+        let count = if words.len() <= LOOKED_AT { words.len() } else { LOOKED_AT };
+        commands.extend((0..count).map(|from| words[from..].to_vec()));
+    }
+    commands
+}
+
+/// Words of one command that are taken for a beginning; more are rare, and would cost the square of them.
+const LOOKED_AT: usize = 64;
