@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::{SinkExt as _, StreamExt as _};
-use plexus_proto::api::NodeCredential;
+use plexus_proto::api::{Node, NodeCredential, NodeState, Page};
 use plexus_proto::node::{Frame, Hello, NodeTool, Received, VERSIONS};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ pub(super) async fn measure(site: &Site, nodes: usize) -> Result<Idle> {
         ended = links.join_next() => anyhow::bail!("a link ended: {ended:?}"),
     }
     let cpu = site.hub.usage()?.cpu.saturating_sub(began);
-    let online = site.get("/api/v1/nodes").await?.to_string().matches(r#""state":"online""#).count();
+    let online = online(site).await?;
     ensure!(online > nodes, "only {online} of {nodes} nodes are online");
     Ok(Idle {
         nodes,
@@ -54,6 +54,18 @@ pub(super) async fn measure(site: &Site, nodes: usize) -> Result<Idle> {
         kb_per_node: (after - before) / 1e3 / nodes as f64,
         cpu_us_per_node: cpu.as_secs_f64() * 1e6 / WATCHED.as_secs_f64() / nodes as f64,
     })
+}
+
+/// How many the hub takes for being up, on all pages of its list.
+async fn online(site: &Site) -> Result<usize> {
+    let (mut online, mut cursor) = (0, String::new());
+    loop {
+        let page: Page<Node> =
+            serde_json::from_value(site.get(&format!("/api/v1/nodes?limit=200{cursor}")).await?)?;
+        online += page.items.iter().filter(|node| node.state == NodeState::Online).count();
+        let Some(next) = page.next else { return Ok(online) };
+        cursor = format!("&cursor={next}");
+    }
 }
 
 /// Links a node that answers what it is asked, and does nothing else.
