@@ -13,6 +13,7 @@ pub(super) struct NodeMetrics {
     pub(super) unwanted: Counter,
     pub(super) unwell: Counter,
     pub(super) rtt: Histogram,
+    pub(super) calls: Histogram,
 }
 
 impl Default for NodeMetrics {
@@ -22,6 +23,7 @@ impl Default for NodeMetrics {
             unwanted: Counter::default(),
             unwell: Counter::default(),
             rtt: seconds(),
+            calls: seconds(),
         }
     }
 }
@@ -36,6 +38,11 @@ impl NodeMetrics {
         );
         metrics.add("plexus_node_unwell", "Times that the test call of a node failed", self.unwell.clone());
         metrics.add("plexus_node_rtt_seconds", "Round trips of heartbeats", self.rtt.clone());
+        metrics.add(
+            "plexus_node_call_seconds",
+            "Calls to nodes, from the hub to the node and back, with the time that they waited for it",
+            self.calls.clone(),
+        );
         let nodes = gateway.clone();
         metrics.read("plexus_nodes", "Nodes that have joined", move || count(nodes.all().len()));
         let nodes = gateway.clone();

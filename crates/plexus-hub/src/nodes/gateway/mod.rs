@@ -18,7 +18,7 @@ use plexus_proto::{CallId, NodeId};
 use plexus_store::{Enrolment, NodeCallState, NodeRecord, Store, StoreError};
 use plexus_tools::nodes::{NodeEntry, Nodes};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{Conclude, EventSink, OutgoingCall, Undelivered, interrupted};
@@ -153,6 +153,7 @@ impl Gateway {
     ) -> Result<CallOutcome, Undelivered> {
         let unit = self.unit(node).ok_or(Undelivered::Unknown)?;
         let (call_id, noted) = (call.call.call_id, call.call.keep && call.queue);
+        let begun = Instant::now();
         let mut end = unit.begin(call, events, self.0.options.calls)?;
         // Gives the call up however this ends; one that has ended is left as it is.
         let given_up = Abandon { unit: &unit, call_id };
@@ -161,7 +162,13 @@ impl Gateway {
         }
         tokio::select! {
             biased;
-            end = &mut end => end.unwrap_or(Err(Undelivered::Stopping { goes_on: true })),
+            end = &mut end => {
+                let end = end.unwrap_or(Err(Undelivered::Stopping { goes_on: true }));
+                if end.is_ok() {
+                    self.0.metrics.calls.observe(begun.elapsed().as_secs_f64());
+                }
+                end
+            }
             () = cancel.cancelled() => Err(Undelivered::GivenUp { sent: given_up.unit.abandon(call_id) }),
         }
     }

@@ -20,8 +20,6 @@ pub(crate) enum Workload {
     TodoList,
     /// A native call that writes.
     TodoUpdate,
-    /// A call that does nothing, in the hub.
-    InHub,
     /// A call that does nothing, on a node.
     OnNode,
     /// The list of tools, all pages of it, which must have at least so many.
@@ -34,7 +32,6 @@ impl Workload {
             Self::Echo(_) => "echo",
             Self::TodoList => "todo list",
             Self::TodoUpdate => "todo update",
-            Self::InHub => "in the hub",
             Self::OnNode => "on a node",
             Self::ListTools(_) => "tools/list",
         }
@@ -52,7 +49,6 @@ impl Workload {
             Self::Echo(tool) => json!({ "name": tool, "arguments": { "text": WORDS } }),
             Self::TodoList => todo(json!({ "action": "list" })),
             Self::TodoUpdate => todo(json!({ "action": "update", "id": 1, "status": "done" })),
-            Self::InHub => json!({ "name": "session_info", "arguments": {} }),
             Self::OnNode => json!({ "name": "terminal", "arguments": { "action": "list", "node": "nas" } }),
             Self::ListTools(_) => json!({}),
         }
@@ -67,7 +63,7 @@ impl Workload {
                 ensure!(tools.iter().all(|tool| tool["inputSchema"].is_object()), "a tool without a schema");
             }
             Self::Echo(_) => ensure!(text(result)? == WORDS, "not what was said"),
-            Self::InHub | Self::OnNode => text(result).map(drop)?,
+            Self::OnNode => text(result).map(drop)?,
             Self::TodoList | Self::TodoUpdate => ensure!(text(result)?.contains("bench"), "not the item"),
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `plexus-bench nodes`: what it costs to have a tool run on another machine.
 //!
-//! A hub and a node as their users run them, both on this machine. The way to the node and back is what a call of a tool
-//! there takes longer than a call of one in the hub, beside a bare WebSocket that says back what it is told, in one run.
+//! A hub and a node as their users run them, both on this machine. The way to the node and back is measured by the hub itself,
+//! beside a bare WebSocket that says back what it is told, in one run.
 
 mod idle;
 mod output;

@@ -33,19 +33,18 @@ fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "{}, {} cores, {}; {}.\n", machine.cpu, machine.cores, machine.plexus, machine.date)?;
     writeln!(
         text,
-        "| link | bare WebSocket echo | call in the hub | call on a node | way to the node and back | in echoes |"
+        "| link | bare WebSocket echo | hub to node to hub | in echoes [≤ 3 over ws] | the whole call, for an MCP client |"
     )?;
-    writeln!(text, "|---|--:|--:|--:|--:|--:|")?;
+    writeln!(text, "|---|--:|--:|--:|--:|")?;
     for trip in round_trips {
         writeln!(
             text,
-            "| {} | {:.0} µs | {:.0} µs | {:.0} µs | {:.0} µs | {:.2} × |",
+            "| {} | {:.0} µs | {:.0} µs | {:.2} × | {:.0} µs |",
             trip.transport,
             trip.echo_us,
-            trip.in_hub_us,
-            trip.on_node_us,
-            trip.way_us(),
+            trip.way_us,
             trip.times_echo(),
+            trip.call_us,
         )?;
     }
     writeln!(text, "\n| 100 MB of output over | takes | answer | hub above rest | node above rest |")?;

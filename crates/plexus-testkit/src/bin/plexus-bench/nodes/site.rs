@@ -81,6 +81,17 @@ impl Site {
         Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
     }
 
+    /// Calls to nodes so far, and the seconds that they took from the hub to the node and back, by the hub's own clock.
+    pub(super) async fn node_calls(&self) -> Result<(f64, f64)> {
+        let request = self.authorised(self.http.get(self.url("/metrics")));
+        let text = request.send().await?.error_for_status()?.text().await?;
+        let figure = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|figure| figure.trim().parse::<f64>().ok()).with_context(|| format!("no {name}"))
+        };
+        Ok((figure("plexus_node_call_seconds_count")?, figure("plexus_node_call_seconds_sum")?))
+    }
+
     /// Calls a tool over REST.
     pub(super) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
         let request = self.http.post(self.url(&format!("/api/v1/tools/{tool}/call")));
