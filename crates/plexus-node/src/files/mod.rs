@@ -7,6 +7,7 @@
 mod error;
 mod handle;
 mod linked;
+mod partial;
 mod place;
 
 use std::path::{Component, Path, PathBuf};
