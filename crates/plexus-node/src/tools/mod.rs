@@ -15,16 +15,22 @@ use plexus_tools::{Tool, ToolSpec};
 use crate::Machine;
 use system_info::SystemInfo;
 use terminal::Terminal;
+use terminal::console::{self, Console};
 use transfer::Transfer;
 
 /// Runs code, which can do whatever a command can.
 pub(crate) const CODE_EXEC: &str = "code_exec";
+pub(crate) const TERMINAL: &str = terminal::NAME;
+/// Follows and feeds what the terminal has started.
+pub(crate) const CONSOLE: &str = console::NAME;
 
 /// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
 /// To be called within a runtime: each job that runs is watched by a task.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
+    let terminal = Terminal::open(machine)?;
     Ok(vec![
-        Tool::typed(Terminal::open(machine)?),
+        Tool::typed(terminal.console()),
+        Tool::typed(terminal),
         Tool::typed(SystemInfo),
         Tool::typed(Transfer::open(machine)?),
         Tool::typed(probe::Probe),
@@ -38,6 +44,7 @@ pub fn specs() -> Vec<ToolSpec> {
         terminal::spec().typed::<Terminal>(),
         system_info::spec().typed::<SystemInfo>(),
         transfer::spec().typed::<Transfer>(),
+        console::spec().typed::<Console>(),
     ]
 }
 
