@@ -4,7 +4,7 @@
 //! since the last answer. So only calls that may be made twice are made here, or those that have a key, under which the hub
 //! makes them once. A first call that cannot be made is not repeated: whoever has misspelt something hears of it at once.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,6 @@ pub(crate) struct Remote {
     /// Told when calls do not get through, and when they do again.
     tell: Box<dyn Fn(&str) + Send + Sync>,
     away: AtomicBool,
-    repeated: AtomicU32,
 }
 
 /// What a call is made with: its own arguments and the machine.
@@ -74,7 +73,6 @@ impl Remote {
             answered: Mutex::new(None),
             tell: Box::new(|_| {}),
             away: AtomicBool::new(false),
-            repeated: AtomicU32::new(0),
         }
     }
 
@@ -85,11 +83,6 @@ impl Remote {
 
     pub(crate) fn node(&self) -> &str {
         &self.node
-    }
-
-    /// How often a call was made again.
-    pub(crate) fn repeated(&self) -> u32 {
-        self.repeated.load(Ordering::Relaxed)
     }
 
     /// Calls a tool there. What the tool refuses is an error with its words.
@@ -139,7 +132,6 @@ impl Remote {
             if !waits {
                 return Err(failure);
             }
-            self.repeated.fetch_add(1, Ordering::Relaxed);
             if begun.elapsed() > LONGEST_PAUSE && !self.away.swap(true, Ordering::Relaxed) {
                 (self.tell)(&format!("waiting for {}: {failure}", self.node));
             }

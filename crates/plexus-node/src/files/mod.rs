@@ -40,6 +40,12 @@ impl Files {
         Self(Arc::new(Inner { policy: machine.policy.now(), home, linked: OnceLock::new() }))
     }
 
+    /// Those that a policy lets be seen, for tests.
+    #[cfg(test)]
+    pub(crate) fn under(policy: Arc<Policy>, home: PathBuf) -> Self {
+        Self(Arc::new(Inner { policy, home, linked: OnceLock::new() }))
+    }
+
     pub(crate) fn policy(&self) -> &Policy {
         &self.0.policy
     }

@@ -30,14 +30,24 @@ const PARTS: usize = 8;
 /// Files of a folder that are on their way at once.
 const FILES: usize = 4;
 
+const AFTER_HELP: &str = "\
+One side is on a node: NODE:PATH, where NODE is a name, an id or a label such as role=nas. A path
+there that does not begin with / is in the home folder of the user that the node runs as. A file
+here whose name has a colon is written ./a:b.
+
+Mode and time of files are kept; links are left out. A file is in its place when it is complete
+and its hash was compared. What was interrupted goes on where it stopped when the same command
+is run again.
+
+The token needs call:transfer and node:NODE.
+
+Example:
+  plexus cp photo.jpg nas:photos/
+  plexus cp -r nas:/srv/backup ./backup
+  plexus cp --force nas:.config/app.toml .";
+
 #[derive(Debug, Args)]
-#[command(
-    after_help = "One side is on a node: NODE:PATH, where NODE is a name, an id or a label such as role=nas. There, a \
-path that\ndoes not begin with / is in the home folder of the user that the node runs as. A file here whose name\nhas a colon \
-is written ./a:b.\n\nMode and time of files are kept; links are left out. What was interrupted goes on where it stopped when\nthe \
-same command is run again. The token needs call:transfer and node:NODE.\n\n\
-Example:\n  plexus cp photo.jpg nas:photos/\n  plexus cp -r nas:/srv/backup ./backup\n  plexus cp --force nas:.config/app.toml ."
-)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct CpArgs {
     /// What to copy: PATH or NODE:PATH
     from: String,

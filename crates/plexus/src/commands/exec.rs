@@ -14,15 +14,23 @@ use crate::console::{Console, Ended, Keys};
 use crate::failure::{Exit, Failure};
 use crate::remote::Remote;
 
+const AFTER_HELP: &str = "\
+The command is run without a shell; for what a shell does, run one: sh -c 'ls *.log | wc -l'.
+
+Its output comes as it is written. Its standard input is ours, unless that is a terminal.
+Ctrl-C and SIGTERM go to it. Its exit code is ours: 128 and the number of the signal that ended
+it, 124 when its time was up. A hub that restarts and a link that is cut are waited for. Should
+plexus itself be killed, the command goes on.
+
+The token needs call:terminal, call:console and node:NODE.
+
+Example:
+  plexus exec nas -- df -h /srv
+  tar c photos | plexus exec nas -- tar x -C /srv
+  plexus exec nas --detach -- make world";
+
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The command is run without a shell; for what a shell does, run one: sh -c 'ls *.log | wc -l'.\n\
-Its output comes as it is written, its standard input is ours unless that is a terminal, Ctrl-C and\nSIGTERM go to it, and its \
-exit code is ours: 128 and the number of the signal that ended it, 124 when its\ntime was up. A hub that restarts or a link that \
-is cut is waited for. Should plexus itself be killed, the\ncommand goes on. The token needs call:terminal, call:console and \
-node:NODE.\n\n\
-Example:\n  plexus exec nas -- df -h /srv\n  tar c photos | plexus exec nas -- tar x -C /srv\n  plexus exec nas --detach -- make world"
-)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct ExecArgs {
     /// The machine: name, id, or label such as role=nas
     node: String,
@@ -30,7 +38,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// A variable for the command; may be repeated
-    #[arg(short, long = "env", value_name = "KEY=VALUE", value_parser = variable)]
+    #[arg(short = 'e', long = "env", value_name = "KEY=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
     /// Give it a terminal, for programs that want one
     #[arg(short, long)]

@@ -21,13 +21,18 @@ const LOGIN: &str = r#"exec "${SHELL:-/bin/sh}" -l"#;
 /// A closed window waits so long for the shell to hear of it.
 const PARTING: Duration = Duration::from_secs(5);
 
+const AFTER_HELP: &str = "\
+Every key is passed on, Ctrl-C too. ~. at the beginning of a line leaves, as with ssh, and ends
+the shell; ~~ is a single ~. A hub that restarts and a link that is cut are waited for; a node
+that restarts ends the shell. What is typed and what is shown is in no record of the hub.
+
+The token needs call:terminal, call:console and node:NODE.
+
+Example:
+  plexus shell nas";
+
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Every key is passed on, Ctrl-C too. ~. at the beginning of a line leaves, as with ssh, and ends the shell;\n\
-~~ is a single ~. A hub that restarts or a link that is cut is waited for; a node that restarts ends the shell.\nWhat is typed and \
-what is shown is in no record of the hub. The token needs call:terminal, call:console\nand node:NODE.\n\n\
-Example:\n  plexus shell nas"
-)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct ShellArgs {
     /// The machine: name, id, or label such as role=nas
     node: String,

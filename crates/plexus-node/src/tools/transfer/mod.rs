@@ -103,7 +103,8 @@ impl TypedTool for Transfer {
             TransferAction::Abort => {
                 self.with_uploads(move |uploads| abort(uploads, &files, &path, &args)).await
             }
-        }?;
+        };
+        let output = output.map_err(for_a_person)?;
         Ok(Outcome::Ready(ToolOutput::new("", &output)))
     }
 }
@@ -339,6 +340,12 @@ fn unknown() -> CallError {
 fn busy() -> CallError {
     CallError::new(ErrorCode::Overloaded, "too many files are looked at on this machine")
         .hint("Call again in a moment.")
+}
+
+/// What tools for models advise is an action of theirs, of which nobody knows who copies a file.
+fn for_a_person(mut error: CallError) -> CallError {
+    error.hint = error.hint.filter(|hint| !hint.contains("ction \""));
+    error
 }
 
 /// Work on files, where it holds nobody up.
