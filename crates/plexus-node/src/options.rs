@@ -54,6 +54,6 @@ pub struct NodeLimits {
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { running: 64, held: 1024, output_bytes: 1 << 20, welcome: Duration::from_secs(20) }
+        Self { running: 64, held: 1024, output_bytes: 2 << 20, welcome: Duration::from_secs(20) }
     }
 }

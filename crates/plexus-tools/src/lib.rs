@@ -46,6 +46,6 @@ pub use plexus_auth::Principal;
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
-pub use spec::{Access, Action, Facility, Host, Placement, TimeArgument, ToolSpec, UpstreamTool};
+pub use spec::{Access, Action, Facility, Handling, Host, Placement, TimeArgument, ToolSpec, UpstreamTool};
 pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

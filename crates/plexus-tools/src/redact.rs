@@ -12,10 +12,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::mem;
 
-use plexus_kit::credential;
+use aws_lc_rs::digest;
 pub(crate) use plexus_kit::credential::{REDACTED, is_secret_name};
+use plexus_kit::{credential, hex};
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+/// What is shorter could be found by trying, if its hash were known.
+const GUESSED: usize = 1024;
 
 /// Redacts in place.
 pub(crate) fn value(value: &mut Value) {
@@ -96,6 +100,37 @@ fn parsed(json: &str) -> String {
         Err(_) if raw::is_harmless(json) => Value::from(json).to_string(),
         Err(_) => serde_json::json!({ "unreadable": true, "bytes": json.len() }).to_string(),
     }
+}
+
+/// The value without what is in these fields, wherever they stand: of each only its length is left, and its hash where that
+/// does not give it away, as it would with what is short enough to be guessed.
+pub(crate) fn without<'v>(value: &'v Value, fields: &[&str]) -> Cow<'v, Value> {
+    match fields.is_empty() {
+        true => Cow::Borrowed(value),
+        false => Cow::Owned(left(value, fields)),
+    }
+}
+
+fn left(value: &Value, fields: &[&str]) -> Value {
+    match value {
+        Value::Object(object) => {
+            let field = |(name, value): (&String, &Value)| match value {
+                Value::String(content) if fields.contains(&name.as_str()) => (name.clone(), length(content)),
+                value => (name.clone(), left(value, fields)),
+            };
+            Value::Object(object.iter().map(field).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(|item| left(item, fields)).collect()),
+        other => other.clone(),
+    }
+}
+
+fn length(content: &str) -> Value {
+    if content.len() < GUESSED {
+        return serde_json::json!({ "not_recorded": content.len() });
+    }
+    let hash = digest::digest(&digest::SHA256, content.as_bytes());
+    serde_json::json!({ "not_recorded": content.len(), "sha256": hex::encode(hash.as_ref()) })
 }
 
 /// JSON text of at most about `limit` bytes: of what is longer the beginning is kept, as text.

@@ -105,6 +105,9 @@ pub struct Access {
     pub annotations: ToolAnnotations,
     /// Whether the local proxy may accept the call while the hub is away.
     pub bufferable: bool,
+    /// Its caller sends it again until it has an answer, and twice is as once: so nobody keeps it on disk on its way to a
+    /// machine.
+    pub repeated: bool,
 }
 
 impl Access {
@@ -126,8 +129,24 @@ impl Access {
                 open_world_hint: false,
             },
             bufferable,
+            repeated: false,
         }
     }
+
+    /// The same for calls that their caller repeats by itself.
+    #[must_use]
+    pub const fn repeated(self) -> Self {
+        Self { repeated: true, bufferable: false, ..self }
+    }
+}
+
+/// What is special about how calls to a tool are treated; of most tools nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handling {
+    /// It is for programs and in no list that a model reads; whoever may use it calls it by its name.
+    pub unlisted: bool,
+    /// Fields of its arguments and of its results, at any depth, whose content is in no record: only how long it is.
+    pub unrecorded: &'static [&'static str],
 }
 
 /// One action of a tool that has several, chosen by its argument `action`.
@@ -164,6 +183,7 @@ pub struct ToolSpec {
     pub admin: bool,
     /// It starts agents, and so no sub-agent is ever shown it, whatever its profile says.
     pub starts_agents: bool,
+    pub handling: Handling,
 }
 
 /// What a tool of the hub itself may take; longer means that it is stuck.
@@ -202,6 +222,7 @@ impl ToolSpec {
             time: None,
             admin: false,
             starts_agents: false,
+            handling: Handling::default(),
         }
     }
 
@@ -247,6 +268,18 @@ impl ToolSpec {
         Self { starts_agents: true, ..self }
     }
 
+    /// The same tool for programs: no list shows it.
+    #[must_use]
+    pub fn for_programs(self) -> Self {
+        Self { handling: Handling { unlisted: true, ..self.handling }, ..self }
+    }
+
+    /// The same tool, of which the content of these fields is not recorded.
+    #[must_use]
+    pub fn without_record_of(self, unrecorded: &'static [&'static str]) -> Self {
+        Self { handling: Handling { unrecorded, ..self.handling }, ..self }
+    }
+
     /// The same tool with actions, which say what it does in its place.
     #[must_use]
     pub fn with_actions(self, actions: Vec<Action>) -> Self {
@@ -276,6 +309,7 @@ impl ToolSpec {
                 open_world_hint: !all(|a| !a.annotations.open_world_hint),
             },
             bufferable: all(|a| a.bufferable),
+            repeated: all(|a| a.repeated),
         }
     }
 }

@@ -94,9 +94,9 @@ impl Visible {
         self.version
     }
 
-    /// In order of their names.
+    /// In order of their names; without those that are in no list.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        self.tools.values()
+        self.tools.values().filter(|tool| !tool.spec().handling.unlisted)
     }
 
     /// Those that clients list to their models, in order of their names. Of a thin profile that is not all.

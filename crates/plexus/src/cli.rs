@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, db, doctor, events, keys, man, node, profile, sessions, token, tools, up,
-    upstream,
+    audit, completions, config, cp, db, doctor, events, exec, keys, man, node, profile, sessions, shell,
+    token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -80,6 +80,12 @@ pub(crate) enum Command {
     Upstream(upstream::UpstreamArgs),
     /// Let other machines join, and see how they are doing
     Node(node::NodeArgs),
+    /// Copy files and folders to and from other machines
+    Cp(cp::CpArgs),
+    /// Run a command on another machine, with its output, input and exit code
+    Exec(exec::ExecArgs),
+    /// Open a shell on another machine
+    Shell(shell::ShellArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
     /// Show what happens in all sessions

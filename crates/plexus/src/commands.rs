@@ -3,14 +3,17 @@
 pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cp;
 pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod exec;
 pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod node;
 pub(crate) mod profile;
 pub(crate) mod sessions;
+pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tools;

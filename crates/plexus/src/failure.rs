@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use plexus_proto::ErrorCode;
 
 /// Exit codes of every command; part of the contract with scripts, listed in `plexus --help`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Ok = 0,
     Failed = 1,
@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Unreachable = 4,
     /// Not authenticated, or not allowed.
     Denied = 5,
+    /// Somebody pressed Ctrl-C; what a shell reports for it.
+    Interrupted = 130,
     /// Whoever read our output went away; what a shell reports for a process ended by SIGPIPE.
     OutputClosed = 141,
 }
@@ -31,6 +33,7 @@ impl Exit {
             Self::Problems => "problems",
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
             Self::OutputClosed => "output_closed",
         }
     }

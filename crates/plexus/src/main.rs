@@ -7,10 +7,12 @@ mod arguments;
 mod cli;
 mod client;
 mod commands;
+mod console;
 mod failure;
 mod hub_file;
 mod listing;
 mod output;
+mod remote;
 mod shell;
 mod stream;
 mod target;
@@ -82,6 +84,9 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Tools(args) => commands::tools::run(args, &invocation).await,
         Command::Upstream(args) => commands::upstream::run(args, &invocation).await,
         Command::Node(args) => commands::node::run(args, &invocation).await,
+        Command::Cp(args) => commands::cp::run(args, &invocation).await,
+        Command::Exec(args) => commands::exec::run(args, &invocation).await,
+        Command::Shell(args) => commands::shell::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,

@@ -6,6 +6,7 @@
 //! does so through `Write`, because `println!` panics when the reader is gone.
 
 mod answers;
+mod bar;
 mod event;
 mod progress;
 mod table;
@@ -24,6 +25,7 @@ use serde_json::json;
 use crate::failure::{Exit, Failure, OutputClosed};
 
 pub(crate) use answers::{Answered, Answers, typed};
+pub(crate) use bar::{Bar, bytes_in_words};
 pub(crate) use progress::Progress;
 pub(crate) use text::{one_line, shorten};
 
@@ -230,6 +232,16 @@ fn chain(error: &anyhow::Error) -> String {
 /// A file that this program makes, byte by byte as it is.
 pub(crate) fn file(content: &[u8]) -> anyhow::Result<()> {
     write_bytes(content)
+}
+
+/// Something that happened, for a program, on one line.
+pub(crate) fn json_event(event: &serde_json::Value) -> anyhow::Result<()> {
+    write(&format!("{event}\n"))
+}
+
+/// A remark on a terminal that takes everything as it is, and begins a line only where it is told to.
+pub(crate) fn raw_remark(text: &str) {
+    let _ = write!(io::stderr().lock(), "\r\n[plexus: {}]\r\n", one_line(text));
 }
 
 /// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.

@@ -103,6 +103,7 @@ impl TypedTool for Curious {
             admin: false,
             time: None,
             starts_agents: false,
+            handling: plexus_tools::Handling::default(),
         }
     }
 

@@ -31,6 +31,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };

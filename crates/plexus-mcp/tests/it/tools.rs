@@ -42,6 +42,7 @@ fn spec(name: &str) -> ToolSpec {
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
     }
 }
 

@@ -7,6 +7,7 @@
 mod error;
 mod handle;
 mod linked;
+mod partial;
 mod place;
 
 use std::path::{Component, Path, PathBuf};
@@ -37,6 +38,12 @@ impl Files {
     pub(crate) fn of(machine: &Machine) -> Self {
         let home = policy::home(&machine.environment);
         Self(Arc::new(Inner { policy: machine.policy.now(), home, linked: OnceLock::new() }))
+    }
+
+    /// Those that a policy lets be seen, for tests.
+    #[cfg(test)]
+    pub(crate) fn under(policy: Arc<Policy>, home: PathBuf) -> Self {
+        Self(Arc::new(Inner { policy, home, linked: OnceLock::new() }))
     }
 
     pub(crate) fn policy(&self) -> &Policy {

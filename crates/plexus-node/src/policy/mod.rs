@@ -126,6 +126,10 @@ impl Policy {
         if named(&self.tools.off) || !named(&self.tools.on) {
             return Err("the policy of this machine has it off");
         }
+        // It is the same jobs, seen by another.
+        if name == crate::tools::CONSOLE {
+            return self.check_tool(crate::tools::TERMINAL);
+        }
         // Code can start any program.
         if name == crate::tools::CODE_EXEC && self.commands.are_restricted() {
             return Err("the policy of this machine allows certain commands only, and code can run any");

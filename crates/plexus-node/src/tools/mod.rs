@@ -6,6 +6,7 @@
 pub mod probe;
 mod system_info;
 mod terminal;
+mod transfer;
 
 use std::io;
 
@@ -14,20 +15,37 @@ use plexus_tools::{Tool, ToolSpec};
 use crate::Machine;
 use system_info::SystemInfo;
 use terminal::Terminal;
+use terminal::console::{self, Console};
+use transfer::Transfer;
 
 /// Runs code, which can do whatever a command can.
 pub(crate) const CODE_EXEC: &str = "code_exec";
+pub(crate) const TERMINAL: &str = terminal::NAME;
+/// Follows and feeds what the terminal has started.
+pub(crate) const CONSOLE: &str = console::NAME;
 
 /// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
 /// To be called within a runtime: each job that runs is watched by a task.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
-    Ok(vec![Tool::typed(Terminal::open(machine)?), Tool::typed(SystemInfo), Tool::typed(probe::Probe)])
+    let terminal = Terminal::open(machine)?;
+    Ok(vec![
+        Tool::typed(terminal.console()),
+        Tool::typed(terminal),
+        Tool::typed(SystemInfo),
+        Tool::typed(Transfer::open(machine)?),
+        Tool::typed(probe::Probe),
+    ])
 }
 
-/// What a hub lists, with the schemas of the tools; the probe is not among them.
+/// What a hub can have nodes run, with the schemas of the tools; the probe is not among them.
 #[must_use]
 pub fn specs() -> Vec<ToolSpec> {
-    vec![terminal::spec().typed::<Terminal>(), system_info::spec().typed::<SystemInfo>()]
+    vec![
+        terminal::spec().typed::<Terminal>(),
+        system_info::spec().typed::<SystemInfo>(),
+        transfer::spec().typed::<Transfer>(),
+        console::spec().typed::<Console>(),
+    ]
 }
 
 #[cfg(test)]

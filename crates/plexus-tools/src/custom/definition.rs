@@ -164,13 +164,14 @@ impl Definition {
             description: self.description.clone().into(),
             input_schema: self.input_schema.clone(),
             output_schema: self.output_schema.clone(),
-            access: Access { annotations: self.annotations, bufferable: false },
+            access: Access { annotations: self.annotations, bufferable: false, repeated: false },
             actions: Vec::new(),
             placement: Placement::Custom,
             deadline: self.timeout + MARGIN,
             admin: false,
             time: None,
             starts_agents: false,
+            handling: crate::Handling::default(),
         }
     }
 

@@ -243,20 +243,22 @@ impl Inner {
                     span.record("tool", refused.tool.as_str());
                 }
                 let error = self.for_admins(&principal, &refused.tool, refused.error);
-                let result = self.refuse(origin.of(&refused.tool, &refused.arguments), error).await;
+                let result = self.refuse(origin.of(&refused.tool, &refused.arguments, &[]), error).await;
                 (refused.tool, None, result)
             }
             Ok(mut prepared) => {
                 let name = prepared.tool.spec().name.to_string();
+                let unrecorded = prepared.tool.spec().handling.unrecorded;
                 span.record("tool", name.as_str());
                 let admitted = match self.route(&prepared, &visible, &principal) {
                     Err(error) => {
-                        Admitted::run(self.refuse(origin.of(&name, &prepared.arguments), error).await)
+                        let record = origin.of(&name, &prepared.arguments, unrecorded);
+                        Admitted::run(self.refuse(record, error).await)
                     }
                     Ok(route) => {
                         let record = match &route {
                             Some(route) => origin.on(&route.node, &prepared),
-                            None => origin.of(&name, &prepared.arguments),
+                            None => origin.of(&name, &prepared.arguments, unrecorded),
                         };
                         prepared.route = route;
                         let key = call.idempotency_key.clone();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::CallKind;
 use super::route::{self, Route};
 use crate::native::tool_call;
-use crate::{CallError, Tool, Visible, arguments};
+use crate::{CallError, Tool, Visible, arguments, redact};
 
 /// A call whose name and arguments hold.
 pub(super) struct Prepared {
@@ -27,11 +27,12 @@ pub(super) struct Refused {
 }
 
 impl Prepared {
-    /// Whether its machine keeps the call until its end is committed here: not if running it twice does no harm, but always
-    /// if it may have to wait.
+    /// Whether its machine keeps the call until its end is committed here: not if running it twice does no harm and its
+    /// caller repeats it, but always if it may have to wait.
     pub(super) fn is_kept(&self) -> bool {
-        let read_only = self.tool.spec().access_of(&self.arguments).annotations.read_only_hint;
-        self.route.as_ref().is_some_and(|route| !read_only || route.queue.is_some())
+        let access = self.tool.spec().access_of(&self.arguments);
+        let once = !access.annotations.read_only_hint && !access.repeated;
+        self.route.as_ref().is_some_and(|route| once || route.queue.is_some())
     }
 
     /// Whether the call does something outside of the hub that must not be done twice.
@@ -125,7 +126,10 @@ fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Ref
     let (arguments, outcome) = tool.check(given);
     match outcome {
         Ok(()) => Ok(Prepared { tool, arguments, route: None }),
-        Err(error) => Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error })),
+        Err(error) => {
+            let arguments = redact::without(&arguments, tool.spec().handling.unrecorded).into_owned();
+            Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error }))
+        }
     }
 }
 

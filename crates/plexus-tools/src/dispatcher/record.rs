@@ -41,6 +41,8 @@ pub(super) struct CallRecord {
     tool: String,
     /// JSON text, redacted: made once, since it is part of up to four records.
     arguments: String,
+    /// Fields that are not recorded.
+    unrecorded: &'static [&'static str],
     /// What became of the records of its start.
     start: Option<Ticket>,
 }
@@ -69,7 +71,7 @@ impl CallRecord {
             clock,
         };
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-        Self { node: Some((call.node_id, node)), ..origin.of(&call.tool, &arguments) }
+        Self { node: Some((call.node_id, node)), ..origin.of(&call.tool, &arguments, &[]) }
     }
 
     /// The call passed all checks and is about to run.
@@ -87,7 +89,7 @@ impl CallRecord {
 
     /// The call ran; to be [completed](Self::complete) when it is written.
     pub(super) fn ended(&self, result: &Result<ToolOutput, CallError>) -> Records {
-        let (detail, outcome) = (detail(result), outcome(result));
+        let (detail, outcome) = (detail(result, self.unrecorded), outcome(result));
         Records {
             audit: vec![self.audit_finished(outcome, &detail)],
             events: vec![self.event(EventKind::ToolCall, self.payload(Some((&detail, outcome == "ok"))))],
@@ -107,7 +109,7 @@ impl CallRecord {
 
     /// The call was turned down before it ran: both entries at once.
     pub(super) fn refused(&self, result: &Result<ToolOutput, CallError>) -> Records {
-        let detail = detail(result);
+        let detail = detail(result, self.unrecorded);
         Records {
             audit: vec![self.audit_started(), self.audit_finished(outcome(result), &detail)],
             events: vec![self.event(EventKind::ToolCall, self.payload(Some((&detail, false))))],
@@ -194,21 +196,23 @@ impl CallOrigin {
     /// whatever the choice was made by: else nobody could say later where a command ran.
     pub(super) fn on(self, node: &NodeEntry, prepared: &Prepared) -> CallRecord {
         let (tool, arguments) = (&prepared.tool, &prepared.arguments);
+        let (name, unrecorded) = (&tool.spec().name, tool.spec().handling.unrecorded);
         let record = match tool.is_routed() {
             true => {
-                let mut named = arguments.clone();
+                let mut named = redact::without(arguments, unrecorded).into_owned();
                 named["node"] = node.name.as_str().into();
-                self.of(&tool.spec().name, &named)
+                self.of(name, &named, unrecorded)
             }
-            false => self.of(&tool.spec().name, arguments),
+            false => self.of(name, arguments, unrecorded),
         };
         CallRecord { node: Some((node.id, Some(node.name.clone()))), ..record }
     }
 
-    /// The record of this call, now that its tool is known.
-    pub(super) fn of(self, tool: &str, arguments: &Value) -> CallRecord {
+    /// The record of this call, now that its tool is known, and what of it is not recorded.
+    pub(super) fn of(self, tool: &str, arguments: &Value, unrecorded: &'static [&'static str]) -> CallRecord {
         let tool = redact::text(tool).unwrap_or_else(|| tool.to_owned());
-        CallRecord { origin: self, tool, arguments: redact::json(arguments), node: None, start: None }
+        let arguments = redact::json(&*redact::without(arguments, unrecorded));
+        CallRecord { origin: self, tool, arguments, node: None, unrecorded, start: None }
     }
 }
 
@@ -221,9 +225,12 @@ fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
 }
 
 /// The result as JSON text, redacted. What another server said is not taken apart where nothing has to go.
-fn detail(result: &Result<ToolOutput, CallError>) -> String {
+fn detail(result: &Result<ToolOutput, CallError>, unrecorded: &[&str]) -> String {
     match result {
-        Ok(ToolOutput::Own { text, structured }) => redact::json(&OwnResult { structured, text }),
+        Ok(ToolOutput::Own { text, structured }) => {
+            let structured = structured.as_ref().map(|structured| redact::without(structured, unrecorded));
+            redact::json(&OwnResult { structured: structured.as_deref(), text })
+        }
         Ok(ToolOutput::Foreign(foreign)) => {
             let content = redact::json_text(foreign.content.as_str());
             let structured = redact::json_text(foreign.structured.as_ref().map_or("null", RawJson::as_str));
@@ -236,7 +243,7 @@ fn detail(result: &Result<ToolOutput, CallError>) -> String {
 
 #[derive(Serialize)]
 struct OwnResult<'r> {
-    structured: &'r Option<Value>,
+    structured: Option<&'r Value>,
     text: &'r str,
 }
 

@@ -329,3 +329,19 @@ fn many_names_that_are_credentials_stay_apart_and_take_no_longer_each() {
     // With each counted from the beginning this takes minutes.
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }
+
+#[test]
+fn what_is_not_recorded_is_told_by_its_length_and_hashed_only_if_it_cannot_be_guessed() {
+    let long = "x".repeat(2000);
+    let value = serde_json::json!({ "path": "/a", "data": "hunter2", "parts": [{ "data": long, "at": 5 }], "n": { "data": 7 } });
+    let left = super::without(&value, &["data"]).into_owned();
+    assert_eq!(left["data"], serde_json::json!({ "not_recorded": 7 }));
+    assert_eq!(left["parts"][0]["data"]["not_recorded"], 2000);
+    assert_eq!(left["parts"][0]["data"]["sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(
+        (&left["path"], &left["parts"][0]["at"], &left["n"]["data"]),
+        (&"/a".into(), &5.into(), &7.into())
+    );
+    assert!(!left.to_string().contains("hunter2") && !left.to_string().contains("xxx"));
+    assert!(matches!(super::without(&value, &[]), std::borrow::Cow::Borrowed(_)));
+}

@@ -293,6 +293,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
     }
 }
 

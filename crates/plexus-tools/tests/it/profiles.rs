@@ -38,6 +38,7 @@ pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) 
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
         placement: Placement::Upstream(Arc::new(placement)),
         deadline: Duration::from_secs(10),
     };

@@ -32,6 +32,7 @@ mod onslaught;
 mod others;
 mod quiet;
 mod reload;
+mod remote;
 mod rotation;
 mod starting;
 mod stopping;

@@ -224,13 +224,14 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         description: Cow::Owned(text("description").unwrap_or_default()),
         input_schema,
         output_schema: definition.get("outputSchema").cloned(),
-        access: Access { annotations, bufferable: false },
+        access: Access { annotations, bufferable: false, repeated: false },
         actions: Vec::new(),
         placement: Placement::Upstream(Arc::new(UpstreamTool { definition, ..upstream })),
         deadline: config.timeout,
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
     };
     let entry = Entry { tool: tool.to_owned(), repeatable: annotations.idempotent_hint, as_task, injected };
     (entry, spec)

@@ -56,7 +56,7 @@ pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) 
         description: Cow::Owned(text("description").unwrap_or_default()),
         input_schema,
         output_schema: definition.get("outputSchema").cloned(),
-        access: Access { annotations, bufferable: false },
+        access: Access { annotations, bufferable: false, repeated: false },
         actions: Vec::new(),
         placement: Placement::Upstream(Arc::new(UpstreamTool {
             server: slug.to_owned(),
@@ -71,6 +71,7 @@ pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) 
         time: None,
         admin: false,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
     })
 }
 

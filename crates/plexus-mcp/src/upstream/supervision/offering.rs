@@ -172,6 +172,7 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+pub(crate) mod console;
 mod jobs;
 mod live;
 mod read;
@@ -24,11 +25,12 @@ use plexus_tools::{
 use crate::Machine;
 use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, Stream, TerminalAction};
 use commands::wrong;
+use console::Console;
 use jobs::{Job, Jobs, Limits, StartError, Why};
 use live::Live;
 use report::Output;
 
-const NAME: &str = "terminal";
+pub(crate) const NAME: &str = "terminal";
 /// What it takes to stop what takes too long, and to say so.
 const GRACE: Duration = Duration::from_secs(15);
 /// Bytes that are shown of the beginning of an output, and as many of its end.
@@ -53,6 +55,7 @@ const COMMAND: Access = Access {
         open_world_hint: true,
     },
     bufferable: false,
+    repeated: false,
 };
 
 #[derive(Debug)]
@@ -113,6 +116,11 @@ impl TypedTool for Terminal {
 impl Terminal {
     pub(super) fn open(machine: &Machine) -> io::Result<Self> {
         Ok(Self { machine: machine.clone(), jobs: Jobs::open(machine, Limits::default())? })
+    }
+
+    /// Who follows the same jobs from elsewhere.
+    pub(super) fn console(&self) -> Console {
+        Console(self.jobs.clone())
     }
 
     async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {

@@ -123,7 +123,7 @@ pub(super) async fn page(job: &Job, stream: Stream, offset: i64, limit: usize) -
     })
 }
 
-fn unreadable(error: io::Error) -> CallError {
+pub(super) fn unreadable(error: io::Error) -> CallError {
     CallError::new(ErrorCode::ToolFailed, format!("the output cannot be read: {error}"))
         .hint("Look at the node's disk and its log.")
 }

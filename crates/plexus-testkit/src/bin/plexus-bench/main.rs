@@ -9,6 +9,7 @@ mod args;
 mod budget;
 mod client;
 mod contenders;
+mod copy;
 mod idle;
 mod load;
 mod machine;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let done = match args.command.take() {
         Some(Command::Serve { server }) => serve::run(server).map(|()| ExitCode::SUCCESS),
         Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
+        Some(Command::Copy(copy)) => bench(async |_| copy::run(copy).await),
         Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
         None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };

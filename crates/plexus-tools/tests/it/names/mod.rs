@@ -34,6 +34,7 @@ fn upstream(server: &str, naming: Naming, tool: &str) -> Tool {
         admin: false,
         time: None,
         starts_agents: false,
+        handling: plexus_tools::Handling::default(),
         placement: Placement::Upstream(Arc::new(UpstreamTool {
             server: slug,
             tool: tool.to_owned(),

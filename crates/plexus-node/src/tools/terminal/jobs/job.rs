@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::identity::{self, Identity};
 use super::keeper;
 use super::record::{BORN, Exit, Record, STDIN, Why};
-use super::screen::{END_OF_INPUT, Keyboard};
+use super::screen::{END_OF_INPUT, Keyboard, Screen};
 use super::spool::Spool;
 use crate::tools::terminal::args::Stream;
 
@@ -53,6 +53,19 @@ pub(crate) struct Job {
     /// None: nobody watches it, because it has ended.
     orders: Option<mpsc::Sender<Order>>,
     keyboard: Option<Keyboard>,
+    /// Bytes of its input that it was given by [`Self::feed`]; none: by an earlier process, and nobody knows how many.
+    fed: tokio::sync::Mutex<Option<u64>>,
+}
+
+/// Why a job was not given its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FeedError {
+    /// It takes no more.
+    Closed,
+    /// Nobody knows where its input is.
+    Lost,
+    /// It was given so much only.
+    Ahead(u64),
 }
 
 impl Job {
@@ -65,7 +78,7 @@ impl Job {
         keyboard: Option<Keyboard>,
     ) -> Self {
         let (began, end) = (Some(Instant::now()), watch::Sender::new(None));
-        Self { id, record, folder, began, end, orders: Some(orders), keyboard }
+        Self { id, record, folder, began, end, orders: Some(orders), keyboard, fed: Some(0).into() }
     }
 
     /// One that an earlier process has started.
@@ -76,8 +89,16 @@ impl Job {
         now: Timestamp,
         orders: Option<mpsc::Sender<Order>>,
     ) -> Self {
-        let job =
-            Self { id, record, folder, began: None, end: watch::Sender::new(None), orders, keyboard: None };
+        let job = Self {
+            id,
+            record,
+            folder,
+            began: None,
+            end: watch::Sender::new(None),
+            orders,
+            keyboard: None,
+            fed: None.into(),
+        };
         if job.orders.is_none() {
             job.conclude(None, now);
         }
@@ -183,6 +204,55 @@ impl Job {
             Ok(true) => Ok(text.len()),
             Ok(false) => Err(io::ErrorKind::BrokenPipe.into()),
             Err(_) => Ok(0),
+        }
+    }
+
+    /// Gives it this as what comes after `at` bytes of its input, as far as it was not given before and it takes it within
+    /// `patience`, and ends its input after all of it. Says how much it was given so far.
+    pub(crate) async fn feed(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        eof: bool,
+        patience: Duration,
+    ) -> Result<u64, FeedError> {
+        // One at a time, each of them bounded by its patience.
+        let mut fed = self.fed.lock().await;
+        let Some(fed) = fed.as_mut() else { return Err(FeedError::Lost) };
+        let before = fed.checked_sub(at).ok_or(FeedError::Ahead(*fed))?;
+        let end = at + bytes.len() as u64;
+        let new = usize::try_from(before).ok().and_then(|before| bytes.get(before..)).unwrap_or_default();
+        if !new.is_empty() {
+            if self.end.borrow().is_some() || !self.takes_input() {
+                return Err(FeedError::Closed);
+            }
+            match &self.keyboard {
+                None => keeper::write_counted(&self.folder, new, patience, |taken| *fed += taken as u64)
+                    .await
+                    .map_err(|_| FeedError::Closed)?,
+                Some(keyboard) => {
+                    let queued = tokio::time::timeout(patience, keyboard.queue(new.to_vec())).await;
+                    if let Ok(queued) = queued {
+                        let typed = queued.ok_or(FeedError::Closed)?;
+                        *fed = end;
+                        let _ = tokio::time::timeout(patience, typed).await;
+                    }
+                }
+            }
+        }
+        // At a terminal the end is typed as any other key.
+        if eof && *fed >= end && self.keyboard.is_none() {
+            // Ended twice is ended.
+            let _ = self.close(patience).await;
+        }
+        Ok(*fed)
+    }
+
+    /// Its terminal has another size; false: it has none.
+    pub(crate) async fn resize(&self, screen: Screen) -> bool {
+        match &self.keyboard {
+            Some(keyboard) => keyboard.resize(screen).await,
+            None => false,
         }
     }
 

@@ -111,18 +111,29 @@ pub(super) fn is_open(folder: &Path) -> bool {
 
 /// Writes to a job, as much as it takes within `patience`. An error of the kind `BrokenPipe`: it reads no more.
 pub(super) async fn write(folder: &Path, bytes: &[u8], patience: Duration) -> io::Result<usize> {
-    let mut sender = open(&folder.join(STDIN), patience).await?;
     let mut written = 0;
+    write_counted(folder, bytes, patience, |taken| written += taken).await?;
+    Ok(written)
+}
+
+/// The same for who wants to know how much was written also when nobody waits for it any more: `count` is told at once.
+pub(super) async fn write_counted(
+    folder: &Path,
+    bytes: &[u8],
+    patience: Duration,
+    mut count: impl FnMut(usize),
+) -> io::Result<()> {
+    let mut sender = open(&folder.join(STDIN), patience).await?;
     let all = async {
+        let mut written = 0;
         while written < bytes.len() {
-            written += sender.write(&bytes[written..]).await?;
+            let taken = sender.write(&bytes[written..]).await?;
+            written += taken;
+            count(taken);
         }
         Ok(())
     };
-    match tokio::time::timeout(patience, all).await {
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(())) | Err(_) => Ok(written),
-    }
+    tokio::time::timeout(patience, all).await.unwrap_or(Ok(()))
 }
 
 /// Ends the standard input of a job.

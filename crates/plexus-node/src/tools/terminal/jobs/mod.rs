@@ -35,7 +35,7 @@ use record::BORN;
 use screen::Keyboard;
 use watch::{Leader, Watch};
 
-pub(super) use job::Job;
+pub(super) use job::{FeedError, Job};
 pub(super) use keeper::Stdin;
 pub(super) use record::{Exit, Record, Why};
 pub(super) use screen::Screen;

@@ -23,11 +23,15 @@ pub(crate) struct Screen {
     pub(crate) rows: u16,
 }
 
-/// Something that is typed at a terminal.
+/// Something that is done at a terminal.
 #[derive(Debug)]
-pub(super) struct Typed {
-    bytes: Vec<u8>,
-    done: oneshot::Sender<()>,
+pub(super) enum Typed {
+    Text {
+        bytes: Vec<u8>,
+        done: oneshot::Sender<()>,
+    },
+    /// Its window has another size.
+    Size(Screen),
 }
 
 /// Types at a terminal.
@@ -44,13 +48,24 @@ impl Keyboard {
     pub(super) fn begin_with(&self, text: &str) {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(END_OF_INPUT);
-        let _ = self.0.try_send(Typed { bytes, done: oneshot::channel().0 });
+        let _ = self.0.try_send(Typed::Text { bytes, done: oneshot::channel().0 });
     }
 
     /// Ends when the terminal has taken it all; false when there is no terminal any more.
     pub(super) async fn press(&self, bytes: Vec<u8>) -> bool {
         let (done, typed) = oneshot::channel();
-        self.0.send(Typed { bytes, done }).await.is_ok() && typed.await.is_ok()
+        self.0.send(Typed::Text { bytes, done }).await.is_ok() && typed.await.is_ok()
+    }
+
+    /// Ends when it will be typed for sure, after what waits: what it answers ends when it was. None: there is no terminal any
+    /// more.
+    pub(super) async fn queue(&self, bytes: Vec<u8>) -> Option<oneshot::Receiver<()>> {
+        let (done, typed) = oneshot::channel();
+        self.0.send(Typed::Text { bytes, done }).await.ok().map(|()| typed)
+    }
+
+    pub(super) async fn resize(&self, screen: Screen) -> bool {
+        self.0.send(Typed::Size(screen)).await.is_ok()
     }
 }
 
@@ -91,9 +106,17 @@ pub(super) async fn pump(pty: Pty, spool: Spool, mut keys: mpsc::Receiver<Typed>
         Ok::<(), io::Error>(())
     };
     let listen = async {
-        while let Some(Typed { bytes, done }) = keys.recv().await {
-            if to.write_all(&bytes).await.is_ok() {
-                let _ = done.send(());
+        while let Some(typed) = keys.recv().await {
+            match typed {
+                Typed::Text { bytes, done } => {
+                    if to.write_all(&bytes).await.is_ok() {
+                        let _ = done.send(());
+                    }
+                }
+                // What runs in it is told by the system.
+                Typed::Size(screen) => {
+                    let _ = to.resize(Size::new(screen.rows, screen.cols));
+                }
             }
         }
         std::future::pending::<()>().await;

@@ -39,6 +39,7 @@ impl TypedTool for Idle {
             admin: false,
             time: None,
             starts_agents: false,
+            handling: plexus_tools::Handling::default(),
         }
     }
 

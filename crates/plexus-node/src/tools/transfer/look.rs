@@ -1,0 +1,100 @@
+//! What is there: entries of folders, and which file it is.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{Dir, Stat};
+
+use super::args::{Entry, Output, What};
+use crate::files::{FileError, Files, Kind};
+
+/// Entries that are told at once.
+const LISTED: usize = 1000;
+
+/// What is at a path. That nothing is there is an answer too.
+pub(super) fn stat(files: &Files, path: &Path) -> Result<Output, FileError> {
+    match files.look(path) {
+        Ok(handle) => {
+            let name = handle.path().to_string_lossy().into_owned();
+            Ok(Output { entry: Some(entry(name, handle.about())), ..Output::default() })
+        }
+        Err(FileError::NotFound(path)) => {
+            let name = path.to_string_lossy().into_owned();
+            let nothing = Entry {
+                name,
+                what: What::Nothing,
+                size: 0,
+                mode: 0,
+                modified: "0".to_owned(),
+                identity: String::new(),
+            };
+            Ok(Output { entry: Some(nothing), ..Output::default() })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The entries of a folder in the order of their names, those after this one.
+pub(super) fn list(files: &Files, path: &Path, after: Option<&str>) -> Result<Output, FileError> {
+    let folder = files.folder(path)?;
+    let failed = |error: rustix::io::Errno| FileError::io(folder.path(), error);
+    let (mut names, mut unnamed) = (Vec::new(), 0);
+    for entry in Dir::read_from(&folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        match entry.file_name().to_str() {
+            Ok("." | "..") => {}
+            Ok(name) if after.is_none_or(|after| name > after) => names.push(name.to_owned()),
+            Ok(_) => {}
+            Err(_) => unnamed += 1,
+        }
+    }
+    names.sort_unstable();
+    let more = names.len() > LISTED;
+    names.truncate(LISTED);
+    let mut entries = Vec::new();
+    for name in names {
+        let about = folder.about(OsStr::from_bytes(name.as_bytes()));
+        // One that is gone by now is not there.
+        if let Some(about) = about.map_err(|error| FileError::io(&folder.path().join(&name), error))? {
+            entries.push(entry(name, &about));
+        }
+    }
+    let unnamed = Some(unnamed).filter(|count| *count > 0);
+    Ok(Output { entries: Some(entries), more, unnamed, ..Output::default() })
+}
+
+fn entry(name: String, about: &Stat) -> Entry {
+    Entry {
+        name,
+        what: match Kind::of(about) {
+            Kind::File => What::File,
+            Kind::Folder => What::Folder,
+            Kind::Link => What::Link,
+            Kind::Special => What::Special,
+        },
+        size: u64::try_from(about.st_size).unwrap_or(0),
+        mode: about.st_mode & 0o777,
+        modified: nanoseconds(about.st_mtime, about.st_mtime_nsec),
+        identity: identity(about),
+    }
+}
+
+/// Another one for another file, and for the same file with another content.
+pub(super) fn identity(about: &Stat) -> String {
+    format!(
+        "{:x}-{:x}-{:x}-{}-{}",
+        about.st_dev,
+        about.st_ino,
+        about.st_size,
+        nanoseconds(about.st_mtime, about.st_mtime_nsec),
+        nanoseconds(about.st_ctime, about.st_ctime_nsec)
+    )
+}
+
+// The width of these differs between systems.
+#[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
+fn nanoseconds(seconds: i64, nanoseconds: impl TryInto<i64>) -> String {
+    let nanoseconds = nanoseconds.try_into().unwrap_or(0);
+    (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)).max(0).to_string()
+}

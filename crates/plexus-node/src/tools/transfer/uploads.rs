@@ -1,0 +1,240 @@
+//! Files on their way to this machine.
+//!
+//! Each is beside its place under a name that follows from where it is to be and what it is to contain, and has a record in
+//! the node's folder: how much of it there is, and since when. So whoever comes with the same file again, after whatever
+//! ended, goes on with it. What nobody went on with for a day is removed.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use fs_err as fs;
+use plexus_kit::{Clock, hex, private_file};
+use plexus_proto::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::received::Received;
+use crate::files::{FileError, Files, Place};
+
+/// Files on their way at once.
+const MOST: usize = 64;
+/// One that nobody goes on with for so long is given up when another wants its place, and then in any case.
+const IDLE: Duration = Duration::from_secs(3600);
+const AGE: Duration = Duration::from_secs(24 * 3600);
+/// A record is written again when so much has come: less is sent twice after the node was killed.
+const RECORDED: u64 = 8 << 20;
+
+/// What makes two uploads the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Announced {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    /// Where the file is to be.
+    path: PathBuf,
+    #[serde(flatten)]
+    announced: Announced,
+    received: u64,
+    at: Timestamp,
+}
+
+/// A file on its way.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) id: String,
+    pub(super) file: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    record: Record,
+    received: Received,
+    /// It is being put in its place.
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Uploads {
+    folder: PathBuf,
+    clock: Clock,
+    open: Mutex<HashMap<String, Arc<Upload>>>,
+}
+
+/// The name of what has arrived, beside its place.
+pub(super) fn partial_name(id: &str) -> OsString {
+    format!(".plexus-{id}.part").into()
+}
+
+fn id_of(path: &Path, announced: &Announced) -> String {
+    let text = format!("{}\0{}\0{}", announced.sha256, announced.size, path.display());
+    hex::encode(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
+}
+
+impl Uploads {
+    pub(super) fn open(data_dir: &Path, clock: Clock) -> io::Result<Self> {
+        let folder = data_dir.join("transfers");
+        private_file::create_dir(&folder)?;
+        Ok(Self { folder, clock, open: Mutex::default() })
+    }
+
+    /// The upload to this place, made if it is not there. None: there are too many.
+    pub(super) fn begin(
+        &self,
+        files: &Files,
+        place: &Place,
+        announced: &Announced,
+    ) -> Result<Option<Arc<Upload>>, FileError> {
+        self.sweep(files, AGE);
+        if let Some(found) = self.find(place, announced)? {
+            return Ok(Some(found));
+        }
+        if self.records().count() >= MOST {
+            self.sweep(files, IDLE);
+        }
+        if self.records().count() >= MOST {
+            return Ok(None);
+        }
+        let id = id_of(&place.path(), announced);
+        let Some(file) = place.partial(&partial_name(&id), true)? else { return Ok(None) };
+        // Without a record, nobody knows what is in it.
+        file.set_len(0).map_err(|error| FileError::io(&place.path(), error))?;
+        let record =
+            Record { path: place.path(), announced: announced.clone(), received: 0, at: self.clock.now() };
+        self.keep(id, file, record).map(Some)
+    }
+
+    /// The upload to this place, if it was begun.
+    pub(super) fn find(
+        &self,
+        place: &Place,
+        announced: &Announced,
+    ) -> Result<Option<Arc<Upload>>, FileError> {
+        let id = id_of(&place.path(), announced);
+        if let Some(upload) = self.all().get(&id) {
+            return Ok(Some(upload.clone()));
+        }
+        let Some(mut record) = self.record(&self.path_of(&id)) else { return Ok(None) };
+        let Some(file) = place.partial(&partial_name(&id), false)? else {
+            let _ = fs::remove_file(self.path_of(&id));
+            return Ok(None);
+        };
+        let there = file.metadata().map_err(|error| FileError::io(&place.path(), error))?.len();
+        record.received = record.received.min(there);
+        self.keep(id, file, record).map(Some)
+    }
+
+    fn keep(&self, id: String, file: File, record: Record) -> Result<Arc<Upload>, FileError> {
+        self.write(&id, &record)?;
+        let mut all = self.all();
+        let upload = all.entry(id.clone()).or_insert_with(|| {
+            let state = State { received: Received::upto(record.received), record, closed: false };
+            Arc::new(Upload { id, file, state: Mutex::new(state) })
+        });
+        Ok(upload.clone())
+    }
+
+    /// A part of it is on the disk.
+    pub(super) fn arrived(&self, upload: &Upload, offset: u64, length: u64) -> Result<u64, FileError> {
+        let (complete, record) = {
+            let mut state = upload.state();
+            state.received.add(offset, length);
+            let complete = state.received.complete();
+            state.record.at = self.clock.now();
+            let due = complete >= state.record.received + RECORDED;
+            if due {
+                state.record.received = complete;
+            }
+            (complete, due.then(|| state.record.clone()))
+        };
+        if let Some(record) = record {
+            self.write(&upload.id, &record)?;
+        }
+        Ok(complete)
+    }
+
+    /// It is in its place, or given up.
+    pub(super) fn forget(&self, id: &str) {
+        self.all().remove(id);
+        let _ = fs::remove_file(self.path_of(id));
+    }
+
+    /// Removes what nobody went on with for so long.
+    fn sweep(&self, files: &Files, age: Duration) {
+        let now = self.clock.now();
+        let old = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default() >= age;
+        for path in self.records().collect::<Vec<_>>() {
+            let Some(id) = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned) else {
+                continue;
+            };
+            let Some(record) = self.record(&path) else {
+                let _ = fs::remove_file(&path);
+                continue;
+            };
+            let latest = self.all().get(&id).map_or(record.at, |upload| upload.state().record.at);
+            if !old(latest) {
+                continue;
+            }
+            // Through the policy as it is now; what it does not let be removed stays.
+            if let Ok(place) = files.place(&record.path) {
+                place.remove_partial(&partial_name(&id));
+            }
+            tracing::info!(path = %record.path.display(), "an upload that was not finished was given up");
+            self.forget(&id);
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "json"))
+    }
+
+    fn record(&self, path: &Path) -> Option<Record> {
+        let text = private_file::read(path).ok()??;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn write(&self, id: &str, record: &Record) -> Result<(), FileError> {
+        let path = self.path_of(id);
+        let text = serde_json::to_vec(record).map_err(|error| FileError::io(&path, error))?;
+        private_file::write_unsynced(&path, &text).map_err(|error| FileError::io(&path, error))
+    }
+
+    fn path_of(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.json"))
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Upload>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upload {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes from the beginning on that are there.
+    pub(super) fn complete(&self) -> u64 {
+        self.state().received.complete()
+    }
+
+    /// Whether a part may come at this place now.
+    pub(super) fn takes(&self, offset: u64) -> bool {
+        let state = self.state();
+        !state.closed && state.received.takes(offset)
+    }
+
+    /// Nothing is written to it from now on: its content is looked at.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+    }
+}

@@ -1,0 +1,157 @@
+//! `plexus-bench copy`: how fast `plexus cp` carries a large file, beside `scp`, in one run.
+//!
+//! A hub and a node as their users run them, and an SSH server of its own, all on this machine and on loopback. Both copy the
+//! same file in turn, to the other end and back; what arrived is compared. Beside it stands a plain copy on the disk, which
+//! is what no way over a network can beat.
+
+mod report;
+mod sshd;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::contenders;
+use crate::machine::Machine;
+use crate::nodes::site::{NODE, Site};
+use sshd::Sshd;
+
+#[derive(Debug, Args)]
+pub(crate) struct Copy {
+    /// The program to measure [default: `plexus` beside this program]
+    #[arg(long, value_name = "PATH")]
+    plexus: Option<PathBuf>,
+
+    /// One round with a small file
+    #[arg(long)]
+    quick: bool,
+
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write the table into this Markdown file, between its marks
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
+}
+
+/// Seconds of one way of copying.
+#[derive(Debug, Serialize)]
+struct Way {
+    name: String,
+    /// To the other machine, and from it; medians.
+    there: f64,
+    back: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    megabytes: u64,
+    rounds: usize,
+    ways: Vec<Way>,
+    /// Why there is no scp in it, if there is none.
+    without_scp: Option<String>,
+}
+
+pub(crate) async fn run(args: Copy) -> Result<()> {
+    let scratch = tempfile::tempdir().context("a temporary folder")?;
+    let plexus = crate::args::program(args.plexus.as_deref())?;
+    let machine = Machine::look(&plexus)?;
+    let (rounds, megabytes) = if args.quick { (1, 64) } else { (3, 1_000) };
+    let folder = scratch.path();
+    let source = folder.join("source");
+    write_noise(&source, megabytes)?;
+    let site = Site::open(&plexus, &folder.join("site"), Some("ws")).await?;
+    let (sshd, without_scp) = match Sshd::start(&folder.join("ssh")).await {
+        Ok(sshd) => (Some(sshd), None),
+        Err(why) => {
+            eprintln!("without scp: {why:#}");
+            (None, Some(format!("{why:#}")))
+        }
+    };
+    // Where the policy of the node lets files be written.
+    let (there, back) = (folder.join("site/node/there"), folder.join("back"));
+    let (mut own, mut ssh, mut disk) = (Times::default(), Times::default(), Times::default());
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        let cp = |from: &str, to: &str| {
+            let mut command = contenders::command(&plexus, &folder.join("site/hub"));
+            let data = folder.join("site/hub/data");
+            command.args(["cp", "--force", from, to, "--data-dir"]).arg(data);
+            command
+        };
+        let remote = format!("{NODE}:{}", there.display());
+        own.there.push(timed(cp(text(&source)?, &remote), &source, &there)?);
+        own.back.push(timed(cp(&remote, text(&back)?), &source, &back)?);
+        if let Some(sshd) = &sshd {
+            ssh.there.push(timed(sshd.scp(text(&source)?, &sshd.remote(&there)), &source, &there)?);
+            ssh.back.push(timed(sshd.scp(&sshd.remote(&source), text(&back)?), &source, &back)?);
+        }
+        let plain = |from: &Path, to: &Path| {
+            let mut command = Command::new("cp");
+            command.arg(from).arg(to);
+            command
+        };
+        disk.there.push(timed(plain(&source, &there), &source, &there)?);
+        disk.back.push(timed(plain(&source, &back), &source, &back)?);
+    }
+    drop(site);
+    let mut ways = vec![own.way("`plexus cp`")];
+    if sshd.is_some() {
+        ways.push(ssh.way("`scp`"));
+    }
+    ways.push(disk.way("`cp` on the disk"));
+    let measured = Measured { machine, megabytes, rounds, ways, without_scp };
+    report::write(&measured, args.json.as_deref(), args.docs.as_deref())
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    there: Vec<f64>,
+    back: Vec<f64>,
+}
+
+impl Times {
+    fn way(self, name: &str) -> Way {
+        Way { name: name.to_owned(), there: median(self.there), back: median(self.back) }
+    }
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or_default()
+}
+
+/// Runs a copy to its end; what arrived must be what was sent. It is removed again.
+fn timed(mut command: Command, source: &Path, target: &Path) -> Result<f64> {
+    let begun = Instant::now();
+    let ran = command.stdin(Stdio::null()).output().context("a program that copies")?;
+    let seconds = begun.elapsed().as_secs_f64();
+    ensure!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let same = Command::new("cmp").args([source, target]).status().context("cmp")?;
+    ensure!(same.success(), "{command:?}: what arrived is something else");
+    std::fs::remove_file(target).with_context(|| target.display().to_string())?;
+    Ok(seconds)
+}
+
+/// A file that cannot be made smaller on its way.
+fn write_noise(path: &Path, megabytes: u64) -> Result<()> {
+    use std::io::{Read as _, Write as _};
+    let mut random = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    let mut file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
+    let mut block = vec![0; 1_000_000];
+    for _ in 0..megabytes {
+        random.read_exact(&mut block).context("noise")?;
+        file.write_all(&block).context("a file with noise")?;
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is text")
+}

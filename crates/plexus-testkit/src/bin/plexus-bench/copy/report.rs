@@ -1,0 +1,57 @@
+//! The table of a run.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::Measured;
+use crate::report::{Marks, put_between, save};
+
+/// In a Markdown file, the table stands between these lines.
+const MARKS: Marks = Marks {
+    begin: "<!-- Written by `make bench ARGS=copy`: begin -->",
+    end: "<!-- Written by `make bench ARGS=copy`: end -->",
+};
+
+pub(super) fn write(measured: &Measured, json: Option<&Path>, docs: Option<&Path>) -> Result<()> {
+    let text = text(measured)?;
+    println!("{text}");
+    if let Some(path) = json {
+        save(path, &format!("{}\n", serde_json::to_string_pretty(measured).context("JSON")?))?;
+    }
+    if let Some(path) = docs {
+        let page = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        save(path, &put_between(&page, MARKS, &text).with_context(|| path.display().to_string())?)?;
+    }
+    Ok(())
+}
+
+fn text(measured: &Measured) -> Result<String> {
+    let Measured { machine, megabytes, rounds, ways, without_scp } = measured;
+    let mut text = String::new();
+    writeln!(
+        text,
+        "{}, {} cores, {}; {}; load average {:.2} in the minute before. A file of {megabytes} MB on loopback, medians of {rounds} \
+         round(s).\n",
+        machine.cpu, machine.cores, machine.plexus, machine.date, machine.load_before
+    )?;
+    writeln!(text, "| copied with | to the other end | back |")?;
+    writeln!(text, "|---|--:|--:|")?;
+    for way in ways {
+        let rate = |seconds: f64| *megabytes as f64 / seconds.max(1e-6);
+        writeln!(
+            text,
+            "| {} | {:.1} s, {:.0} MB/s | {:.1} s, {:.0} MB/s |",
+            way.name,
+            way.there,
+            rate(way.there),
+            way.back,
+            rate(way.back)
+        )?;
+    }
+    if let Some(why) = without_scp {
+        writeln!(text, "\n`scp` was not measured: {why}.")?;
+    }
+    Ok(text)
+}
