@@ -18,6 +18,12 @@ pub(crate) enum FileError {
     Refused { path: PathBuf, why: PathRefused },
     #[error("{} is {what}", path.display())]
     NotThis { path: PathBuf, what: &'static str },
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
+    #[error("{} was changed by somebody else in the meantime", .0.display())]
+    Changed(PathBuf),
+    #[error("the call was cancelled, or its time was up")]
+    Stopped,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -27,6 +33,7 @@ impl FileError {
         let source = source.into();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound(path.to_owned()),
+            io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
             _ => Self::Io { path: path.to_owned(), source },
         }
     }
@@ -49,6 +56,17 @@ impl From<FileError> for CallError {
                 "Nothing was done. Use a path that the policy allows, or ask the owner of the machine to change its \
                  node.toml.",
             ),
+            FileError::Exists(_) => (
+                ErrorCode::Conflict,
+                "Nothing was done. Look at it with action \"stat\", then choose another path or say that it is to be replaced.",
+            ),
+            FileError::Changed(_) => (
+                ErrorCode::Conflict,
+                "Nothing was done. Read it again, and base the change on what is there now.",
+            ),
+            FileError::Stopped => {
+                (ErrorCode::Cancelled, "Ask for less at a time, or give more time with `timeout_seconds`.")
+            }
             FileError::NotThis { .. } => (ErrorCode::InvalidArguments, "Action \"stat\" says what it is."),
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => {

@@ -1,9 +1,10 @@
 //! Something that was opened, and where it really is.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -135,6 +136,68 @@ impl Folder {
         }
     }
 
+    /// What is in it, in no order; a link is a link.
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, Kind)>, FileError> {
+        let failed = |error: rustix::io::Errno| match error {
+            // It may be passed through and not looked at.
+            rustix::io::Errno::BADF => FileError::io(&self.path, rustix::io::Errno::ACCESS),
+            error => FileError::io(&self.path, error),
+        };
+        let mut found = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            let kind = match entry.file_type() {
+                _ if name == "." || name == ".." => continue,
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Folder,
+                FileType::Symlink => Kind::Link,
+                FileType::Unknown => match self.about(name) {
+                    Ok(Some(about)) => Kind::of(&about),
+                    _ => continue,
+                },
+                _ => Kind::Special,
+            };
+            found.push((name.to_owned(), kind));
+        }
+        Ok(found)
+    }
+
+    /// A folder below it, through no link, and none that the kernel makes up.
+    pub(crate) fn folder_below(&self, relative: &Path) -> Result<Self, FileError> {
+        let path = self.path.join(relative);
+        let fd = open_folder_below(&self.fd, relative).map_err(|error| FileError::io(&path, error))?;
+        Ok(Self { fd, path })
+    }
+
+    /// A plain file that is right in it, and no link.
+    pub(super) fn read_here(&self, name: &OsStr) -> Result<(File, Stat), FileError> {
+        let failed = |error: rustix::io::Errno| FileError::io(&self.path.join(name), error);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(failed)?;
+        let about = rustix::fs::fstat(&fd).map_err(failed)?;
+        if Kind::of(&about) != Kind::File {
+            return Err(FileError::NotThis { path: self.path.join(name), what: "no plain file" });
+        }
+        Ok((File::from(fd), about))
+    }
+
+    /// The folder of this name in it, made if there is none; whether it was made.
+    pub(super) fn make_folder(&self, name: &OsStr) -> Result<(Self, bool), FileError> {
+        let made = match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::EXIST) => false,
+            Err(error) => return Err(FileError::io(&self.path.join(name), error)),
+        };
+        let folder = self.folder_below(Path::new(name)).map_err(|error| match error {
+            FileError::Io { path, source } if is_no_folder(&source) => {
+                FileError::NotThis { path, what: "a file or a link that leads nowhere, and no folder" }
+            }
+            error => error,
+        })?;
+        Ok((folder, made))
+    }
+
     /// A plain file below it, through no link.
     pub(super) fn read_below(&self, relative: &Path) -> Result<(File, Stat), FileError> {
         let failed = |error: rustix::io::Errno| FileError::io(&self.path.join(relative), error);
@@ -153,6 +216,11 @@ impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn is_no_folder(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(number, Some(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
 }
 
 #[cfg(target_os = "linux")]
@@ -194,6 +262,19 @@ mod system {
         openat2(folder, relative, flags, Mode::empty(), through_nothing)
     }
 
+    pub(super) fn open_folder_below(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd> {
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let through_nothing = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let here = openat2(folder, relative, flags, Mode::empty(), through_nothing | ResolveFlags::NO_XDEV);
+        // On the same file system as the folder it is as real as that; on another one it has to be looked at.
+        if !matches!(here, Err(rustix::io::Errno::XDEV)) {
+            return here;
+        }
+        let fd = openat2(folder, relative, flags, Mode::empty(), through_nothing)?;
+        if is_made_up(&fd)? { Err(rustix::io::Errno::ACCESS) } else { Ok(fd) }
+    }
+
     /// What was opened, again: by its number, so that it is the same whatever is at its path by now.
     pub(super) fn reopen(fd: &OwnedFd, flags: OFlags) -> Result<OwnedFd> {
         use std::os::fd::AsRawFd as _;
@@ -232,6 +313,12 @@ mod system {
         rustix::fs::openat(folder, relative, flags | OFlags::NOFOLLOW, Mode::empty())
     }
 
+    pub(super) fn open_folder_below(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd> {
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(folder, relative, flags, Mode::empty())
+    }
+
     pub(super) fn reopen(fd: &OwnedFd, _: OFlags) -> Result<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(fd, 0)
     }
@@ -246,4 +333,4 @@ mod system {
     }
 }
 
-use system::{is_made_up, open_below, open_path, real_path, reopen};
+use system::{is_made_up, open_below, open_folder_below, open_path, real_path, reopen};

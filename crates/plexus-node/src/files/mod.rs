@@ -6,9 +6,11 @@
 
 mod error;
 mod handle;
+mod ignored;
 mod linked;
 mod partial;
 mod place;
+mod walk;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +20,8 @@ use crate::policy::{self, Policy, Want};
 
 pub(crate) use error::FileError;
 pub(crate) use handle::{Folder, Handle, Kind};
-pub(crate) use place::{Draft, Place};
+pub(crate) use place::{Place, temporary};
+pub(crate) use walk::{Found, Visit, Walk, walk};
 
 use linked::Linked;
 
@@ -92,6 +95,15 @@ impl Files {
         Ok(file)
     }
 
+    /// A plain file that a walk has come to.
+    pub(crate) fn read_found(&self, found: &Found<'_>) -> Result<std::fs::File, FileError> {
+        let (file, about) = found.folder.read_here(found.name)?;
+        if about.st_nlink > 1 {
+            self.check_links(&found.folder.path().join(found.name), &about)?;
+        }
+        Ok(file)
+    }
+
     /// Whether a real path may be read or written.
     pub(crate) fn check(&self, real: &Path, want: Want) -> Result<(), FileError> {
         let refused = |why| FileError::Refused { path: real.to_owned(), why };
@@ -121,6 +133,57 @@ impl Files {
         let folder = Handle::open(parent)?.folder()?;
         self.check(&folder.path().join(name), Want::Write)?;
         Place::new(folder, name.to_owned())
+    }
+
+    /// The same for what is to be taken away as a whole: nothing in it is out of reach, and it is no folder that the policy
+    /// names, which are the owner's to take away.
+    pub(crate) fn whole(&self, path: &Path) -> Result<Place, FileError> {
+        let place = self.entry(path)?;
+        let real = place.path();
+        let refused = |why| FileError::Refused { path: real.clone(), why };
+        self.check(place.folder().path(), Want::Write).map_err(|_| refused(policy::PathRefused::Named))?;
+        if place.kind() != Some(Kind::File) && self.0.policy.files.has_exceptions_below(&real) {
+            return Err(refused(policy::PathRefused::HasExceptions));
+        }
+        if let Some(about) = place.about() {
+            self.check_links(&real, about)?;
+        }
+        Ok(place)
+    }
+
+    /// The folder that a path is to be in, made with those above it if it is not there; the real paths of what was made.
+    pub(crate) fn make_folder(&self, path: &Path) -> Result<(Folder, Vec<PathBuf>), FileError> {
+        let mut missing = Vec::new();
+        let mut there = path;
+        let mut folder = loop {
+            match Handle::open(there) {
+                Ok(handle) => {
+                    self.check(handle.path(), Want::Read)?;
+                    handle.check_file_system()?;
+                    break handle.folder()?;
+                }
+                Err(FileError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+            let (parent, name) = split(there)?;
+            missing.push(name);
+            there = parent;
+        };
+        // All of them first: what is refused leaves nothing behind.
+        let mut real = folder.path().to_owned();
+        for name in missing.iter().rev() {
+            real.push(name);
+            self.check(&real, Want::Write)?;
+        }
+        let mut all_made = Vec::new();
+        for name in missing.iter().rev() {
+            let (inner, made) = folder.make_folder(name)?;
+            if made {
+                all_made.push(inner.path().to_owned());
+            }
+            folder = inner;
+        }
+        Ok((folder, all_made))
     }
 
     fn judge(&self, handle: &Handle, want: Want) -> Result<(), FileError> {

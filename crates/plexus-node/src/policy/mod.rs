@@ -75,6 +75,12 @@ pub enum PathRefused {
     Unreadable,
     #[error("it is outside of the folders that the policy of this machine lets tools write")]
     Unwritable,
+    #[error("the policy of this machine names this folder, and only its owner takes it away")]
+    Named,
+    #[error(
+        "something in it is denied or read-only by the policy of this machine, so it cannot be taken, put or removed as a whole"
+    )]
+    HasExceptions,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +158,12 @@ impl FileRules {
             Want::Write if any(&self.read_only) => Err(PathRefused::ReadOnly),
             Want::Write => Ok(()),
         }
+    }
+
+    /// Whether something in this folder is denied: what is read there has to be looked at one by one.
+    #[must_use]
+    pub fn has_denied_below(&self, folder: &Path) -> bool {
+        self.deny.iter().any(|pattern| pattern.is_below(folder))
     }
 
     /// Whether something in this folder is denied or read-only: it cannot be moved or removed as a whole.

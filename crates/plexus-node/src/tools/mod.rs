@@ -1,8 +1,9 @@
-//! The tools of a machine: a terminal, and what the machine is made of.
+//! The tools of a machine: a terminal, its files, and what the machine is made of.
 //!
 //! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and has
 //! nodes run them.
 
+mod filesystem;
 pub mod probe;
 mod system_info;
 mod terminal;
@@ -13,6 +14,7 @@ use std::io;
 use plexus_tools::{Tool, ToolSpec};
 
 use crate::Machine;
+use filesystem::Filesystem;
 use system_info::SystemInfo;
 use terminal::Terminal;
 use terminal::console::{self, Console};
@@ -31,6 +33,7 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
     Ok(vec![
         Tool::typed(terminal.console()),
         Tool::typed(terminal),
+        Tool::typed(Filesystem::open(machine)),
         Tool::typed(SystemInfo),
         Tool::typed(Transfer::open(machine)?),
         Tool::typed(probe::Probe),
@@ -42,6 +45,7 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
 pub fn specs() -> Vec<ToolSpec> {
     vec![
         terminal::spec().typed::<Terminal>(),
+        filesystem::spec().typed::<Filesystem>(),
         system_info::spec().typed::<SystemInfo>(),
         transfer::spec().typed::<Transfer>(),
         console::spec().typed::<Console>(),

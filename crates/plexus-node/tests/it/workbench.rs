@@ -58,6 +58,13 @@ impl Workbench {
         Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap())).await
     }
 
+    /// The same with a policy of its own, the text of a `node.toml`.
+    pub(crate) async fn with_policy(policy: &str) -> Self {
+        let dir = Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(dir.0.path().join("node.toml"), policy).unwrap();
+        Self::open(dir).await
+    }
+
     async fn open(dir: Folder) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
@@ -125,6 +132,12 @@ impl Workbench {
     /// Calls the terminal; the answer as data.
     pub(crate) async fn terminal(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("terminal", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Calls the tool for files; the answer as data.
+    pub(crate) async fn filesystem(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("filesystem", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 

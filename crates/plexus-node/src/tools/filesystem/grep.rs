@@ -1,0 +1,323 @@
+//! `grep`: lines in files, by ripgrep's own search.
+//!
+//! Every file is opened from the folder that the walk is in, through no link. What is shown are the first lines in the order
+//! of paths, whichever thread found them; what is counted are all.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use plexus_tools::CallError;
+use tokio_util::sync::CancellationToken;
+
+use super::args::{Args, Show};
+use super::glob::Selected;
+use super::report::{Answer, Matched, MatchedLine, Output, Total, one_line};
+use super::{FileCall, needed, wrong};
+use crate::files::{Files, Found, Kind, Visit, Walk, walk};
+
+/// Lines of an answer, if nothing is said, and at most.
+const LINES: usize = 500;
+const MOST_LINES: usize = 5_000;
+/// Bytes of an answer's lines, and of one of them.
+const BYTES: usize = 200 << 10;
+const LINE: usize = 400;
+/// Most memory for one file and one search: a longer line, or with `multiline` a longer file, is left out.
+const HEAP: usize = 64 << 20;
+/// A regular expression may grow to this when it is compiled.
+const REGEX: usize = 8 << 20;
+
+impl FileCall {
+    pub(super) fn grep(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let matcher = matcher(args)?;
+        let selected = Selected::of(args)?;
+        let show = args.show.unwrap_or_default();
+        let lines = args.limit.map_or(LINES, |limit| limit as usize).min(MOST_LINES);
+        let results = Results { shown: Mutex::default(), lines };
+        let make = || Search {
+            call: self,
+            matcher: matcher.clone(),
+            searcher: searcher(args),
+            selected: &selected,
+            show,
+            results: &results,
+            searched: 0,
+            matches: 0,
+            files: 0,
+            unread: 0,
+        };
+        let handle = self.files.look(path)?;
+        let real = handle.path().to_owned();
+        let (visitors, closed) = if handle.kind() == Kind::File {
+            let mut search = make();
+            let file = handle.read()?;
+            let name = real.file_name().map(PathBuf::from).unwrap_or_default();
+            search.search(&name, &file);
+            (vec![search], 0)
+        } else {
+            let folder = handle.folder()?;
+            let how = Walk {
+                hidden: args.hidden.unwrap_or(false),
+                ignored: args.ignored.unwrap_or(false),
+                depth: args.depth.unwrap_or(1_000),
+            };
+            let stop = || self.cancel.is_cancelled();
+            let walked = walk(&self.files, &folder, how, &stop, make);
+            (walked.visitors, walked.closed)
+        };
+        self.go_on()?;
+        let sum = |count: fn(&Search<'_>) -> u64| visitors.iter().map(count).sum::<u64>();
+        let totals = (sum(|s| s.files), sum(|s| s.matches), sum(|s| s.searched), sum(|s| s.unread));
+        drop(visitors);
+        Ok(answer(&real, results, show, totals, closed))
+    }
+}
+
+fn matcher(args: &Args) -> Result<RegexMatcher, CallError> {
+    let pattern = needed(args, "pattern", args.pattern.as_deref())?;
+    let multiline = args.multiline.unwrap_or(false);
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .unicode(true)
+        .case_insensitive(args.ignore_case.unwrap_or(false))
+        .word(args.word.unwrap_or(false))
+        .fixed_strings(args.fixed.unwrap_or(false))
+        .size_limit(REGEX)
+        .dfa_size_limit(REGEX)
+        .nest_limit(100)
+        .dot_matches_new_line(false);
+    if !multiline {
+        builder.line_terminator(Some(b'\n')).ban_byte(Some(0));
+    }
+    builder.build(pattern).map_err(|error| {
+        let fixed = if args.fixed.unwrap_or(false) { "" } else { "; `fixed` takes it as plain text" };
+        wrong("pattern", format!("{error}{fixed}"))
+    })
+}
+
+fn searcher(args: &Args) -> Searcher {
+    let context = match args.show.unwrap_or_default() {
+        Show::Lines => args.context.unwrap_or(0),
+        Show::Files | Show::Count => 0,
+    };
+    SearcherBuilder::new()
+        .line_number(args.show.unwrap_or_default() == Show::Lines)
+        .before_context(context)
+        .after_context(context)
+        .multi_line(args.multiline.unwrap_or(false))
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(HEAP))
+        .build()
+}
+
+/// What one thread searches with, and what it has counted.
+struct Search<'a> {
+    call: &'a FileCall,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    selected: &'a Selected,
+    show: Show,
+    results: &'a Results,
+    searched: u64,
+    matches: u64,
+    files: u64,
+    unread: u64,
+}
+
+impl Visit for Search<'_> {
+    fn found(&mut self, found: &Found<'_>) {
+        if found.kind != Kind::File || !self.selected.has(found.relative) {
+            return;
+        }
+        let files: &Files = &self.call.files;
+        match files.read_found(found) {
+            Ok(file) => self.search(found.relative, &file),
+            // It is denied, or gone, or another thing by now.
+            Err(_) => self.unread += 1,
+        }
+    }
+}
+
+impl Search<'_> {
+    fn search(&mut self, relative: &Path, file: &File) {
+        self.searched += 1;
+        let mut sink =
+            Lines { show: self.show, matches: 0, lines: Vec::new(), bytes: 0, most: self.results.lines };
+        let reader = Wanted { file, cancel: &self.call.cancel };
+        let searched = self.searcher.search_reader(&self.matcher, reader, &mut sink);
+        if searched.is_err() {
+            self.unread += 1;
+        }
+        if sink.matches > 0 {
+            self.files += 1;
+            self.matches += sink.matches;
+            self.results.add(relative, sink);
+        }
+    }
+}
+
+/// Reads as long as somebody waits for the answer.
+struct Wanted<'a> {
+    file: &'a File,
+    cancel: &'a CancellationToken,
+}
+
+impl Read for Wanted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(std::io::Error::other("cancelled"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// What was found in one file.
+#[derive(Debug)]
+struct Lines {
+    show: Show,
+    matches: u64,
+    lines: Vec<MatchedLine>,
+    bytes: usize,
+    most: usize,
+}
+
+impl Lines {
+    fn add(&mut self, bytes: &[u8], first: Option<u64>, context: bool) {
+        if self.show != Show::Lines || self.lines.len() >= self.most || self.bytes >= BYTES {
+            return;
+        }
+        for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let mut text = String::from_utf8_lossy(&line[..line.len().min(LINE)]).into_owned();
+            if line.len() > LINE {
+                text.push_str(&format!(" [… {} bytes more]", line.len() - LINE));
+            }
+            self.bytes += text.len() + 40;
+            self.lines.push(MatchedLine { line: first.unwrap_or(0) + number as u64, text, context });
+        }
+    }
+}
+
+impl Sink for Lines {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        self.matches += 1;
+        self.add(found.bytes(), found.line_number(), false);
+        Ok(self.show != Show::Files)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        self.add(context.bytes(), context.line_number(), true);
+        Ok(true)
+    }
+}
+
+/// What all threads have found, as much as is shown.
+#[derive(Debug)]
+struct Results {
+    shown: Mutex<Shown>,
+    lines: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    files: BTreeMap<PathBuf, Lines>,
+    lines: usize,
+    bytes: usize,
+}
+
+impl Results {
+    fn add(&self, relative: &Path, lines: Lines) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = shown.lines > self.lines || shown.bytes > BYTES;
+        if is_full && shown.files.last_key_value().is_some_and(|(last, _)| last.as_path() < relative) {
+            return;
+        }
+        shown.lines += lines.lines.len().max(1);
+        shown.bytes += lines.bytes + relative.as_os_str().len() + 40;
+        shown.files.insert(relative.to_owned(), lines);
+        // Without the last one there is still enough.
+        while let Some((path, last)) = shown.files.last_key_value() {
+            let (lines, bytes) = (last.lines.len().max(1), last.bytes + path.as_os_str().len() + 40);
+            if shown.lines - lines <= self.lines && shown.bytes - bytes <= BYTES || shown.files.len() == 1 {
+                break;
+            }
+            shown.files.pop_last();
+            shown.lines -= lines;
+            shown.bytes -= bytes;
+        }
+    }
+}
+
+fn answer(
+    real: &Path,
+    results: Results,
+    show: Show,
+    (files, matches, searched, unread): (u64, u64, u64, u64),
+    closed: usize,
+) -> Answer {
+    let most = results.lines;
+    let shown = results.shown.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut text, mut all, mut left, mut lines_shown) = (String::new(), Vec::new(), most, 0);
+    for (path, mut found) in shown.files {
+        if left == 0 {
+            break;
+        }
+        let path = path.to_string_lossy().into_owned();
+        let name = one_line(&path);
+        found.lines.truncate(left);
+        left -= found.lines.len().max(1).min(left);
+        match show {
+            Show::Files => text.push_str(&format!("{name}\n")),
+            Show::Count => text.push_str(&format!("{name}:{}\n", found.matches)),
+            Show::Lines => {
+                text.push_str(&format!("{name}\n"));
+                let mut last = None;
+                for line in &found.lines {
+                    if last.is_some_and(|last| last + 1 < line.line)
+                        && found.lines.iter().any(|line| line.context)
+                    {
+                        text.push_str("  --\n");
+                    }
+                    last = Some(line.line);
+                    let mark = if line.context { '-' } else { ':' };
+                    text.push_str(&format!("{:>6}{mark} {}\n", line.line, line.text));
+                }
+                lines_shown += found.lines.iter().filter(|line| !line.context).count() as u64;
+            }
+        }
+        all.push(Matched { path, matches: found.matches, lines: found.lines });
+    }
+    let truncated = (all.len() as u64) < files || show == Show::Lines && lines_shown < matches;
+    let mut output = Output { path: real.display().to_string(), ..Output::default() };
+    output.notes.push(match show {
+        Show::Files => format!("{files} files with a match, {searched} searched"),
+        _ => format!("{matches} matching lines in {files} files, {searched} searched"),
+    });
+    if truncated {
+        output.notes.push(
+            "not all of it is shown: narrow it with `files` or the pattern, or give a larger `limit`"
+                .to_owned(),
+        );
+    }
+    if unread > 0 {
+        output.notes.push(format!("{unread} files could not be searched to their end"));
+    }
+    output.total = Some(Total {
+        entries: files,
+        matches: Some(matches),
+        searched: Some(searched),
+        truncated,
+        closed: (closed > 0).then_some(closed as u64),
+    });
+    output.files = Some(all);
+    Answer::new(text, output)
+}

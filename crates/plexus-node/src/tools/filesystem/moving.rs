@@ -1,0 +1,60 @@
+//! `move`: something gets another name, as a whole.
+
+use std::path::Path;
+
+use plexus_proto::ErrorCode;
+use plexus_tools::CallError;
+
+use super::args::Args;
+use super::copy::check_target;
+use super::report::{Answer, Change, Output};
+use super::{FileCall, wrong};
+use crate::files::{FileError, Kind};
+
+impl FileCall {
+    pub(super) fn move_to(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let to = self.to(args)?;
+        let source = self.files.whole(path)?;
+        let from = source.path();
+        let kind = source.kind().ok_or_else(|| FileError::NotFound(from.clone()))?;
+        if kind == Kind::Special {
+            let what = "a device, a pipe or a socket, which is not moved";
+            return Err(FileError::NotThis { path: from, what }.into());
+        }
+        let mut notes = Vec::new();
+        let target = self.target(&to, args, &mut notes)?;
+        // A file is no way to what is protected below its name; a folder or a link would be.
+        if kind != Kind::File {
+            check_target(self, &target)?;
+        }
+        let real = target.path();
+        if kind == Kind::Folder && real.starts_with(&from) {
+            return Err(wrong("to", "is the folder itself, or within it"));
+        }
+        let overwrite = args.overwrite.unwrap_or(false);
+        if target.kind().is_some_and(|there| !overwrite || there != Kind::File || kind == Kind::Folder) {
+            return Err(FileError::Exists(real).into());
+        }
+        self.go_on()?;
+        source.check_unchanged()?;
+        source.move_to(&target, overwrite).map_err(|error| across(error, &from, &real))?;
+        let change = Change { other: Some(from.display().to_string()), ..Change::new(&real, "renamed") };
+        let text = format!("{} moved to {}\n", from.display(), real.display());
+        let output =
+            Output { path: change.path.clone(), changes: Some(vec![change]), notes, ..Output::default() };
+        Ok(Answer::new(text, output))
+    }
+}
+
+fn across(error: FileError, from: &Path, to: &Path) -> CallError {
+    match &error {
+        FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::CrossesDevices => {
+            CallError::new(
+                ErrorCode::ToolFailed,
+                format!("{} and {} are on different file systems", from.display(), to.display()),
+            )
+            .hint("Nothing was done. Use \"copy\", and \"delete\" when that has worked.")
+        }
+        _ => error.into(),
+    }
+}

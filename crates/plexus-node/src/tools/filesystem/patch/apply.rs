@@ -1,0 +1,176 @@
+//! The hunks of a diff on the content of a file.
+//!
+//! A hunk belongs where its line says, if its lines are there; else where they are, if that is one place only. Lines of
+//! context at its edges may be missing, at most two on each side. Its own line endings count for nothing: what is added ends
+//! as the lines around it do.
+
+use super::super::smart::{Line, Lines};
+use super::parse::{Hunk, HunkLine, LineKind};
+
+/// Lines of context that may be wrong at each edge of a hunk.
+const FUZZ: usize = 2;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Applied {
+    pub(super) content: Vec<u8>,
+    /// What was not quite as the diff said.
+    pub(super) notes: Vec<String>,
+}
+
+/// Why a hunk does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Misfit {
+    /// Its number from 1 on, and the lines of the file that are nearest to its first ones.
+    Nowhere { hunk: usize, written_at: usize, nearest: Option<(usize, String, String)> },
+    /// It fits at each of these lines.
+    Several { hunk: usize, written_at: usize, lines: Vec<usize> },
+}
+
+pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
+    let lines = Lines::of(content);
+    let end = lines.iter().map(|line| line.end).find(|end| !end.is_empty()).unwrap_or(b"\n");
+    let mut out = Out { bytes: Vec::with_capacity(content.len()), open: false, end };
+    let (mut from, mut shift, mut notes) = (0_usize, 0_isize, Vec::new());
+    for (number, hunk) in hunks.iter().enumerate() {
+        let spot = locate(&lines, hunk, from, shift, number + 1)?;
+        let kept = &hunk.lines[spot.fuzz.0..hunk.lines.len() - spot.fuzz.1];
+        if let Some(stated) = hunk.at {
+            let there = spot.at as isize - spot.fuzz.0 as isize;
+            let wanted = stated.saturating_sub(usize::from(old_lines(hunk).next().is_some())) as isize;
+            shift = there - wanted;
+            if shift != 0 {
+                notes.push(format!(
+                    "hunk {} applied at line {}, {shift:+} lines off",
+                    number + 1,
+                    spot.at + 1
+                ));
+            }
+        }
+        if spot.fuzz != (0, 0) {
+            notes.push(format!("hunk {} applied although lines around it differ", number + 1));
+        }
+        for line in &lines[from..spot.at] {
+            out.line(line.text, line.end);
+        }
+        let mut at = spot.at;
+        for line in kept {
+            match line.kind {
+                LineKind::Context => {
+                    out.line(lines[at].text, lines[at].end);
+                    at += 1;
+                }
+                LineKind::Remove => at += 1,
+                LineKind::Add => {
+                    // What replaces a last line without an end has none only if it says so.
+                    out.line(added(line).as_bytes(), if line.is_unended { b"" } else { end });
+                }
+            }
+        }
+        from = at;
+    }
+    for line in &lines[from..] {
+        out.line(line.text, line.end);
+    }
+    Ok(Applied { content: out.bytes, notes })
+}
+
+/// Text that is added, without an end of line that belongs to the diff.
+fn added(line: &HunkLine) -> &str {
+    line.text.strip_suffix('\r').unwrap_or(&line.text)
+}
+
+struct Out<'c> {
+    bytes: Vec<u8>,
+    /// The last line has no end yet.
+    open: bool,
+    end: &'c [u8],
+}
+
+impl Out<'_> {
+    fn line(&mut self, text: &[u8], end: &[u8]) {
+        if self.open {
+            self.bytes.extend_from_slice(self.end);
+        }
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(end);
+        self.open = end.is_empty();
+    }
+}
+
+fn old_lines(hunk: &Hunk) -> impl Iterator<Item = &HunkLine> {
+    hunk.lines.iter().filter(|line| line.kind != LineKind::Add)
+}
+
+/// Where a hunk fits: the line of its first kept one, and what is left out of it at the beginning and the end.
+struct Spot {
+    at: usize,
+    fuzz: (usize, usize),
+}
+
+fn locate(lines: &[Line<'_>], hunk: &Hunk, from: usize, shift: isize, number: usize) -> Result<Spot, Misfit> {
+    let (leading, trailing) = (context(hunk.lines.iter()), context(hunk.lines.iter().rev()));
+    for fuzz in 0..=FUZZ {
+        let cut = (leading.min(fuzz), trailing.min(fuzz));
+        if fuzz > 0 && (cut.0 < fuzz && cut.1 < fuzz || cut.0 + cut.1 >= old_lines(hunk).count()) {
+            break;
+        }
+        let kept = &hunk.lines[cut.0..hunk.lines.len() - cut.1];
+        let wanted: Vec<&HunkLine> = kept.iter().filter(|line| line.kind != LineKind::Add).collect();
+        if wanted.is_empty() {
+            // Only lines to add: where it says, or at the end.
+            let at =
+                hunk.at.map_or(lines.len(), |at| at.saturating_add_signed(shift)).clamp(from, lines.len());
+            return Ok(Spot { at, fuzz: cut });
+        }
+        let fits = |at: &usize| {
+            wanted.iter().zip(&lines[*at..]).all(|(wanted, line)| same(&wanted.text, line.text))
+                && (!wanted.last().is_some_and(|last| last.is_unended)
+                    || at + wanted.len() == lines.len() && lines[lines.len() - 1].end.is_empty())
+        };
+        let last = lines.len().checked_sub(wanted.len());
+        let stated = hunk.at.map(|at| (at.saturating_sub(1) + cut.0).saturating_add_signed(shift));
+        if let (Some(stated), Some(last)) = (stated, last)
+            && (from..=last).contains(&stated)
+            && fits(&stated)
+        {
+            return Ok(Spot { at: stated, fuzz: cut });
+        }
+        let found: Vec<usize> = last.map(|last| (from..=last).filter(fits).collect()).unwrap_or_default();
+        match found.as_slice() {
+            [] => {}
+            [at] => return Ok(Spot { at: *at, fuzz: cut }),
+            several => {
+                let lines = several.iter().map(|at| at + 1).collect();
+                return Err(Misfit::Several { hunk: number, written_at: hunk.written_at, lines });
+            }
+        }
+    }
+    Err(Misfit::Nowhere { hunk: number, written_at: hunk.written_at, nearest: nearest(lines, hunk, from) })
+}
+
+fn context<'h>(lines: impl Iterator<Item = &'h HunkLine>) -> usize {
+    lines.take_while(|line| line.kind == LineKind::Context).count()
+}
+
+fn same(wanted: &str, line: &[u8]) -> bool {
+    wanted.as_bytes() == line || wanted.strip_suffix('\r').is_some_and(|wanted| wanted.as_bytes() == line)
+}
+
+/// Where most of its lines are, and the first one there that differs.
+fn nearest(lines: &[Line<'_>], hunk: &Hunk, from: usize) -> Option<(usize, String, String)> {
+    let wanted: Vec<&HunkLine> = old_lines(hunk).collect();
+    let fitting = |at: usize| {
+        wanted.iter().zip(&lines[at..]).filter(|(wanted, line)| same(&wanted.text, line.text)).count()
+    };
+    let best = (from..lines.len()).map(|at| (fitting(at), at)).filter(|(count, _)| *count > 0);
+    // The first of those that are as good.
+    let (_, at) = best.max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at)))?;
+    let differing = wanted
+        .iter()
+        .enumerate()
+        .find(|(place, wanted)| lines.get(at + place).is_none_or(|line| !same(&wanted.text, line.text)));
+    let (place, wanted) = differing?;
+    let there =
+        lines.get(at + place).map_or("(the file ends)".into(), |line| String::from_utf8_lossy(line.text));
+    Some((at + place + 1, wanted.text.clone(), there.into_owned()))
+}

@@ -1,0 +1,104 @@
+//! Several changes at once: each is ready before the first is made, and what was made is undone when one fails.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use plexus_proto::ErrorCode;
+use plexus_tools::CallError;
+
+use super::super::failed;
+use crate::files::{FileError, Files, Place};
+
+/// A file as it is to be.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) place: Place,
+    /// What is there; none where nothing is.
+    pub(super) before: Option<Vec<u8>>,
+    /// What is to be there; none where nothing is.
+    pub(super) after: Option<Vec<u8>>,
+    pub(super) mode: Option<u32>,
+    /// Where it comes from.
+    pub(super) from: Option<PathBuf>,
+    pub(super) replaced: usize,
+}
+
+/// All that a patch does. Folders that were made for it are removed again unless it is done.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub(super) steps: Vec<Step>,
+    pub(super) made: Vec<PathBuf>,
+    pub(super) files: Option<Files>,
+}
+
+impl Work {
+    pub(super) fn commit(&mut self, files: &Files) -> Result<(), CallError> {
+        // Those that are written come first: what is removed is elsewhere by then.
+        let mut drafts = Vec::new();
+        for step in &self.steps {
+            let draft = match &step.after {
+                None => None,
+                Some(after) => {
+                    let mut draft = step.place.draft_with(step.mode)?;
+                    draft.file.write_all(after).map_err(failed(&step.place.path()))?;
+                    Some(draft)
+                }
+            };
+            drafts.push(draft);
+        }
+        for step in &self.steps {
+            step.place.check_unchanged()?;
+        }
+        for (number, (step, draft)) in self.steps.iter().zip(drafts).enumerate() {
+            let done = match (draft, &step.before) {
+                (Some(draft), Some(_)) => draft.put(),
+                (Some(draft), None) => draft.put_new(),
+                (None, _) => step.place.unlink(),
+            };
+            if let Err(error) = done {
+                return Err(undone(&self.steps[..number], error));
+            }
+        }
+        let _ = files;
+        self.made.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let Some(files) = &self.files else { return };
+        for path in self.made.iter().rev() {
+            // One that somebody uses by now is not empty, and stays.
+            let _ = files.entry(path).and_then(|place| place.remove_folder());
+        }
+    }
+}
+
+/// Puts back what was there, the last first.
+fn undone(steps: &[Step], error: FileError) -> CallError {
+    let mut left = Vec::new();
+    for step in steps.iter().rev() {
+        let back = step.place.again().and_then(|place| match &step.before {
+            Some(before) => {
+                let mode = step.place.about().map(|about| about.st_mode & 0o7777);
+                let mut draft = place.draft_with(mode)?;
+                draft.file.write_all(before).map_err(|error| FileError::io(&place.path(), error))?;
+                draft.put()
+            }
+            None => place.unlink(),
+        });
+        if back.is_err() {
+            left.push(step.place.path().display().to_string());
+        }
+    }
+    if left.is_empty() {
+        return CallError::from(error)
+            .hint("What was changed before this was put back: nothing has changed.");
+    }
+    CallError::new(
+        ErrorCode::ToolFailed,
+        format!("{error}; and these could not be put back: {}", left.join(", ")),
+    )
+    .hint("Read these files: they are as the patch says, and the others are as they were.")
+}

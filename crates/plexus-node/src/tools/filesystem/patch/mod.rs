@@ -1,0 +1,276 @@
+//! `patch`: a unified diff over one file or several, all of it or nothing.
+//!
+//! Everything is worked out in memory first, then written beside the places, and put there last. Should one of the last
+//! steps fail, those before it are undone. The applier is our own: the crates there are take one file and only text that
+//! fits line by line, and neither line endings, nor counts that are wrong, nor files that are made, removed and renamed.
+
+mod apply;
+mod commit;
+mod parse;
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::PoisonError;
+
+use plexus_proto::ErrorCode;
+use plexus_tools::CallError;
+
+use super::args::Args;
+use super::content::sha256;
+use super::diff::unified;
+use super::edit::{SHOWN, check_text};
+use super::report::{Answer, Change, Output, bounded};
+use super::{FileCall, needed};
+use crate::files::{FileError, Kind, Place};
+use apply::Misfit;
+use commit::{Step, Work};
+use parse::FilePatch;
+
+/// Files of one patch; each is open for a moment.
+const MOST: usize = 200;
+
+impl FileCall {
+    pub(super) fn patch(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let text = needed(args, "patch", args.patch.as_deref())?;
+        let files =
+            parse::parse(text).map_err(|wrong| refused(format!("the patch cannot be read: {}", wrong.0)))?;
+        if files.len() > MOST {
+            return Err(refused(format!("the patch is of {} files, the most is {MOST}", files.len())));
+        }
+        let base = self.files.look(path)?;
+        let only = (base.kind() == Kind::File).then(|| base.path().to_owned());
+        if only.is_some() && files.len() > 1 {
+            return Err(refused("`path` is a file, and the patch is of several: give the folder".to_owned()));
+        }
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = Work::default();
+        let mut notes = Vec::new();
+        let mut seen = HashSet::new();
+        for file in &files {
+            self.go_on()?;
+            let paths = match &only {
+                Some(only) if !file.is_rename && file.old.is_some() && file.new.is_some() => {
+                    (Some(only.clone()), Some(only.clone()))
+                }
+                _ => (within(base.path(), file.old.as_deref())?, within(base.path(), file.new.as_deref())?),
+            };
+            let twice = [&paths.0, &paths.1].into_iter().flatten().collect::<HashSet<_>>();
+            if let Some(path) = twice.into_iter().find(|path| !seen.insert((*path).clone())) {
+                let message = format!("{} is in the patch twice: put its hunks together", path.display());
+                return Err(refused(message));
+            }
+            self.prepare(file, paths, &mut work, &mut notes)?;
+        }
+        let dry = args.dry_run.unwrap_or(false);
+        if !dry {
+            self.go_on()?;
+            work.commit(&self.files)?;
+        }
+        Ok(answer(base.path(), &work, notes, dry))
+    }
+
+    /// What is to be done with one file.
+    fn prepare(
+        &self,
+        file: &FilePatch,
+        (old, new): (Option<PathBuf>, Option<PathBuf>),
+        work: &mut Work,
+        notes: &mut Vec<String>,
+    ) -> Result<(), CallError> {
+        let mode = file.mode.map(|mode| mode & 0o777);
+        let source =
+            old.as_deref().map(|path| self.source(path, file.is_rename || new.is_none())).transpose()?;
+        let before = source.as_ref().map(|(_, content)| content.as_slice()).unwrap_or_default();
+        let applied = apply::apply(before, &file.hunks).map_err(|misfit| {
+            let path = old.as_deref().or(new.as_deref()).unwrap_or(Path::new(""));
+            misfitting(path, &misfit)
+        })?;
+        let name = new.as_deref().or(old.as_deref()).unwrap_or(Path::new("")).display();
+        notes.extend(applied.notes.iter().map(|note| format!("{name}: {note}")));
+        let replaced = file.hunks.len();
+        match (source, new) {
+            (Some((place, before)), None) => {
+                if !applied.content.is_empty() && !file.hunks.is_empty() {
+                    return Err(refused(format!(
+                        "{} is to be removed, and has more in it than the patch takes away",
+                        place.path().display()
+                    )));
+                }
+                work.steps.push(Step {
+                    place,
+                    before: Some(before),
+                    after: None,
+                    mode: None,
+                    from: None,
+                    replaced,
+                });
+            }
+            (Some((place, before)), Some(new)) if file.is_rename || file.is_copy => {
+                let (from, mode) = (place.path(), mode.or(place.about().map(|about| about.st_mode & 0o7777)));
+                let to = self.new_file(&new, work)?;
+                let step = Step {
+                    place: to,
+                    before: None,
+                    after: Some(applied.content),
+                    mode,
+                    from: Some(from),
+                    replaced,
+                };
+                work.steps.push(step);
+                if file.is_rename {
+                    work.steps.push(Step {
+                        place,
+                        before: Some(before),
+                        after: None,
+                        mode: None,
+                        from: None,
+                        replaced: 0,
+                    });
+                }
+            }
+            (Some((place, before)), Some(_)) => {
+                let mode =
+                    mode.filter(|mode| place.about().is_some_and(|about| about.st_mode & 0o777 != *mode));
+                let step = Step {
+                    place,
+                    before: Some(before),
+                    after: Some(applied.content),
+                    mode,
+                    from: None,
+                    replaced,
+                };
+                work.steps.push(step);
+            }
+            (None, Some(new)) => {
+                let place = self.new_file(&new, work)?;
+                // A mask is the user's: only whether it can be run is the patch's.
+                let mode = mode.filter(|mode| mode & 0o111 != 0);
+                work.steps.push(Step {
+                    place,
+                    before: None,
+                    after: Some(applied.content),
+                    mode,
+                    from: None,
+                    replaced,
+                });
+            }
+            (None, None) => return Err(refused("a file without a name".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// A file that is there, with what is in it. What is taken away is taken by its own name, and is no link.
+    fn source(&self, path: &Path, goes: bool) -> Result<(Place, Vec<u8>), CallError> {
+        let place = if goes { self.files.whole(path)? } else { self.files.place(path)? };
+        if goes && place.kind() == Some(Kind::Link) {
+            let what = "a link, which a patch neither moves nor removes";
+            return Err(FileError::NotThis { path: place.path(), what }.into());
+        }
+        let (handle, file) = self.files.read(&place.path())?;
+        let content = self.whole(handle.path(), &file)?;
+        check_text(handle.path(), &content)?;
+        Ok((place, content))
+    }
+
+    /// A place for a new file; folders that are missing are made, and remembered.
+    fn new_file(&self, path: &Path, work: &mut Work) -> Result<Place, CallError> {
+        let parent = path.parent().unwrap_or(path);
+        let (folder, made) = self.files.make_folder(parent)?;
+        work.made.extend(made);
+        work.files.get_or_insert_with(|| self.files.clone());
+        let name = path.file_name().unwrap_or_default();
+        let place = self.files.entry(&folder.path().join(name))?;
+        match place.about() {
+            None => Ok(place),
+            Some(_) => Err(FileError::Exists(place.path()).into()),
+        }
+    }
+}
+
+/// A name of a patch in its folder: never out of it.
+fn within(base: &Path, name: Option<&str>) -> Result<Option<PathBuf>, CallError> {
+    let Some(name) = name else { return Ok(None) };
+    let path = Path::new(name);
+    let is_plain = !name.contains('\0') && path.components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() {
+        return Err(refused("the patch names no file: give the file as `path`".to_owned()));
+    }
+    if !is_plain {
+        return Err(refused(format!(
+            "the patch names {name:?}: names must be relative to `path`, without `..`"
+        )));
+    }
+    Ok(Some(base.join(path)))
+}
+
+fn refused(message: String) -> CallError {
+    CallError::new(ErrorCode::InvalidArguments, message)
+        .hint("Nothing was changed. Correct the patch and call again.")
+}
+
+fn misfitting(path: &Path, misfit: &Misfit) -> CallError {
+    let path = path.display();
+    let (message, lines) = match misfit {
+        Misfit::Nowhere { hunk, written_at, nearest } => {
+            let mut message = format!("hunk {hunk} (line {written_at} of the patch) does not fit {path}");
+            if let Some((line, wanted, there)) = nearest {
+                let cut = |text: &str| text[..text.floor_char_boundary(160)].to_owned();
+                message.push_str(&format!(
+                    "\nit comes nearest where line {line} differs:\n    patch: {:?}\n    file:  {:?}",
+                    cut(wanted),
+                    cut(there)
+                ));
+            }
+            (message, nearest.iter().map(|(line, ..)| *line).collect::<Vec<_>>())
+        }
+        Misfit::Several { hunk, written_at, lines } => {
+            let shown: Vec<String> = lines.iter().take(20).map(ToString::to_string).collect();
+            let message = format!(
+                "hunk {hunk} (line {written_at} of the patch) fits {path} at several lines: {}",
+                shown.join(", ")
+            );
+            (message, lines.iter().take(20).copied().collect())
+        }
+    };
+    CallError::new(ErrorCode::Conflict, message)
+        .hint("Nothing was changed, in no file. Read the file, and give more lines around the change as they are there.")
+        .details(serde_json::json!({ "lines": lines }))
+}
+
+fn answer(base: &Path, work: &Work, notes: Vec<String>, dry: bool) -> Answer {
+    let (mut text, mut diff, mut changes) = (String::new(), String::new(), Vec::new());
+    for step in &work.steps {
+        let path = step.place.path();
+        let what = match (&step.before, &step.after, &step.from) {
+            _ if dry => "unchanged",
+            (_, None, _) => "removed",
+            (_, Some(_), Some(_)) => "renamed",
+            (None, Some(_), None) => "created",
+            (Some(_), Some(_), None) => "changed",
+        };
+        text.push_str(&format!("{what} {}\n", path.display()));
+        let name = path.display().to_string();
+        let after = step.after.as_deref().unwrap_or_default();
+        diff.push_str(&unified(step.before.as_deref().unwrap_or_default(), after, &name, &name, 3));
+        changes.push(Change {
+            other: step.from.as_ref().map(|from| from.display().to_string()),
+            bytes: step.after.as_ref().map(|after| after.len() as u64),
+            sha256: step.after.as_ref().map(|after| sha256(after)),
+            replaced: Some(step.replaced),
+            ..Change::new(&path, what)
+        });
+    }
+    if dry {
+        text.push_str("Nothing was changed: this was a dry run.\n");
+    }
+    let diff = bounded(diff, 200 << 10);
+    text.push_str(&bounded(diff.clone(), SHOWN));
+    let output = Output {
+        path: base.display().to_string(),
+        changes: Some(changes),
+        diff: Some(diff),
+        notes,
+        ..Output::default()
+    };
+    Answer::new(text, output)
+}

@@ -1,0 +1,1 @@
+//! Tables of edits and patches.

@@ -1,0 +1,149 @@
+//! `write` and `mkdir`: a whole file, there at once or not at all.
+
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+use std::sync::PoisonError;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use plexus_proto::ErrorCode;
+use plexus_tools::CallError;
+
+use super::args::{Args, Mode};
+use super::content::sha256;
+use super::report::{Answer, Change, Output};
+use super::{FileCall, failed, needed, wrong};
+use crate::files::{FileError, Kind, Place};
+
+impl FileCall {
+    pub(super) fn write(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let content = match (&args.text, &args.base64) {
+            (Some(_), Some(_)) => {
+                return Err(wrong("base64", "give either `text` or `base64`, and not both"));
+            }
+            (text, None) => needed(args, "text", text.as_deref())?.as_bytes().to_vec(),
+            (None, Some(base64)) => STANDARD
+                .decode(base64.trim())
+                .map_err(|error| wrong("base64", format!("is no base64: {error}")))?,
+        };
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = Vec::new();
+        let place = self.place(path, args.create_dirs.unwrap_or(false), &mut notes)?;
+        let mode = args.mode.unwrap_or_default();
+        let is_there = place.about().is_some();
+        if is_there && mode == Mode::Create {
+            return Err(FileError::Exists(place.path()).into());
+        }
+        self.check_hash(&place, args)?;
+        self.go_on()?;
+        if is_there && mode == Mode::Append {
+            self.append(&place, &content)?;
+        } else {
+            let mut draft = place.draft()?;
+            draft.file.write_all(&content).map_err(failed(&place.path()))?;
+            match is_there {
+                true => draft.put()?,
+                false => draft.put_new()?,
+            }
+        }
+        let what = if is_there { "changed" } else { "created" };
+        let mut change = Change { bytes: Some(content.len() as u64), ..Change::new(&place.path(), what) };
+        if mode != Mode::Append || !is_there {
+            change.sha256 = Some(sha256(&content));
+        }
+        let text = match (mode, is_there) {
+            (Mode::Append, true) => format!("{} bytes added to {}\n", content.len(), change.path),
+            _ => format!("{} {what}, {} bytes\n", change.path, content.len()),
+        };
+        let output = Output {
+            path: change.path.clone(),
+            sha256: change.sha256.clone(),
+            changes: Some(vec![change]),
+            notes,
+            ..Output::default()
+        };
+        Ok(Answer::new(text, output))
+    }
+
+    pub(super) fn mkdir(&self, path: &Path) -> Result<Answer, CallError> {
+        let (folder, made) = self.files.make_folder(path)?;
+        let path = folder.path().display().to_string();
+        let text = match made.is_empty() {
+            true => format!("{path} is there already\n"),
+            false => format!("{path} made\n"),
+        };
+        let changes = made.iter().map(|path| Change::new(path, "created")).collect();
+        Ok(Answer::new(text, Output { path, changes: Some(changes), ..Output::default() }))
+    }
+
+    /// Where to write, in a folder that is made if that is wanted.
+    pub(super) fn place(
+        &self,
+        path: &Path,
+        create_dirs: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Place, CallError> {
+        match self.files.place(path) {
+            Err(FileError::NotFound(_)) if create_dirs => {
+                let parent = path.parent().unwrap_or(path);
+                let (_, made) = self.files.make_folder(parent)?;
+                notes.extend(made.iter().map(|path| format!("folder {} made", path.display())));
+                Ok(self.files.place(path)?)
+            }
+            Err(FileError::NotFound(missing)) => Err(CallError::from(FileError::NotFound(missing))
+                .hint("Make the folder with `create_dirs`, or correct the path.")),
+            place => Ok(place?),
+        }
+    }
+
+    /// Whether the file is the one that the caller knows.
+    pub(super) fn check_hash(&self, place: &Place, args: &Args) -> Result<(), CallError> {
+        let Some(wanted) = &args.if_sha256 else { return Ok(()) };
+        let path = place.path();
+        if place.kind() != Some(Kind::File) {
+            return Err(FileError::NotFound(path).into());
+        }
+        let (_, file) = self.files.read(&path)?;
+        let is = self.digest(&path, &file)?;
+        if is.eq_ignore_ascii_case(wanted.trim()) {
+            return Ok(());
+        }
+        let message = format!("{} is not what it was: its sha256 is {is}", path.display());
+        Err(CallError::new(ErrorCode::Conflict, message)
+            .hint("Nothing was done. Read it again, and base the change on what is there now."))
+    }
+
+    /// As a whole too: who reads it sees all of what is added, or nothing of it.
+    fn append(&self, place: &Place, content: &[u8]) -> Result<(), CallError> {
+        let path = place.path();
+        let (_, mut file) = self.files.read(&path)?;
+        let mut draft = place.draft()?;
+        file.rewind().map_err(failed(&path))?;
+        self.copy_all(&path, &mut file, &mut draft.file)?;
+        draft.file.write_all(content).map_err(failed(&path))?;
+        place.check_unchanged()?;
+        Ok(draft.put()?)
+    }
+
+    /// Copies as much as there is, as long as somebody waits for it.
+    pub(super) fn copy_all(
+        &self,
+        path: &Path,
+        from: &mut std::fs::File,
+        to: &mut std::fs::File,
+    ) -> Result<u64, CallError> {
+        /// As much as is copied without a look at whether it is still wanted.
+        const PIECE: u64 = 16 << 20;
+        let mut copied = 0;
+        loop {
+            self.go_on()?;
+            // The kernel copies, and shares what is the same where the file system can.
+            let piece =
+                std::io::copy(&mut std::io::Read::take(&mut *from, PIECE), to).map_err(failed(path))?;
+            copied += piece;
+            if piece < PIECE {
+                return Ok(copied);
+            }
+        }
+    }
+}
