@@ -16,7 +16,7 @@ use crate::Capabilities;
 pub enum ToolOutput {
     /// Of a tool of ours: text for a model, and the same as data for a program.
     Own { text: String, structured: Option<Value> },
-    /// Of another MCP server, as it came.
+    /// Of another MCP server, as it came; also of a tool of ours that has more to show than text, such as a picture.
     Foreign(ForeignOutput),
     /// Of another MCP server's prompt or resource: its result as it came, an object.
     Passed(RawJson),

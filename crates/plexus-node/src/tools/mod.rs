@@ -1,9 +1,10 @@
-//! The tools of a machine: a terminal, its files, and what the machine is made of.
+//! The tools of a machine: commands, files, code, pictures, other hosts, and what the machine is made of.
 //!
 //! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and has
 //! nodes run them.
 
 mod filesystem;
+mod image_view;
 pub mod probe;
 mod system_info;
 mod terminal;
@@ -15,6 +16,7 @@ use plexus_tools::{Tool, ToolSpec};
 
 use crate::Machine;
 use filesystem::Filesystem;
+use image_view::ImageView;
 use system_info::SystemInfo;
 use terminal::Terminal;
 use terminal::console::{self, Console};
@@ -36,6 +38,7 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
         Tool::typed(Filesystem::open(machine)),
         Tool::typed(SystemInfo),
         Tool::typed(Transfer::open(machine)?),
+        Tool::typed(ImageView::new(machine)),
         Tool::typed(probe::Probe),
     ])
 }
@@ -49,6 +52,7 @@ pub fn specs() -> Vec<ToolSpec> {
         system_info::spec().typed::<SystemInfo>(),
         transfer::spec().typed::<Transfer>(),
         console::spec().typed::<Console>(),
+        image_view::spec().typed::<ImageView>(),
     ]
 }
 

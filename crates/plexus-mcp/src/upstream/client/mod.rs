@@ -55,6 +55,7 @@ pub(in crate::upstream) use answer::{TaskState, called, task_state};
 pub use bridge::{Answerer, Bridge, Inputs, Listed, Method, News, Offers, Replied, Request, Returned};
 pub use chatter::Chatter;
 pub use detail::for_callers;
+pub use http::fetch::{FetchError, Fetcher};
 pub(in crate::upstream) use http::line::{Line, Reply};
 pub(in crate::upstream) use http::place::Place;
 pub(in crate::upstream) use net::{names_loopback, shown};

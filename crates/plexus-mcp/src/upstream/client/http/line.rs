@@ -25,8 +25,8 @@ use crate::upstream::client::ClientError;
 use crate::upstream::config::HttpConfig;
 use crate::upstream::oauth::{AtHand, Bearer, Pass};
 
-const MAX_REDIRECTS: usize = 3;
-const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
+pub(super) const MAX_REDIRECTS: usize = 3;
+pub(super) const AGENT: &str = concat!("plexus/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) struct Line {
     network: Network,

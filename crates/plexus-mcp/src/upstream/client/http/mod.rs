@@ -4,7 +4,8 @@
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
 //! - [`errand`]: requests that somebody waits for;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`events`];
-//! - [`listening`]: what the server says without being asked.
+//! - [`listening`]: what the server says without being asked;
+//! - [`fetch`]: files that are no messages at all, for tools.
 //!
 //! A request is sent again only when the server, or the lack of a connection, says that it was not carried out.
 //!
@@ -22,6 +23,7 @@
 mod errand;
 pub(crate) mod events;
 mod exchange;
+pub(super) mod fetch;
 mod handshake;
 mod idle;
 pub(crate) mod line;

@@ -57,10 +57,7 @@ impl Place {
     fn new(url: Url, own: bool) -> Result<Self, ClientError> {
         let place = shown(&url);
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong(format!(
-                "`{}` is no scheme of an MCP server: use https or http",
-                url.scheme()
-            )));
+            return Err(wrong(format!("`{}` is no scheme to ask with: use https or http", url.scheme())));
         }
         if !url.username().is_empty() || url.password().is_some() {
             let message = "has a user name or password in it: set the header `Authorization` instead";

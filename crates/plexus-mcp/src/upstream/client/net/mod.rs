@@ -30,11 +30,34 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// What may be reached on behalf of one server's file.
+/// What lets a file's server be on a private network.
+const OF_THE_FILE: &str = "set `allow_private` to true in the server's file";
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreached {
+    /// It was not tried: what was named leads to where nothing may be asked.
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<Unreached> for ClientError {
+    fn from(why: Unreached) -> Self {
+        match why {
+            Unreached::Refused(why) | Unreached::Failed(why) => Self::Unreachable(why),
+        }
+    }
+}
+
+/// What may be reached on behalf of one server's file, or of callers who name URLs.
 pub(super) struct Network {
     /// The file's own URL names this machine. One that does not may not send the hub there either.
     loopback: bool,
     inner: bool,
+    /// What lets private networks be reached.
+    remedy: &'static str,
     /// For looking up, connecting and agreeing on encryption, all together.
     patience: Duration,
     /// What the file says of certificates. The hub's own is shown to the file's own server only.
@@ -57,20 +80,27 @@ impl Network {
     pub(super) fn of(url: &Url, tls: Option<TlsConfig>, inner: bool, patience: Duration) -> Self {
         let loopback = url.host().is_some_and(|host| names_loopback(&host));
         let (at_home, elsewhere) = (OnceCell::new(), OnceCell::new());
-        Self { loopback, inner, patience, tls, home: url.origin(), at_home, elsewhere }
+        let home = url.origin();
+        Self { loopback, inner, remedy: OF_THE_FILE, patience, tls, home, at_home, elsewhere }
+    }
+
+    /// For URLs that nobody vouches for: naming this machine is not enough to reach it.
+    pub(super) fn for_anyone(inner: bool, remedy: &'static str, patience: Duration) -> Self {
+        let (at_home, elsewhere, home) = (OnceCell::new(), OnceCell::new(), Origin::new_opaque());
+        Self { loopback: false, inner, remedy, patience, tls: None, home, at_home, elsewhere }
     }
 
     /// Connects to where a URL leads, if that is allowed.
-    pub(super) async fn dial(&self, url: &Url) -> Result<Io, ClientError> {
+    pub(super) async fn dial(&self, url: &Url) -> Result<Io, Unreached> {
         let until = Instant::now() + self.patience;
         let dialled = tokio::time::timeout_at(until, self.dial_until(url, until)).await;
         dialled.unwrap_or_else(|_| {
             let (place, patience) = (shown(url), self.patience);
-            Err(ClientError::Unreachable(format!("{place} could not be reached within {patience:?}")))
+            Err(Unreached::Failed(format!("{place} could not be reached within {patience:?}")))
         })
     }
 
-    async fn dial_until(&self, url: &Url, until: Instant) -> Result<Io, ClientError> {
+    async fn dial_until(&self, url: &Url, until: Instant) -> Result<Io, Unreached> {
         let addresses = self.look_up(url).await?;
         let stream = connect(url, &addresses, until).await?;
         // Requests are small and each waits for its answer.
@@ -78,9 +108,8 @@ impl Network {
         if url.scheme() != "https" {
             return Ok(Box::new(stream));
         }
-        let failed = |error: String| {
-            ClientError::Unreachable(format!("no secure connection to {}: {error}", shown(url)))
-        };
+        let failed =
+            |error: String| Unreached::Failed(format!("no secure connection to {}: {error}", shown(url)));
         let name = match url.host() {
             Some(Host::Domain(name)) => {
                 ServerName::try_from(name.to_owned()).map_err(|e| failed(e.to_string()))?
@@ -100,19 +129,18 @@ impl Network {
     }
 
     /// The addresses of a URL's host that may be connected to.
-    async fn look_up(&self, url: &Url) -> Result<Vec<SocketAddr>, ClientError> {
+    async fn look_up(&self, url: &Url) -> Result<Vec<SocketAddr>, Unreached> {
         let place = shown(url);
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(ClientError::Unreachable(format!("{place} names no host")));
+            return Err(Unreached::Failed(format!("{place} names no host")));
         };
         let found: Vec<SocketAddr> = match host {
             Host::Ipv4(address) => vec![(address, port).into()],
             Host::Ipv6(address) => vec![(address, port).into()],
             Host::Domain(name) => {
                 let looked_up = tokio::net::lookup_host((name, port)).await;
-                let failed = |error| {
-                    ClientError::Unreachable(format!("{place}: the name cannot be looked up: {error}"))
-                };
+                let failed =
+                    |error| Unreached::Failed(format!("{place}: the name cannot be looked up: {error}"));
                 looked_up.map_err(failed)?.collect()
             }
         };
@@ -120,22 +148,22 @@ impl Network {
         let mut refused = None;
         let mut addresses = Vec::with_capacity(found.len());
         for address in found {
-            match refusal(address.ip(), allowed) {
+            match refusal(address.ip(), allowed, self.remedy) {
                 Some(why) => refused = Some(why),
                 None => addresses.push(address),
             }
         }
         match (addresses.is_empty(), refused) {
             (false, _) => Ok(addresses),
-            (true, Some(why)) => Err(ClientError::Unreachable(format!("{place} is not connected to: {why}"))),
-            (true, None) => Err(ClientError::Unreachable(format!("{place}: the name has no address"))),
+            (true, Some(why)) => Err(Unreached::Refused(format!("{place} is not connected to: {why}"))),
+            (true, None) => Err(Unreached::Failed(format!("{place}: the name has no address"))),
         }
     }
 }
 
 /// The first of the addresses that takes the connection. Each but the last gets half of the time that is left, so that
 /// one that swallows everything does not keep the others from their turn.
-async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, ClientError> {
+async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Unreached> {
     let mut last = "no answer".to_owned();
     for (index, address) in addresses.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now());
@@ -146,7 +174,7 @@ async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<
             Err(_) => last = "no answer".to_owned(),
         }
     }
-    Err(ClientError::Unreachable(format!("{} cannot be connected to: {last}", shown(url))))
+    Err(Unreached::Failed(format!("{} cannot be connected to: {last}", shown(url))))
 }
 
 /// A URL as far as it may be shown: paths and queries of MCP servers are often as good as a password.

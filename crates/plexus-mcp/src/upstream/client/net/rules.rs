@@ -1,4 +1,4 @@
-//! Which addresses the hub connects to for the file of a server.
+//! Which addresses are connected to for the file of a server, or for a caller who names a URL.
 //!
 //! A hub stands in a network that the people who name servers may not see into. So an address that is not of the open
 //! internet needs the word of the file or of the hub's settings, in whatever form it is written: an IPv4 address inside
@@ -42,17 +42,17 @@ pub(super) struct Allowed {
     pub(super) inner: bool,
 }
 
-/// Why no connection is made to an address.
-pub(super) fn refusal(address: IpAddr, allowed: Allowed) -> Option<String> {
+/// Why no connection is made to an address. `remedy` is what lets it be made, where something does.
+pub(super) fn refusal(address: IpAddr, allowed: Allowed, remedy: &str) -> Option<String> {
     let what = match kind(address) {
         Kind::Public => return None,
         Kind::Loopback if allowed.loopback || allowed.inner => return None,
         Kind::Inner(_) if allowed.inner => return None,
         Kind::Loopback => "this machine itself",
         Kind::Inner(what) => what,
-        Kind::Never(what) => return Some(format!("{address} is {what}, where no MCP server is")),
+        Kind::Never(what) => return Some(format!("{address} is {what}, and nothing is ever asked there")),
     };
-    Some(format!("{address} is {what}; if it is meant, set `allow_private` to true in the server's file"))
+    Some(format!("{address} is {what}; if it is meant, {remedy}"))
 }
 
 fn kind(address: IpAddr) -> Kind {

@@ -4,7 +4,7 @@ const STRICT: Allowed = Allowed { loopback: false, inner: false };
 const INNER: Allowed = Allowed { loopback: false, inner: true };
 
 fn refused(address: &str, allowed: Allowed) -> bool {
-    refusal(address.parse().unwrap(), allowed).is_some()
+    refusal(address.parse().unwrap(), allowed, "say so").is_some()
 }
 
 #[test]
