@@ -9,7 +9,6 @@ mod jobs;
 mod live;
 mod read;
 mod report;
-mod text;
 
 use std::io;
 use std::sync::Arc;
