@@ -41,6 +41,8 @@ pub const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "set to anyth
 /// Set by nodes and not read by anybody: whose a process is.
 pub const JOB: Variable =
     Variable { name: "PLEXUS_JOB", about: "job of the terminal that a process belongs to; set by nodes" };
+pub const SSH_AUTH_SOCK: Variable =
+    Variable { name: "SSH_AUTH_SOCK", about: "agent with the keys that a node's ssh uses" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
 /// What a program of someone else gets; see [`Environment::passed_on`].

@@ -3,11 +3,14 @@
 //! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and has
 //! nodes run them.
 
+mod captured;
 mod filesystem;
 mod image_view;
 pub mod probe;
+mod ssh;
 mod system_info;
 mod terminal;
+mod text;
 mod transfer;
 
 use std::io;
@@ -17,6 +20,7 @@ use plexus_tools::{Tool, ToolSpec};
 use crate::Machine;
 use filesystem::Filesystem;
 use image_view::ImageView;
+use ssh::SshExec;
 use system_info::SystemInfo;
 use terminal::Terminal;
 use terminal::console::{self, Console};
@@ -36,9 +40,10 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
         Tool::typed(terminal.console()),
         Tool::typed(terminal),
         Tool::typed(Filesystem::open(machine)),
+        Tool::typed(ImageView::new(machine)),
+        Tool::typed(SshExec::open(machine)?),
         Tool::typed(SystemInfo),
         Tool::typed(Transfer::open(machine)?),
-        Tool::typed(ImageView::new(machine)),
         Tool::typed(probe::Probe),
     ])
 }
@@ -49,10 +54,11 @@ pub fn specs() -> Vec<ToolSpec> {
     vec![
         terminal::spec().typed::<Terminal>(),
         filesystem::spec().typed::<Filesystem>(),
+        image_view::spec().typed::<ImageView>(),
+        ssh::spec().typed::<SshExec>(),
         system_info::spec().typed::<SystemInfo>(),
         transfer::spec().typed::<Transfer>(),
         console::spec().typed::<Console>(),
-        image_view::spec().typed::<ImageView>(),
     ]
 }
 

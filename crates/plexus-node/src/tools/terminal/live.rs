@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::args::Stream;
 use super::jobs::Job;
 use super::read;
-use super::text::{Decoded, whole_characters};
+use crate::tools::text::{Decoded, whole_characters};
 
 /// Bytes told at once.
 const CHUNK: usize = 16 << 10;
@@ -130,7 +130,7 @@ impl<'l> Live<'l> {
         match decoded.base64 {
             Some(bytes) => told["base64"] = Value::String(bytes),
             None if text.to_string().len() > AS_JSON => {
-                told["base64"] = Value::String(super::text::base64(bytes))
+                told["base64"] = Value::String(crate::tools::text::base64(bytes))
             }
             None => told["text"] = text,
         }

@@ -10,7 +10,6 @@ mod jobs;
 mod live;
 mod read;
 mod report;
-mod text;
 
 use std::io;
 use std::sync::Arc;

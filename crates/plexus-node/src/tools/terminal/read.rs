@@ -8,7 +8,7 @@ use plexus_tools::CallError;
 use super::args::Stream;
 use super::jobs::{Exit, Job, Part, Spool, Why};
 use super::report::{JobState, LeftOut, Listed, Page, Shown};
-use super::text::{Decoded, base64, rest_of_character, whole_characters};
+use crate::tools::text::{Decoded, base64, rest_of_character, whole_characters};
 
 /// How a job is now.
 pub(super) fn state(job: &Job, now: Timestamp) -> JobState {

@@ -1,0 +1,104 @@
+//! What a program writes, of which the beginning and the end are kept: memory is bounded, whatever it writes.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::text::{Decoded, base64, rest_of_character, whole_characters};
+
+/// The beginning and the end of an output.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Excerpt {
+    /// What is no UTF-8 is replaced in it.
+    pub(in crate::tools) text: String,
+    /// Size of the whole.
+    pub(in crate::tools) bytes: u64,
+    /// Some of it is left out, between the beginning and the end.
+    pub(in crate::tools) truncated: bool,
+    /// The bytes that are shown, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::tools) base64: Option<String>,
+}
+
+#[derive(Debug)]
+pub(in crate::tools) struct Captured {
+    /// Bytes that are kept of the beginning, and as many of the end.
+    each: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    size: u64,
+}
+
+impl Captured {
+    pub(in crate::tools) fn new(each: usize) -> Self {
+        Self { each, head: Vec::new(), tail: VecDeque::new(), size: 0 }
+    }
+
+    pub(in crate::tools) fn push(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+        let room = (self.each - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.each)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.each);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    pub(in crate::tools) fn excerpt(mut self) -> Excerpt {
+        let tail = self.tail.make_contiguous();
+        let kept = (self.head.len() + tail.len()) as u64;
+        if kept == self.size {
+            self.head.extend_from_slice(tail);
+            let Decoded { text, base64 } = Decoded::of(&self.head);
+            return Excerpt { text, bytes: self.size, truncated: false, base64 };
+        }
+        let head = &self.head[..whole_characters(&self.head)];
+        let tail = &tail[rest_of_character(tail)..];
+        let (beginning, end) = (Decoded::of(head), Decoded::of(tail));
+        let left_out = self.size - (head.len() + tail.len()) as u64;
+        let is_text = beginning.base64.is_none() && end.base64.is_none();
+        Excerpt {
+            text: format!("{}\n[… {left_out} bytes left out …]\n{}", beginning.text, end.text),
+            bytes: self.size,
+            truncated: true,
+            base64: (!is_text).then(|| base64(&[head, tail].concat())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(each: usize, blocks: &[&[u8]]) -> Excerpt {
+        let mut captured = Captured::new(each);
+        blocks.iter().for_each(|block| captured.push(block));
+        captured.excerpt()
+    }
+
+    #[test]
+    fn what_fits_is_kept_as_it_is() {
+        let all = captured(4, &[b"ab", b"cde", b"fgh"]);
+        assert_eq!((all.text.as_str(), all.bytes, all.truncated), ("abcdefgh", 8, false));
+    }
+
+    #[test]
+    fn of_more_the_beginning_and_the_end_are_kept_however_it_came() {
+        let whole = b"abcdefghijklmnop";
+        for cut in 0..=whole.len() {
+            let (one, two) = whole.split_at(cut);
+            let both = captured(4, &[one, two]);
+            assert_eq!(both.text, "abcd\n[… 8 bytes left out …]\nmnop", "{cut}");
+            assert_eq!((both.bytes, both.truncated, both.base64), (16, true, None));
+        }
+    }
+
+    #[test]
+    fn no_character_is_cut_in_two_and_bytes_are_kept_as_bytes() {
+        let text = captured(4, &["aaaé-------éaaa".as_bytes()]);
+        assert_eq!((text.text.as_str(), text.base64), ("aaa\n[… 11 bytes left out …]\naaa", None));
+        assert!(captured(4, &[b"\xff\xfe"]).base64.is_some());
+    }
+}

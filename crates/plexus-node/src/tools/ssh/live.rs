@@ -1,0 +1,107 @@
+//! What a command on a host writes, told while it runs: little and seldom enough for a link, as the terminal does.
+
+use std::time::Duration;
+
+use plexus_tools::ToolContext;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::tools::text::{Decoded, whole_characters};
+
+/// Bytes told at once; of more, the last.
+const CHUNK: usize = 16 << 10;
+/// Between two that are told.
+const PACE: Duration = Duration::from_millis(100);
+/// Bytes told of one call.
+const TOLD: usize = 1 << 20;
+
+pub(super) struct Live<'l> {
+    context: &'l ToolContext,
+    host: &'l str,
+    streams: [Stream; 2],
+    left: usize,
+    told_at: Instant,
+}
+
+#[derive(Default)]
+struct Stream {
+    name: &'static str,
+    /// Bytes before those that wait.
+    offset: u64,
+    waiting: Vec<u8>,
+    /// Bytes that were passed over since something was told.
+    skipped: u64,
+}
+
+impl<'l> Live<'l> {
+    pub(super) fn new(context: &'l ToolContext, host: &'l str) -> Self {
+        let stream = |name| Stream { name, ..Stream::default() };
+        Self {
+            context,
+            host,
+            streams: [stream("stdout"), stream("stderr")],
+            left: TOLD,
+            told_at: Instant::now(),
+        }
+    }
+
+    pub(super) fn stdout(&mut self, bytes: &[u8]) {
+        self.streams[0].push(bytes);
+    }
+
+    pub(super) fn stderr(&mut self, bytes: &[u8]) {
+        self.streams[1].push(bytes);
+    }
+
+    /// When there is something to tell, and it is time to.
+    pub(super) async fn due(&self) {
+        if self.left == 0 || self.streams.iter().all(|stream| stream.waiting.is_empty()) {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.told_at + PACE).await;
+    }
+
+    pub(super) fn tell(&mut self) {
+        self.told_at = Instant::now();
+        for stream in &mut self.streams {
+            let whole = match whole_characters(&stream.waiting) {
+                0 => stream.waiting.len(),
+                whole => whole,
+            }
+            .min(self.left);
+            if whole == 0 {
+                continue;
+            }
+            self.left -= whole;
+            let bytes: Vec<u8> = stream.waiting.drain(..whole).collect();
+            let mut told = json!({ "host": self.host, "stream": stream.name, "offset": stream.offset });
+            if stream.skipped > 0 {
+                told["skipped"] = json!(std::mem::take(&mut stream.skipped));
+            }
+            stream.offset += whole as u64;
+            let decoded = Decoded::of(&bytes);
+            match decoded.base64 {
+                Some(bytes) => told["base64"] = bytes.into(),
+                None => told["text"] = decoded.text.into(),
+            }
+            self.context.emit("terminal_output", object(told));
+        }
+    }
+}
+
+impl Stream {
+    fn push(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+        let over = self.waiting.len().saturating_sub(CHUNK);
+        self.waiting.drain(..over);
+        self.offset += over as u64;
+        self.skipped += over as u64;
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,214 @@
+//! From this machine to a host.
+
+use std::collections::HashMap;
+use std::io::{self, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+
+use aws_lc_rs::digest;
+use plexus_kit::hex;
+use plexus_proto::ErrorCode;
+use plexus_tools::{CallError, ToolContext};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, BufReader};
+
+use super::{Attempt, Failed, Leftover, Told, Way, remote_path};
+use crate::files::{FileError, Files};
+use crate::tools::ssh::report::Copied;
+use crate::tools::ssh::sftp::{Answer, BLOCK, Handle, Sftp, SftpError, WINDOW};
+
+/// Read at once from the disk.
+const READ: usize = 1 << 20;
+/// Of a file that is new there: what this one has, and others may not write.
+const NEW: u32 = 0o755;
+/// Until it is in its place.
+const PRIVATE: u32 = 0o600;
+
+/// Copies a file to a host.
+pub(in crate::tools::ssh) async fn upload(
+    way: &Way,
+    files: Files,
+    context: &ToolContext,
+    local: &str,
+    remote: &str,
+) -> Result<Copied, CallError> {
+    let path = remote_path(remote)?;
+    let given = local.to_owned();
+    let opened = tokio::task::spawn_blocking(move || files.read(&files.path(&given)?)).await;
+    let (handle, file) = opened.map_err(|error| unreadable(local, error))??;
+    let about = file.metadata().map_err(|error| unreadable(local, error))?;
+    let mut upload = Upload {
+        way,
+        local,
+        path: &path,
+        size: about.len(),
+        changed_at: (about.mtime(), about.mtime_nsec()),
+        mode: about.mode() & NEW,
+        file: BufReader::with_capacity(READ, tokio::fs::File::from_std(file)),
+        hash: digest::Context::new(&digest::SHA256),
+        hashed: 0,
+        begun: None,
+        put: false,
+        leftover: Leftover { way: way.clone(), path: None },
+        told: Told::new(context, about.len()),
+    };
+    let resumed = way.through(&mut upload).await?;
+    upload.leftover.path = None;
+    Ok(Copied {
+        path: handle.path().display().to_string(),
+        remote_path: remote.to_owned(),
+        file_bytes: upload.size,
+        sha256: hex::encode(upload.hash.finish().as_ref()),
+        resumed,
+    })
+}
+
+struct Upload<'u> {
+    way: &'u Way,
+    local: &'u str,
+    /// Where it is to be.
+    path: &'u str,
+    size: u64,
+    changed_at: (i64, i64),
+    /// That it is to have there.
+    mode: u32,
+    file: BufReader<tokio::fs::File>,
+    hash: digest::Context,
+    /// Bytes that are in the hash.
+    hashed: u64,
+    /// Where it is until it is complete.
+    begun: Option<String>,
+    /// It was complete, and put in its place; whether that was done is not known yet.
+    put: bool,
+    leftover: Leftover,
+    told: Told<'u>,
+}
+
+impl Attempt for Upload<'_> {
+    async fn attempt(&mut self, sftp: &mut Sftp) -> Result<(), Failed> {
+        let failed = |error| self.way.failed(self.path, error);
+        let (draft, handle) = match self.begun.clone() {
+            None => self.begin(sftp).await?,
+            Some(draft) => match sftp.open_to_write(&draft).await {
+                Ok(handle) => (draft, handle),
+                Err(error) if error.is_not_found() && self.put => {
+                    let there = sftp.stat(self.path).await.map_err(failed)?;
+                    return match there.size == Some(self.size) {
+                        true => Ok(()),
+                        false => Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path))),
+                    };
+                }
+                Err(error) => return Err(failed(error)),
+            },
+        };
+        // A server carries out writes in their order: what is there is there from the beginning on.
+        let there = sftp.attributes(&handle).await.map_err(failed)?.size.unwrap_or(0).min(self.size);
+        self.send(sftp, &handle, there).await?;
+        let failed = |error| self.way.failed(self.path, error);
+        if sftp.attributes(&handle).await.map_err(failed)?.size.is_some_and(|size| size != self.size) {
+            return Err(self.way.changed(&format!("the copy of {} on the host", self.local)));
+        }
+        sftp.set_mode(&handle, self.mode).await.map_err(failed)?;
+        sftp.sync(&handle).await.map_err(failed)?;
+        sftp.close(handle).await.map_err(failed)?;
+        self.put = true;
+        let failed = |error| self.way.failed(self.path, error);
+        sftp.rename(&draft, self.path).await.map_err(failed)
+    }
+}
+
+impl Upload<'_> {
+    /// Begins the file beside its place.
+    async fn begin(&mut self, sftp: &mut Sftp) -> Result<(String, Handle), Failed> {
+        let refused = |code, message: String, hint: &str| {
+            Failed::For(CallError::new(code, message).hint(hint).before_it_ran())
+        };
+        let place = format!("{}:{}", self.way.target.host, self.path);
+        match sftp.stat(self.path).await {
+            Ok(there) if !there.is_file() => {
+                let hint = "Nothing was copied. Give the path of a file, with its name.";
+                return Err(refused(ErrorCode::InvalidArguments, format!("{place} is no file"), hint));
+            }
+            Ok(_) if !sftp.can_replace() => {
+                let hint = "Nothing was copied. Remove it first, or give another `remote_path`.";
+                let message = format!("{place} is there, and its server cannot replace a file in one step");
+                return Err(refused(ErrorCode::Conflict, message, hint));
+            }
+            Ok(there) => self.mode = there.mode.map_or(self.mode, |mode| mode & 0o7777),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(self.way.failed(self.path, error)),
+        }
+        let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let slash = if self.path.contains('/') { "/" } else { "" };
+        let draft = format!("{folder}{slash}.plexus-{:016x}.tmp", rand::random::<u64>());
+        let handle = sftp.create(&draft, PRIVATE).await.map_err(|error| self.way.failed(self.path, error))?;
+        self.leftover.path = Some(draft.clone());
+        self.begun = Some(draft.clone());
+        Ok((draft, handle))
+    }
+
+    /// Sends what there is from `at` on.
+    async fn send(&mut self, sftp: &mut Sftp, handle: &Handle, mut at: u64) -> Result<(), Failed> {
+        let unread = |error: io::Error| Failed::For(unreadable(self.local, error));
+        self.file.seek(SeekFrom::Start(at)).await.map_err(unread)?;
+        let mut under_way: HashMap<u32, usize> = HashMap::new();
+        let mut block = vec![0; BLOCK];
+        let mut confirmed = at;
+        loop {
+            while under_way.len() < WINDOW && at < self.size {
+                let read = self.read(&mut block).await?;
+                let bytes = &block[..read.min(usize::try_from(self.size - at).unwrap_or(usize::MAX))];
+                if bytes.is_empty() {
+                    return Err(self.way.changed(self.local));
+                }
+                // What was read again is in it already.
+                let known = usize::try_from(self.hashed.saturating_sub(at)).unwrap_or(usize::MAX);
+                if let Some(fresh) = bytes.get(known..) {
+                    self.hash.update(fresh);
+                    self.hashed += fresh.len() as u64;
+                }
+                let sent = sftp.send_block(handle, at, bytes).await;
+                let id = sent.map_err(|error| self.way.failed(self.path, error))?;
+                under_way.insert(id, bytes.len());
+                at += bytes.len() as u64;
+            }
+            if under_way.is_empty() {
+                break;
+            }
+            let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
+            let size =
+                under_way.remove(&id).ok_or(SftpError::Broken("it answered something that was not asked"));
+            confirmed += size.map_err(|error| self.way.failed(self.path, error))? as u64;
+            match answer {
+                Answer::Done => self.told.tell(confirmed),
+                other => return Err(self.way.failed(self.path, other.unwanted())),
+            }
+        }
+        self.unchanged().await
+    }
+
+    /// As much as fits, or as there is.
+    async fn read(&mut self, block: &mut [u8]) -> Result<usize, Failed> {
+        let mut filled = 0;
+        while filled < block.len() {
+            match self.file.read(&mut block[filled..]).await {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) => return Err(Failed::For(unreadable(self.local, error))),
+            }
+        }
+        Ok(filled)
+    }
+
+    async fn unchanged(&self) -> Result<(), Failed> {
+        let now = self.file.get_ref().metadata().await;
+        let now = now.map_err(|error| Failed::For(unreadable(self.local, error)))?;
+        match (now.len(), now.mtime(), now.mtime_nsec()) == (self.size, self.changed_at.0, self.changed_at.1)
+        {
+            true => Ok(()),
+            false => Err(self.way.changed(self.local)),
+        }
+    }
+}
+
+fn unreadable(path: &str, error: impl Into<io::Error>) -> CallError {
+    FileError::io(std::path::Path::new(path), error).into()
+}
