@@ -51,6 +51,7 @@ const CHANGE: Access = Access {
         open_world_hint: false,
     },
     bufferable: false,
+    repeated: false,
 };
 
 /// A folder that is there is left as it is.
@@ -62,6 +63,7 @@ const MAKE: Access = Access {
         open_world_hint: false,
     },
     bufferable: false,
+    repeated: false,
 };
 
 #[derive(Debug)]

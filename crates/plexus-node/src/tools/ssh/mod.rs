@@ -62,6 +62,7 @@ const COMMAND: Access = Access {
         open_world_hint: true,
     },
     bufferable: false,
+    repeated: false,
 };
 
 #[derive(Debug)]
