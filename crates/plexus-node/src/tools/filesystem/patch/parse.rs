@@ -210,6 +210,8 @@ impl<'p> Reader<'p> {
                 // A removed line may look like the beginning of the next file.
                 Some(b'-') if !counted && self.begins_file() => break,
                 Some(b' ') if !is_done || self.goes_on() => LineKind::Context,
+                // What ends a mail.
+                Some(b'-') if is_done && line.trim_end() == "--" => break,
                 Some(b'-') => LineKind::Remove,
                 Some(b'+') => LineKind::Add,
                 // An empty line of the file, whose space was lost.
