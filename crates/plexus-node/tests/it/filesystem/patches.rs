@@ -164,6 +164,12 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
             Refused(&["is there already"]),
         ),
         (
+            "rename-then-plain",
+            &[("a.txt", "a\n"), ("c.txt", "c\n")],
+            "diff --git a/a.txt b/b.txt\nrename from a.txt\nrename to b.txt\n--- a/c.txt\n+++ b/c.txt\n@@ -1 +1 @@\n-c\n+C\n",
+            Leaves(&[("b.txt", "a\n"), ("c.txt", "C\n")]),
+        ),
+        (
             "several",
             &[("a.txt", "a\n"), ("b.txt", "b\n")],
             "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+A\n--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-b\n+B\n--- /dev/null\n+++ b/c.txt\n@@ -0,0 +1 @@\n+C\n",

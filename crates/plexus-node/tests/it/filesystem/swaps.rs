@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::hostile::Site;
 
 /// How long each kind of call is tried.
-const TIME: Duration = Duration::from_millis(1_500);
+const TIME: Duration = Duration::from_millis(400);
 
 /// Swaps what is at a path for a link and back, until it is dropped.
 struct Swapper {

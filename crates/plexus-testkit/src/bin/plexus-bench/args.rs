@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 
+use crate::files::Files;
 use crate::load::Load;
 use crate::measure::Pace;
 use crate::nodes::Nodes;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     },
     /// Measure what it costs to have tools run on other machines
     Nodes(Nodes),
+    /// Measure searches with the tool for files beside ripgrep
+    Files(Files),
     /// Call a hub that runs, and measure nothing
     #[command(hide = true)]
     Load(Load),

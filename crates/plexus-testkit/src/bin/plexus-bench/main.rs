@@ -9,6 +9,7 @@ mod args;
 mod budget;
 mod client;
 mod contenders;
+mod files;
 mod idle;
 mod load;
 mod machine;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Some(Command::Serve { server }) => serve::run(server).map(|()| ExitCode::SUCCESS),
         Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
         Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
+        Some(Command::Files(files)) => bench(async |_| files::run(files).await),
         None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };
     done.unwrap_or_else(|error| {

@@ -7,7 +7,7 @@ mod idle;
 mod output;
 mod report;
 mod round_trip;
-mod site;
+pub(crate) mod site;
 
 use std::path::PathBuf;
 

@@ -19,7 +19,7 @@ pub(super) const NODE: &str = "nas";
 /// For a node to be linked.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) hub: Tree,
     pub(super) node: Option<Tree>,
     /// Of the hub's MCP server, with the token of an admin.
@@ -29,7 +29,7 @@ pub(super) struct Site {
 
 impl Site {
     /// A hub, and a node over the transport, if one is named.
-    pub(super) async fn open(plexus: &Path, folder: &Path, transport: Option<&str>) -> Result<Self> {
+    pub(crate) async fn open(plexus: &Path, folder: &Path, transport: Option<&str>) -> Result<Self> {
         let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
         let token =
             std::fs::read_to_string(folder.join("hub/data/admin-token")).context("the admin token")?;
@@ -82,7 +82,7 @@ impl Site {
     }
 
     /// Calls a tool over REST.
-    pub(super) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
+    pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
         let request = self.http.post(self.url(&format!("/api/v1/tools/{tool}/call")));
         let request = request.json(&serde_json::json!({ "arguments": arguments }));
         let response = self.authorised(request).send().await?;
