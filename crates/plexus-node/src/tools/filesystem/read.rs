@@ -42,7 +42,7 @@ impl FileCall {
             return Err(wrong("as_base64", "goes with unit \"bytes\""));
         }
         let output = Output { path: real.display().to_string(), ..Output::default() };
-        if let (Encoding::Binary(what), false) = (encoding, as_base64) {
+        if let (Encoding::Binary(what), Unit::Lines) = (encoding, unit) {
             return self.binary(&handle, &file, what, output);
         }
         if unit == Unit::Bytes {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 
 use crate::copy::Copy;
+use crate::files::Files;
 use crate::load::Load;
 use crate::measure::Pace;
 use crate::nodes::Nodes;
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     Nodes(Nodes),
     /// Measure how fast files are copied to and from other machines, beside scp
     Copy(Copy),
+    /// Measure searches with the tool for files beside ripgrep
+    Files(Files),
     /// Call a hub that runs, and measure nothing
     #[command(hide = true)]
     Load(Load),

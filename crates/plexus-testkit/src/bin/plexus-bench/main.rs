@@ -10,6 +10,7 @@ mod budget;
 mod client;
 mod contenders;
 mod copy;
+mod files;
 mod idle;
 mod load;
 mod machine;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
         Some(Command::Copy(copy)) => bench(async |_| copy::run(copy).await),
         Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
+        Some(Command::Files(files)) => bench(async |_| files::run(files).await),
         None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };
     done.unwrap_or_else(|error| {

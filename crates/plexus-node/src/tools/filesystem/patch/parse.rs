@@ -138,19 +138,32 @@ impl<'p> Reader<'p> {
             }
             self.at += 1;
         }
+        let (begins, mut named) = (self.at, FilePatch::default());
         if self.begins_file() {
-            let mut named = FilePatch::default();
             self.names(&mut named)?;
-            if !file.is_rename && !file.is_copy {
+            let is_own = match (&file.old, &file.new, same_name(names)) {
+                (Some(_), Some(_), _) => (&named.old, &named.new) == (&file.old, &file.new),
+                (_, _, Some(name)) => named.old.as_ref() == Some(&name) || named.new.as_ref() == Some(&name),
+                _ => true,
+            };
+            if is_own {
                 (file.old, file.new) = (named.old, named.new);
+                self.hunks(&mut file)?;
+                return self.checked(file);
             }
-            self.hunks(&mut file)?;
-        } else if file.old.is_none() || file.new.is_none() {
+            // They begin another file.
+            self.at = begins;
+        }
+        if file.old.is_none() || file.new.is_none() {
             // Without hunks, only this line has the name.
             let name = same_name(names).ok_or_else(|| self.wrong("the name of the file is not clear"))?;
             file.old = (!is_new).then(|| name.clone());
             file.new = (!is_removed).then_some(name);
         }
+        self.checked(file)
+    }
+
+    fn checked(&self, file: FilePatch) -> Result<FilePatch, Wrong> {
         if file.mode.is_some_and(|mode| mode & 0o170_000 == 0o120_000 || mode & 0o170_000 == 0o160_000) {
             return Err(self.wrong("a link or a submodule, which is not made by a patch"));
         }
@@ -210,6 +223,8 @@ impl<'p> Reader<'p> {
                 // A removed line may look like the beginning of the next file.
                 Some(b'-') if !counted && self.begins_file() => break,
                 Some(b' ') if !is_done || self.goes_on() => LineKind::Context,
+                // What ends a mail.
+                Some(b'-') if is_done && line.trim_end() == "--" => break,
                 Some(b'-') => LineKind::Remove,
                 Some(b'+') => LineKind::Add,
                 // An empty line of the file, whose space was lost.

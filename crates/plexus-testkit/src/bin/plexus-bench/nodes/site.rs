@@ -93,7 +93,7 @@ impl Site {
     }
 
     /// Calls a tool over REST.
-    pub(super) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
+    pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value> {
         let request = self.http.post(self.url(&format!("/api/v1/tools/{tool}/call")));
         let request = request.json(&serde_json::json!({ "arguments": arguments }));
         let response = self.authorised(request).send().await?;

@@ -1,0 +1,177 @@
+//! `plexus-bench files`: what it takes to search many files with the tool of a node, beside ripgrep on the same tree.
+//!
+//! The tool is called as an agent calls it: over the hub, which has its own machine run it. ripgrep is a process for each
+//! search, as a person starts it. Both take turns, and both have to find the same.
+
+mod report;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::machine::Machine;
+use crate::nodes::site::Site;
+
+/// The tool may take so many times as long as ripgrep.
+const BUDGET: f64 = 1.5;
+
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// The program to measure [default: `plexus` beside this program]
+    #[arg(long, value_name = "PATH")]
+    plexus: Option<PathBuf>,
+
+    /// A tenth of the files, and one round
+    #[arg(long)]
+    quick: bool,
+
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write the table into this Markdown file, between its marks
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
+}
+
+/// Everything that one run gave.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    ripgrep: String,
+    files: usize,
+    rows: Vec<Row>,
+}
+
+/// One kind of search; medians in milliseconds.
+#[derive(Debug, Serialize)]
+struct Row {
+    what: &'static str,
+    found: u64,
+    ripgrep_ms: f64,
+    tool_ms: f64,
+}
+
+impl Row {
+    fn times(&self) -> f64 {
+        self.tool_ms / self.ripgrep_ms
+    }
+}
+
+/// A search, for both.
+struct Search {
+    what: &'static str,
+    ripgrep: &'static [&'static str],
+    arguments: Value,
+}
+
+fn searches() -> Vec<Search> {
+    let grep = |pattern: &str, more: Value| {
+        let mut call = json!({ "action": "grep", "pattern": pattern });
+        if let (Some(call), Some(more)) = (call.as_object_mut(), more.as_object()) {
+            call.extend(more.clone());
+        }
+        call
+    };
+    vec![
+        Search {
+            what: "grep, a word that is rare",
+            ripgrep: &["-n", tree::RARE],
+            arguments: grep(tree::RARE, json!({})),
+        },
+        Search {
+            what: "grep, a regular expression",
+            ripgrep: &["-n", r"fn\s+\w+_4711\b"],
+            arguments: grep(r"fn\s+\w+_4711\b", json!({})),
+        },
+        Search {
+            what: "grep, without case, in `*.py`",
+            ripgrep: &["-n", "-i", "-g", "*.py", "RARE_WORD"],
+            arguments: grep("RARE_WORD", json!({ "ignore_case": true, "files": ["*.py"] })),
+        },
+        Search {
+            what: "grep, files only",
+            ripgrep: &["-l", "return"],
+            arguments: grep("return", json!({ "show": "files" })),
+        },
+        Search {
+            what: "glob `*.rs`",
+            ripgrep: &["--files", "-g", "*.rs"],
+            arguments: json!({ "action": "glob", "pattern": "*.rs" }),
+        },
+    ]
+}
+
+pub(crate) async fn run(args: Files) -> Result<()> {
+    let version = Command::new("rg").arg("--version").output();
+    let Ok(version) = version else {
+        bail!(
+            "ripgrep is not installed, and there is nothing to compare with: install `rg` (Debian: ripgrep)"
+        );
+    };
+    let ripgrep = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or_default().to_owned();
+    let scratch = tempfile::tempdir().context("a temporary folder")?;
+    let plexus = crate::args::program(args.plexus.as_deref())?;
+    let (folders, rounds) = if args.quick { (100, 1) } else { (1_000, 7) };
+    let root = scratch.path().join("tree");
+    eprintln!("{} files", folders * tree::FILES);
+    let files = tree::make(&root, folders)?;
+    let site = Site::open(&plexus, &scratch.path().join("site"), None).await?;
+    let mut rows = Vec::new();
+    for search in searches() {
+        eprintln!("{}", search.what);
+        rows.push(measure(&site, &root, &search, rounds).await?);
+    }
+    let measured = Measured { machine: Machine::look(&plexus)?, ripgrep, files, rows };
+    report::write(&measured, args.json.as_deref(), args.docs.as_deref())
+}
+
+async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Result<Row> {
+    let mut arguments = search.arguments.clone();
+    arguments["path"] = root.display().to_string().into();
+    let (mut theirs, mut ours, mut found) = (Vec::new(), Vec::new(), 0);
+    // The first of each is to warm up what the system keeps of the files.
+    for round in 0..=rounds {
+        let (lines, ripgrep_ms) = ripgrep(root, search.ripgrep)?;
+        let begun = Instant::now();
+        let answer = site.call("filesystem", &arguments).await?;
+        let tool_ms = begun.elapsed().as_secs_f64() * 1e3;
+        let total = &answer["structured"]["total"];
+        let counted = match arguments["show"] == "files" || arguments["action"] == "glob" {
+            true => &total["entries"],
+            false => &total["matches"],
+        };
+        ensure!(
+            counted.as_u64() == Some(lines),
+            "{}: ripgrep found {lines}, the tool {counted}: {}",
+            search.what,
+            total
+        );
+        found = lines;
+        if round > 0 {
+            theirs.push(ripgrep_ms);
+            ours.push(tool_ms);
+        }
+    }
+    Ok(Row { what: search.what, found, ripgrep_ms: median(theirs), tool_ms: median(ours) })
+}
+
+/// Lines that it wrote, and how long it took.
+fn ripgrep(root: &Path, arguments: &[&str]) -> Result<(u64, f64)> {
+    let begun = Instant::now();
+    let output = Command::new("rg").args(arguments).arg(root).stdin(Stdio::null()).output().context("rg")?;
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    ensure!(output.status.success(), "rg: {}", String::from_utf8_lossy(&output.stderr));
+    Ok((output.stdout.iter().filter(|byte| **byte == b'\n').count() as u64, took))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
