@@ -221,3 +221,6 @@ fn quoted(path: &Path) -> io::Result<String> {
         None => Err(io::Error::other("the path of the home folder cannot be told to ssh")),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;
