@@ -232,6 +232,11 @@ impl Lease {
         self.slot.master.get().map_or("", Master::socket)
     }
 
+    /// Ends the connection, whoever uses it.
+    pub(super) fn end(&self) {
+        self.slot.master.get().inspect(|master| master.end());
+    }
+
     /// Whether the connection is gone, or about to be: ssh that used it may notice first.
     pub(super) async fn is_gone(&self, patience: Duration) -> bool {
         match self.slot.master.get() {

@@ -175,3 +175,29 @@ async fn the_ssh_configuration_of_the_owner_holds() {
     assert_eq!(answer["stdout"]["text"], "in\n");
     assert_eq!(fs::read_to_string(mark).unwrap(), "behind 22\n");
 }
+
+#[tokio::test]
+async fn a_host_behind_another_is_reached_when_both_are_known() {
+    let Some(site) = Site::new().await else { return };
+    let port = site.server.port;
+    let inner = Server::start(sshd().unwrap(), &site.public_key(), "").await;
+    site.configure(&format!(
+        "Host inner\n  HostName 127.0.0.1\n  Port {}\n  ProxyJump 127.0.0.1:{port}\n",
+        inner.port
+    ));
+    let run = || json!({ "action": "run", "host": "inner", "command": "echo in" });
+    // The inner one is not known.
+    let refused = site.ask(run()).await.unwrap_err();
+    assert_eq!((refused.code, inner.logins(), site.server.logins()), (ErrorCode::Forbidden, 0, 1));
+    assert!(refused.text().contains(&inner.fingerprint()), "{}", refused.text());
+    // The outer one is not known.
+    let known = format!("[127.0.0.1]:{} {}", inner.port, inner.host_key());
+    fs::write(site.ssh().join("known_hosts"), known).unwrap();
+    let refused = site.ask(run()).await.unwrap_err();
+    assert_eq!((refused.code, inner.logins(), site.server.logins()), (ErrorCode::Forbidden, 0, 1));
+    assert!(refused.text().contains(&site.server.fingerprint()), "{}", refused.text());
+    assert!(refused.text().contains("on the way"), "{}", refused.text());
+    site.know(port);
+    assert_eq!(site.ask(run()).await.unwrap()["stdout"]["text"], "in\n");
+    assert_eq!((inner.logins(), site.server.logins()), (1, 2));
+}

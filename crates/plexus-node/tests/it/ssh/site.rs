@@ -43,6 +43,10 @@ impl Site {
         self.bench.home().join(".ssh")
     }
 
+    pub(super) fn public_key(&self) -> String {
+        fs::read_to_string(self.ssh().join("id_ed25519.pub")).unwrap()
+    }
+
     /// Writes down the key of the host as one that listens there.
     pub(super) fn know(&self, port: u16) {
         let file = self.ssh().join("known_hosts");

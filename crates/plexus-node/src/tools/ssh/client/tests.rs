@@ -10,7 +10,7 @@ pub(in crate::tools::ssh) fn scripted(folder: &Path, home: &Path) -> Environment
     fs::create_dir(&programs).unwrap();
     let script = format!(
         "#!/bin/sh\nfor word; do\n  case $word in\n    -G) echo userknownhostsfile {home}/.ssh/known_hosts {home}/.ssh/known_hosts2\n       \
-         echo identityfile '~/.ssh/id_ed25519'; echo identityfile /elsewhere/key; exit;;\n    \
+         echo identityfile '~/.ssh/named'; echo identityfile '~/.ssh/missing'; echo identityfile /elsewhere/key; exit;;\n    \
          ControlPath=*) : >\"${{word#ControlPath=}}\";;\n  esac\ndone\nexec sleep 1000\n",
         home = home.display()
     );
@@ -38,7 +38,9 @@ async fn connecting(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempD
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir_all(home.join(".ssh")).unwrap();
-    fs::write(home.join(".ssh/id_ed25519"), "").unwrap();
+    for key in ["id_ed25519", "named"] {
+        fs::write(home.join(".ssh").join(key), "").unwrap();
+    }
     let environment = scripted(folder.path(), &home_of_user(&home));
     let client = Client::new(&environment, folder.path().to_owned());
     let command = client.connecting(&target(), "socket").await.unwrap();
@@ -64,12 +66,14 @@ async fn at_home_ssh_finds_its_configuration_by_itself() {
 async fn elsewhere_it_is_told_where_the_home_folder_is() {
     let (folder, words) = connecting(|_| PathBuf::from("/root-of-somebody")).await;
     let config = folder.path().join(CONFIG);
-    assert_eq!(words[..2], ["-F", config.to_str().unwrap()]);
+    assert_eq!(words[..3], ["-v", "-F", config.to_str().unwrap()]);
     let text = fs::read_to_string(config).unwrap();
     let ssh = folder.path().join("home/.ssh");
     assert!(text.starts_with(&format!("Include \"{}\"\n", ssh.join("config").display())), "{text}");
     assert!(text.ends_with("Include /etc/ssh/ssh_config\n"), "{text}");
-    let identity = format!("IdentityFile=\"{}\"", ssh.join("id_ed25519").display());
+    let usual = format!("    IdentityFile \"{}\"\n", ssh.join("id_ed25519").display());
+    assert_eq!((text.contains(&usual), text.matches("IdentityFile").count()), (true, 1), "{text}");
+    let identity = format!("IdentityFile=\"{}\"", ssh.join("named").display());
     assert_eq!(words.iter().filter(|word| word.starts_with("IdentityFile")).collect::<Vec<_>>(), [&identity]);
 }
 
