@@ -13,6 +13,7 @@ mod reconcile;
 mod requests;
 mod scripted;
 mod sockets;
+mod ssh;
 mod stopping;
 mod terminal;
 mod workbench;

@@ -42,6 +42,8 @@ pub(crate) type Told = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
 
 pub(crate) struct Workbench {
     dir: Folder,
+    /// Variables of the node, beside those that every one has.
+    more: Vec<(&'static str, String)>,
     running: Running,
 }
 
@@ -55,17 +57,22 @@ struct Folder(tempfile::TempDir, tempfile::TempDir);
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap())).await
+        Self::with(Vec::new()).await
     }
 
     /// The same with a policy of its own, the text of a `node.toml`.
     pub(crate) async fn with_policy(policy: &str) -> Self {
         let dir = Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(dir.0.path().join("node.toml"), policy).unwrap();
-        Self::open(dir).await
+        Self::open(dir, Vec::new()).await
     }
 
-    async fn open(dir: Folder) -> Self {
+    /// One whose node has these variables too.
+    pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
+        Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()), more).await
+    }
+
+    async fn open(dir: Folder, more: Vec<(&'static str, String)>) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
             data_dir: dir.0.path().to_owned(),
@@ -81,7 +88,7 @@ impl Workbench {
             ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
         ];
         let environment: Environment =
-            given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            given.into_iter().chain(more.clone()).map(|(name, value)| (name.to_owned(), value)).collect();
         let machine = Machine {
             data_dir: dir.0.path().to_owned(),
             policy: Policies::open(dir.0.path(), &environment).unwrap(),
@@ -97,7 +104,7 @@ impl Workbench {
             output_bytes: 1 << 20,
         };
         let dispatcher = Dispatcher::new(registry, store, Clock::system(), supervisor.clone(), options);
-        Self { dir, running: Running { supervisor, dispatcher } }
+        Self { dir, more, running: Running { supervisor, dispatcher } }
     }
 
     /// The process ends and another one begins, on the same folder. Jobs are not asked.
@@ -107,13 +114,13 @@ impl Workbench {
 
     /// The same, with something that happens while there is none.
     pub(crate) async fn restarted_after(self, meanwhile: impl AsyncFnOnce()) -> Self {
-        let Self { dir, running } = self;
+        let Self { dir, more, running } = self;
         let drained = running.supervisor.shutdown(LIMIT).await;
         assert!(drained.aborted.is_empty(), "{drained:?}");
         // The database is this process's until the last handle is gone.
         drop(running);
         meanwhile().await;
-        Self::open(dir).await
+        Self::open(dir, more).await
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -154,12 +161,24 @@ impl Workbench {
         cancel: CancellationToken,
         told: Option<Told>,
     ) -> Result<ToolOutput, CallError> {
+        self.call_in("test", tool, arguments, cancel, told).await
+    }
+
+    /// The same in a session of its own.
+    pub(crate) async fn call_in(
+        &self,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
         let call = Call {
             call_id: None,
             kind: CallKind::Tool,
             tool: tool.to_owned(),
             arguments,
-            session: SessionKey::new("hub", &["test"], None),
+            session: SessionKey::new("hub", &[session], None),
             idempotency_key: None,
             via: Via::Link,
             cancel,

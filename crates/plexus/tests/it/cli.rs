@@ -101,6 +101,7 @@ async fn tools_are_listed_described_and_called() {
         "reload_tools",
         "scratchpad",
         "session_info",
+        "ssh_exec",
         "system_info",
         "terminal",
         "todo",
@@ -116,7 +117,7 @@ async fn tools_are_listed_described_and_called() {
     assert_eq!(items(&page).len(), 2);
     let cursor = page["next"].as_str().expect("a cursor");
     let rest = plexus.run(&["tools", "list", "--json", "--cursor", cursor]).await.json(0);
-    assert_eq!((items(&rest).len(), &rest["next"]), (9, &Value::Null));
+    assert_eq!((items(&rest).len(), &rest["next"]), (10, &Value::Null));
 
     let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
     assert_eq!(shown["input_schema"]["type"], "object", "{shown}");

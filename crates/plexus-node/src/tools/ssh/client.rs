@@ -20,6 +20,8 @@ use crate::policy;
 const ASKED: Duration = Duration::from_secs(10);
 /// In the folder of the sockets: what takes the place of the configuration in the home folder.
 const CONFIG: &str = "config";
+/// What ssh calls the keys that are tried where no configuration names one.
+const KEYS: [&str; 5] = ["id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"];
 
 /// Of every connection, whatever the owner's configuration says.
 const FIRM: &[&str] = &[
@@ -45,8 +47,6 @@ const FIRM: &[&str] = &[
     "ServerAliveInterval=15",
     "ServerAliveCountMax=3",
     "TCPKeepAlive=yes",
-    // What was refused, and by whom, is only said at this level.
-    "LogLevel=DEBUG1",
     "ControlMaster=yes",
     "ControlPersist=no",
 ];
@@ -88,6 +88,8 @@ impl Client {
     /// Makes the connection and keeps it, and runs nothing.
     pub(super) async fn connecting(&self, target: &Target, socket: &str) -> io::Result<Command> {
         let mut command = self.ssh();
+        // What was refused, and by whom, is only said at this level. It holds for jump hosts too.
+        command.arg("-v");
         if !self.is_at_home().await? {
             command.arg("-F").arg(self.config()?);
             for identity in self.identities(target).await? {
@@ -161,16 +163,21 @@ impl Client {
         asked.await.copied()
     }
 
-    /// Where the node has another home folder than its user: what ssh would read by itself, of that folder.
+    /// Where the node has another home folder than its user: what ssh would read by itself, of that folder. It is also read
+    /// for jump hosts, which see nothing of the command line.
     fn config(&self) -> io::Result<PathBuf> {
         let ssh = self.home.join(".ssh");
         let known = [ssh.join("known_hosts"), ssh.join("known_hosts2")];
-        let text = format!(
-            "Include {}\nHost *\n    UserKnownHostsFile {} {}\nInclude /etc/ssh/ssh_config\n",
+        let mut text = format!(
+            "Include {}\nHost *\n    UserKnownHostsFile {} {}\n",
             quoted(&ssh.join("config"))?,
             quoted(&known[0])?,
             quoted(&known[1])?
         );
+        for key in KEYS.map(|name| ssh.join(name)).iter().filter(|key| key.exists()) {
+            text.push_str(&format!("    IdentityFile {}\n", quoted(key)?));
+        }
+        text.push_str("Include /etc/ssh/ssh_config\n");
         let path = self.folder.join(CONFIG);
         if fs_err::read_to_string(&path).ok().as_ref() != Some(&text) {
             private_file::write_unsynced(&path, text.as_bytes())?;
@@ -178,7 +185,7 @@ impl Client {
         Ok(path)
     }
 
-    /// The files of keys that are said, or thought, to be in the home folder: those of the node's.
+    /// The files of keys that the owner's configuration has in the home folder: in that of the node.
     async fn identities(&self, target: &Target) -> io::Result<Vec<PathBuf>> {
         let config = self.config()?.display().to_string();
         let port = target.port.map(|port| port.to_string());
@@ -221,3 +228,6 @@ fn quoted(path: &Path) -> io::Result<String> {
         None => Err(io::Error::other("the path of the home folder cannot be told to ssh")),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

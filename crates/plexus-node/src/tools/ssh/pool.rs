@@ -126,7 +126,7 @@ impl Pool {
             return Ok(slot.clone());
         }
         if slots.len() >= MOST {
-            let idle = slots.iter().filter(|(_, slot)| slot.in_use() == 0 && slot.master.initialized());
+            let idle = slots.iter().filter(|(_, slot)| slot.is_unused());
             let oldest = idle.min_by_key(|(_, slot)| slot.used_at()).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else {
                 return Err(CallError::new(
@@ -189,8 +189,8 @@ impl Pool {
 
     fn sweep(&self, idle: Duration) {
         self.slots().retain(|_, slot| {
-            let unused = slot.in_use() == 0 && slot.used_at().elapsed() >= idle;
-            !(slot.master.initialized() && (unused || !slot.is_open()))
+            let is_dead = slot.master.initialized() && !slot.is_open();
+            !(is_dead || (slot.is_unused() && slot.used_at().elapsed() >= idle))
         });
     }
 
@@ -202,6 +202,11 @@ impl Pool {
 impl Slot {
     fn is_open(&self) -> bool {
         self.master.get().is_some_and(|master| !master.gone().is_cancelled())
+    }
+
+    /// Nobody has a place on it, or waits for one or for the connection itself. To be asked under the lock, by the pool.
+    fn is_unused(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
     }
 
     fn in_use(&self) -> usize {
@@ -227,6 +232,11 @@ impl Lease {
         self.slot.master.get().map_or("", Master::socket)
     }
 
+    /// Ends the connection, whoever uses it.
+    pub(super) fn end(&self) {
+        self.slot.master.get().inspect(|master| master.end());
+    }
+
     /// Whether the connection is gone, or about to be: ssh that used it may notice first.
     pub(super) async fn is_gone(&self, patience: Duration) -> bool {
         match self.slot.master.get() {
@@ -241,3 +251,6 @@ impl Drop for Lease {
         self.slot.touch();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,8 +47,10 @@ impl Transcript {
         let has = |text: &str| self.lines.iter().any(|line| line.contains(text));
         let error = if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
             self.changed(target)
-        } else if has("Host key verification failed") || has("host key is known for") {
-            self.unknown(target)
+        } else if has("host key is known for") {
+            self.unknown(target, "")
+        } else if has("Host key verification failed") {
+            self.unknown(target, ", or of a host on the way to it,")
         } else if let Some(line) = self.last("Permission denied (") {
             self.denied(target, line)
         } else if has("Too many authentication failures") {
@@ -81,8 +83,8 @@ impl Transcript {
         ))
     }
 
-    fn unknown(&self, target: &Target) -> CallError {
-        let message = format!("the host key of {target} is not known on this machine{}", self.offered());
+    fn unknown(&self, target: &Target, or: &str) -> CallError {
+        let message = format!("the host key of {target}{or} is not known on this machine{}", self.offered());
         CallError::new(ErrorCode::Forbidden, message).hint(format!(
             "Nothing was run, and nothing was sent there. The owner of this machine can run `{}` once as the user of the \
              node, compare the fingerprint with what the host itself shows, and say yes.",
@@ -147,3 +149,6 @@ fn by_hand(target: &Target) -> String {
     line.push_str(&target.host);
     line
 }
+
+#[cfg(test)]
+mod tests;

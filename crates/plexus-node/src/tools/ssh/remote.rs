@@ -81,9 +81,10 @@ pub(super) async fn run(
         stderr: Captured::new(STDERR_SHOWN),
     };
     let ready = process.ready(&mut marks, &mut ran);
-    let ready = tokio::time::timeout_at(deadline.min(Instant::now() + READY), ready).await;
-    let Some(number) = ready.unwrap_or(None) else {
-        return Err(not_begun(&lease, ran).await);
+    let number = match tokio::time::timeout_at(deadline.min(Instant::now() + READY), ready).await {
+        Ok(Some(number)) => number,
+        Ok(None) => return Err(not_begun(&lease, ran).await),
+        Err(_) => return Err(silent(&lease)),
     };
     let mut leash = Leash { pool: pool.clone(), lease: lease.clone(), number: Some(number) };
     let ended = process.attend(&program, &nonce, &mut marks, &mut ran, live, deadline);
@@ -327,6 +328,14 @@ async fn not_begun(lease: &Lease, ran: Ran) -> CallError {
     }
     CallError::new(ErrorCode::ToolFailed, format!("{target} did not start a shell for the command{said}"))
         .hint("Nothing was run. Commands need a host with a POSIX sh and a user who may use it; files may still be copied.")
+        .before_it_ran()
+}
+
+/// A connection that carries nothing any more looks like one that does: it is not used again.
+fn silent(lease: &Lease) -> CallError {
+    lease.end();
+    CallError::new(ErrorCode::Unavailable, format!("{} did not answer in time", lease.target()))
+        .hint("Nothing was run. Call again: another connection is made.")
         .before_it_ran()
 }
 

@@ -7,7 +7,7 @@ use super::*;
 fn played(shell: &str, program: &Program) -> (String, String, Option<i32>) {
     let mut child = Command::new(shell)
         .args(["-c", OPENING])
-        .env("HOME", "/")
+        .env("HOME", "/usr")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -61,8 +61,8 @@ fn input_folder_and_end_are_those_of_the_command() {
     };
     let (stdout, stderr, code) = played("sh", &cat);
     assert_eq!((stdout.as_str(), code), ("/tmp\nin\nput", Some(3)), "{stderr}");
-    let home = Program { cwd: Some("~/tmp".to_owned()), ..program("pwd") };
-    assert_eq!(played("sh", &home).0, "/tmp\n");
+    let home = Program { cwd: Some("~/lib".to_owned()), ..program("pwd") };
+    assert_eq!(played("sh", &home).0, "/usr/lib\n");
     let nowhere = Program { cwd: Some("/no/such; echo x".to_owned()), ..program("echo ran") };
     let (stdout, stderr, _) = played("sh", &nowhere);
     assert_eq!(stdout, "");

@@ -108,10 +108,12 @@ impl<'p> Reader<'p> {
         let flags = self.u32()?;
         let size = if flags & WITH_SIZE != 0 { Some(self.u64()?) } else { None };
         if flags & WITH_OWNER != 0 {
-            (self.u32()?, self.u32()?);
+            self.u32()?;
+            self.u32()?;
         }
         let mode = if flags & WITH_MODE != 0 { Some(self.u32()?) } else { None };
-        let modified = if flags & WITH_TIMES != 0 { Some((self.u32()?, self.u32()?).1) } else { None };
+        let times = if flags & WITH_TIMES != 0 { Some((self.u32()?, self.u32()?)) } else { None };
+        let modified = times.map(|(_, modified)| modified);
         Some(Attributes { size, mode, modified })
     }
 }

@@ -1,0 +1,76 @@
+//! Connections: who shares one, when one is made, and what is left of them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use super::site::Site;
+use super::wire::Wire;
+use crate::workbench::until;
+
+#[tokio::test]
+async fn a_session_logs_in_once_and_shares_with_nobody() {
+    let Some(site) = Site::new().await else { return };
+    let run = || site.arguments(json!({ "action": "run", "command": "echo in" }));
+    let list = async |session: &str| {
+        site.ask_in(session, json!({ "action": "list" })).await.unwrap()["connections"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    // Also when the first ones all come at once.
+    let runs = (0..12).map(|_| site.ask_in("one", run()));
+    for answer in futures_util::future::join_all(runs).await {
+        assert_eq!(answer.unwrap()["stdout"]["text"], "in\n");
+    }
+    site.ask_in("one", run()).await.unwrap();
+    assert_eq!((site.server.logins(), list("one").await, list("two").await), (1, 1, 0));
+    site.ask_in("two", run()).await.unwrap();
+    assert_eq!((site.server.logins(), list("two").await, site.sockets().len()), (2, 1, 2));
+    let folder = site.bench.folder().join("ssh");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    // One closes its own.
+    let closed = site.ask_in("one", json!({ "action": "close" })).await.unwrap();
+    assert_eq!((&closed["closed"], list("one").await, list("two").await), (&json!(1), 0, 1));
+    until(async || (site.sockets().len() == 1).then_some(())).await;
+    site.ask_in("one", run()).await.unwrap();
+    assert_eq!(site.server.logins(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_that_died_is_made_again() {
+    let Some(site) = Site::new().await else { return };
+    let wire = Wire::to(site.address()).await;
+    site.know(wire.port);
+    let run = json!({ "action": "run", "host": "127.0.0.1", "port": wire.port, "command": "echo in" });
+    site.ask(run.clone()).await.unwrap();
+    wire.cut();
+    until(async || site.sockets().is_empty().then_some(())).await;
+    assert_eq!(site.ask(run).await.unwrap()["stdout"]["text"], "in\n");
+    assert_eq!(site.server.logins(), 2);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_connections_when_the_node_stops_or_was_killed() {
+    let Some(site) = Site::new().await else { return };
+    site.sh("true").await;
+    let Site { bench, server, there } = site;
+    let folder = bench.folder().join("ssh");
+    let left = || super::site::names(&folder).into_iter().filter(|name| name != "config").count();
+    assert_eq!(left(), 1);
+    let stale = folder.join("0123456789abcdef.AbCdEfGh");
+    let bench = bench
+        .restarted_after(async || {
+            assert_eq!(left(), 0, "it was closed in order");
+            // What one that was killed leaves behind.
+            drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+        })
+        .await;
+    assert!(!stale.exists());
+    let site = Site { bench, server, there };
+    let closed = || site.server.log().matches("Disconnected from user").count();
+    until(async || (closed() == 1).then_some(())).await;
+    assert_eq!(site.sh("echo again").await["stdout"]["text"], "again\n");
+    assert_eq!(site.server.logins(), 2);
+}
