@@ -6,6 +6,7 @@
 mod calls;
 mod gate;
 mod hosted;
+mod images;
 mod links;
 mod pace;
 mod reconcile;
