@@ -29,6 +29,8 @@ pub const LOG: Variable =
 pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
 pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "where the default data folder is made" };
+pub const XDG_CONFIG_HOME: Variable =
+    Variable { name: "XDG_CONFIG_HOME", about: "where units of the user's systemd are written" };
 pub const HOME: Variable = Variable { name: "HOME", about: "home folder, when XDG_DATA_HOME is not set" };
 pub const PATH: Variable = Variable { name: "PATH", about: "where the shell looks for commands" };
 pub const OTLP_ENDPOINT: Variable =

@@ -7,6 +7,7 @@ mod calls;
 mod filesystem;
 mod gate;
 mod hosted;
+mod images;
 mod links;
 mod pace;
 mod reconcile;

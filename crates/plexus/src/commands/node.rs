@@ -1,11 +1,12 @@
 //! `plexus node`: the machines that tools run on.
 //!
-//! `join` and `run` are for the machine itself; the others are clients of the hub.
+//! `join`, `run`, `install` and `uninstall` are for the machine itself; the others are clients of the hub.
 
 mod invite;
 mod join;
 mod place;
 mod run;
+mod service;
 mod show;
 
 use std::process::ExitCode;
@@ -46,6 +47,16 @@ enum NodeCommand {
 Example:\n  plexus node run\n  PLEXUS_NODE_KEY=... plexus node run --hub https://hub.example --name nas"
     )]
     Run(run::RunArgs),
+    /// Have systemd run the node of this machine
+    #[command(
+        after_help = "The unit is of the user who runs this, or of the machine for root. It is written once; change it with `systemctl \
+edit`.\n\n\
+Example:\n  plexus node install --print\n  plexus node install --user --now\n  sudo plexus node install --system"
+    )]
+    Install(service::InstallArgs),
+    /// Take the unit of the node away again; what it joined as stays
+    #[command(after_help = "Example:\n  plexus node uninstall --user --now")]
+    Uninstall(service::UninstallArgs),
     #[command(flatten)]
     OfHub(HubCommand),
 }
@@ -114,6 +125,12 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
     let command = match args.command {
         NodeCommand::Join(args) => return join::run(args, invocation).await.map(|()| Exit::Ok.into()),
         NodeCommand::Run(args) => return run::run(args, invocation).await.map(|()| Exit::Ok.into()),
+        NodeCommand::Install(args) => {
+            return service::install(args, invocation).await.map(|()| Exit::Ok.into());
+        }
+        NodeCommand::Uninstall(args) => {
+            return service::uninstall(args, invocation).await.map(|()| Exit::Ok.into());
+        }
         NodeCommand::OfHub(command) => command,
     };
     let (out, hub) = (&invocation.out, invocation.hub()?);

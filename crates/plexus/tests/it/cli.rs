@@ -95,6 +95,7 @@ async fn tools_are_listed_described_and_called() {
     let names: Vec<_> = items(&list).iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
     let all = [
         "filesystem",
+        "image_view",
         "list_profiles",
         "list_tools",
         "mcp_status",
@@ -117,7 +118,7 @@ async fn tools_are_listed_described_and_called() {
     assert_eq!(items(&page).len(), 2);
     let cursor = page["next"].as_str().expect("a cursor");
     let rest = plexus.run(&["tools", "list", "--json", "--cursor", cursor]).await.json(0);
-    assert_eq!((items(&rest).len(), &rest["next"]), (10, &Value::Null));
+    assert_eq!((items(&rest).len(), &rest["next"]), (all.len() - 2, &Value::Null));
 
     let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
     assert_eq!(shown["input_schema"]["type"], "object", "{shown}");

@@ -56,7 +56,8 @@ async fn help_of_upstream() {
 
 #[tokio::test]
 async fn help_of_node() {
-    let subcommands = ["join", "run", "invite", "list", "show", "drain", "remove", "rename"];
+    let subcommands =
+        ["join", "run", "install", "uninstall", "invite", "list", "show", "drain", "remove", "rename"];
     insta::assert_snapshot!(help(&["node"], &subcommands).await);
 }
 

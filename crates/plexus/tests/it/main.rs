@@ -20,6 +20,7 @@ mod doctor;
 mod event_readers;
 mod guidance;
 mod help;
+mod installing;
 mod interleaved;
 mod logs;
 mod machines;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
 use plexus_kit::{Clock, Config, Environment, Stage, Supervisor};
 use plexus_node::{Credential, Dialler, Hub, Jitter, Node, NodeOptions, Transport};
 use plexus_proto::api::JoinNodeParams;
@@ -88,6 +89,54 @@ async fn a_node_that_dials_runs_commands_over_either_transport() {
             let ran =
                 run(&hub, json!({ "action": "run", "command": "echo $((40 + 2))", "node": "nas" })).await;
             assert!(ran["text"].as_str().is_some_and(|text| text.contains("42")), "{ran}");
+        }
+        let drained = supervisor.shutdown(Duration::from_secs(20)).await;
+        assert!(drained.aborted.is_empty(), "{:?}", drained.aborted);
+    }
+}
+
+/// Of a size that fills most of what a result may be, over either transport, in both eras and over REST.
+#[tokio::test]
+async fn a_picture_of_a_machine_is_a_picture_for_whoever_asks() {
+    for transport in [Transport::Ws, Transport::Poll] {
+        let hub = TestHub::start().await;
+        let (folder, pictures) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let supervisor = Supervisor::new();
+        dials(&hub, "nas", folder.path(), transport, &supervisor).await;
+        online(&hub, "nas").await;
+        let path = pictures.path().join("noise.png");
+        let mut number = 1_u64;
+        let noise = image::RgbImage::from_fn(500, 480, |_, _| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            image::Rgb([(number >> 33) as u8, (number >> 41) as u8, (number >> 49) as u8])
+        });
+        noise.save(&path).unwrap();
+        let original = std::fs::read(&path).unwrap();
+        assert!(original.len() > 700_000, "{}", original.len());
+        let arguments = json!({ "path": path, "node": "nas" });
+
+        let client = hub.mcp(&hub.admin_token());
+        let modern = client.tool("image_view", arguments.clone()).await;
+        let (session, _) = client.initialize("2025-11-25").await;
+        let params = json!({ "name": "image_view", "arguments": arguments.clone() });
+        let classic = session.call("tools/call", params).await.result();
+        let request =
+            hub.http().post(hub.url("/api/v1/tools/image_view/call")).bearer_auth(hub.admin_token());
+        let rest = request.json(&json!({ "arguments": arguments })).send().await.unwrap();
+        let rest: Value = rest.json().await.unwrap();
+        for (content, structured) in [
+            (&modern["content"], &modern["structuredContent"]),
+            (&classic["content"], &classic["structuredContent"]),
+            (&rest["content"], &rest["structured"]),
+        ] {
+            assert_eq!(
+                (&content[0]["type"], &content[0]["mimeType"]),
+                (&json!("image"), &json!("image/png")),
+                "{modern}"
+            );
+            let data = content[0]["data"].as_str().unwrap();
+            assert!(base64::engine::general_purpose::STANDARD.decode(data).unwrap() == original);
+            assert_eq!((&structured["width"], &structured["scaled"]), (&json!(500), &json!(false)));
         }
         let drained = supervisor.shutdown(Duration::from_secs(20)).await;
         assert!(drained.aborted.is_empty(), "{:?}", drained.aborted);

