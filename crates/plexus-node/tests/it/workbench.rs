@@ -54,10 +54,15 @@ struct Folder(tempfile::TempDir);
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder(tempfile::tempdir().unwrap())).await
+        Self::timed(Clock::system()).await
     }
 
-    async fn open(dir: Folder) -> Self {
+    /// With a clock that can be set.
+    pub(crate) async fn timed(clock: Clock) -> Self {
+        Self::open(Folder(tempfile::tempdir().unwrap()), clock).await
+    }
+
+    async fn open(dir: Folder, clock: Clock) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
             data_dir: dir.0.path().to_owned(),
@@ -80,7 +85,7 @@ impl Workbench {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect::<Environment>(),
             supervisor: supervisor.clone(),
-            clock: Clock::system(),
+            clock: clock.clone(),
         };
         let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
         let options = DispatcherOptions {
@@ -88,7 +93,7 @@ impl Workbench {
             calls_per_principal: 200,
             output_bytes: 1 << 20,
         };
-        let dispatcher = Dispatcher::new(registry, store, Clock::system(), supervisor.clone(), options);
+        let dispatcher = Dispatcher::new(registry, store, clock, supervisor.clone(), options);
         Self { dir, running: Running { supervisor, dispatcher } }
     }
 
@@ -105,7 +110,7 @@ impl Workbench {
         // The database is this process's until the last handle is gone.
         drop(running);
         meanwhile().await;
-        Self::open(dir).await
+        Self::open(dir, Clock::system()).await
     }
 
     pub(crate) fn folder(&self) -> &Path {
