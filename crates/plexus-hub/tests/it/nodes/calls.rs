@@ -2,6 +2,8 @@
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::task::JoinSet;
 
 use super::end::{BOTH, End, Enrolled, How};
@@ -146,6 +148,32 @@ async fn a_call_of_before_a_restart_is_sent_again_to_the_same_store_and_to_no_ot
             assert_eq!(body["code"], "interrupted", "{body}");
         }
     }
+}
+
+/// Changes the hub's database as somebody else.
+async fn sql(hub: &TestHub, statement: &'static str) {
+    let file =
+        SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db")).busy_timeout(super::PATIENCE);
+    let mut conn = file.connect().await.unwrap();
+    sqlx::query(statement).execute(&mut conn).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_is_recorded_as_soon_as_it_can_be() {
+    let (hub, _node, mut end) = linked(How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    end.send(json!({ "type": "ack", "call_id": frame["call_id"] })).await;
+    let full = "CREATE TRIGGER no_room BEFORE DELETE ON node_calls BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    sql(&hub, full).await;
+    end.answer(&frame, "1").await;
+    let (status, body) = answered(call).await;
+    assert!(status >= 500, "{status} {body}");
+    sql(&hub, "DROP TRIGGER no_room").await;
+    // On the link that it came over, without anybody asking for it.
+    assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"]);
+    let (_, again) = answered(run(&hub, "k1")).await;
+    assert_eq!((&again["text"], &again["replayed"]), (&json!("1"), &json!(true)), "{again}");
 }
 
 #[tokio::test]
