@@ -270,6 +270,7 @@ impl Unit {
         state.rtt = None;
         let sending = !state.is_draining();
         let reconciled = state.calls.reconcile(&hello.calls, hello.store_id, sending);
+        state.refuse_if_draining();
         let (frames, queued) = mpsc::channel(queue);
         let (cut, is_cut) = oneshot::channel();
         state.link = Some(Active { epoch, frames, cut, transport });
@@ -316,6 +317,7 @@ impl Unit {
         if resumed && !state.is_draining() {
             state.dispatch_unsent();
         }
+        state.refuse_if_draining();
         true
     }
 
@@ -464,6 +466,14 @@ impl State {
         }
     }
 
+    /// Calls that waited for a machine which was expected, and that would not be sent to it now. Those that may wait for as long
+    /// as it takes stay.
+    fn refuse_if_draining(&mut self) {
+        if self.is_draining() {
+            self.calls.refuse_unsent(&Undelivered::Draining, false);
+        }
+    }
+
     fn dispatch_unsent(&mut self) {
         for call in self.calls.unsent().0 {
             self.dispatch(call);
@@ -499,6 +509,7 @@ impl State {
         if was_draining && !self.is_draining() {
             self.dispatch_unsent();
         }
+        self.refuse_if_draining();
     }
 }
 

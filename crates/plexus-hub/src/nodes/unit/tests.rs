@@ -162,6 +162,27 @@ fn a_hello_that_was_overtaken_changes_nothing_while_its_machine_is_there_or_wait
 }
 
 #[test]
+fn a_call_that_waited_for_a_machine_that_comes_back_draining_is_refused_at_once() {
+    for by_itself in [true, false] {
+        let mut machine = Machine::new();
+        machine.dial(&[]);
+        machine.lose();
+        let (call, queued) = (call(true), OutgoingCall { queue: true, ..call(true) });
+        let (mut end, mut waits) = (machine.begin(&call), machine.begin(&queued));
+        if by_itself {
+            machine.epoch += 1;
+            let hello = Hello { draining: true, ..hello(&machine.unit, machine.store, &[]) };
+            machine.unit.admit(machine.epoch, &hello, "ws", 16, Timestamp::now()).expect("it is let in");
+        } else {
+            let known = Known { draining: true, ..machine.unit.lock().known.clone() };
+            assert!(machine.unit.changed(known));
+        }
+        assert_eq!(end.try_recv().expect("it has ended").unwrap_err(), Undelivered::Draining, "{by_itself}");
+        assert_eq!(waits.try_recv().unwrap_err(), TryRecvError::Empty, "it may wait");
+    }
+}
+
+#[test]
 fn a_call_that_the_machine_never_took_is_sent_again() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
