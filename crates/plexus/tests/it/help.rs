@@ -56,7 +56,9 @@ async fn help_of_upstream() {
 
 #[tokio::test]
 async fn help_of_node() {
-    let subcommands = ["join", "run", "invite", "list", "show", "drain", "remove", "rename"];
+    let subcommands = [
+        "join", "run", "invite", "invites", "uninvite", "list", "show", "drain", "remove", "label", "rename",
+    ];
     insta::assert_snapshot!(help(&["node"], &subcommands).await);
 }
 
