@@ -1,17 +1,13 @@
 //! Nodes that show a certificate instead of a credential: which are let in, and as whom.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
 
 use crate::certificates::{Authority, Pair, Time};
 use crate::machines::run_node;
-
-/// For a node to come or to go; it dials again after half a minute at most.
-const PATIENCE: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(100);
+use crate::node_machines::state;
 
 /// A hub with TLS that knows nodes by the certificates of this authority.
 async fn hub(plexus: &Plexus, authority: &Authority) -> HubProcess {
@@ -116,19 +112,6 @@ async fn a_certificate_is_the_node_of_its_name_and_nobody_else() {
     assert!(hub.terminate().await.success());
 }
 
-/// Waits until the hub says that of the node `nas`.
-async fn is(plexus: &Plexus, state: &str) {
-    let begun = Instant::now();
-    loop {
-        let nas = plexus.run(&["node", "show", "nas", "--json"]).await.json(0);
-        if nas["state"] == state {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not {state}: {nas}");
-        tokio::time::sleep(POLL).await;
-    }
-}
-
 #[tokio::test]
 async fn a_link_ends_with_its_certificate_and_comes_back_with_the_next_one() {
     let (plexus, machine) = (crate::plexus(), crate::plexus());
@@ -139,11 +122,11 @@ async fn a_link_ends_with_its_certificate_and_comes_back_with_the_next_one() {
     let files = ["--ca", &ca, "--cert", &cert, "--key", &key];
     machine.run(&[&["node", "join", &hub.url("")], &files[..]].concat()).await.ok();
     let _node = run_node(&machine, "auto");
-    is(&plexus, "online").await;
+    state(&plexus, "nas", "online").await;
     // Nothing else ends it: it answers all heartbeats.
-    is(&plexus, "offline").await;
+    state(&plexus, "nas", "offline").await;
     authority.vouch("nas");
-    is(&plexus, "online").await;
+    state(&plexus, "nas", "online").await;
     assert!(hub.terminate().await.success());
 }
 
