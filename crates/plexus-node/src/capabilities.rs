@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_proto::node::{Hello, InFlight, MAX_FRAME, NodeTool, VERSIONS};
+use plexus_proto::node::{Dial, Hello, InFlight, MAX_FRAME, NodeTool, VERSIONS};
 use plexus_tools::{Placement, Registry};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -40,6 +40,7 @@ impl Capabilities {
             versions: VERSIONS.to_vec(),
             node_id: options.id,
             store_id,
+            dial: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
@@ -54,8 +55,8 @@ impl Capabilities {
         Self { fixed, registry, hosted, policy }
     }
 
-    /// As it is now.
-    pub(crate) fn hello(&self, calls: Vec<InFlight>, draining: bool) -> Hello {
+    /// As it is now, on the link of this dial.
+    pub(crate) fn hello(&self, dial: Dial, calls: Vec<InFlight>, draining: bool) -> Hello {
         let policy = self.policy.now();
         let own: BTreeSet<String> = self
             .registry
@@ -70,7 +71,7 @@ impl Capabilities {
             Some(hosted) => hosted.servers(&self.registry, DEFINITIONS),
             None => Vec::new(),
         };
-        Hello { tools, mcp_servers, calls, draining, ..self.fixed.clone() }
+        Hello { dial: Some(dial), tools, mcp_servers, calls, draining, ..self.fixed.clone() }
     }
 
     /// Follows what may change what is said.

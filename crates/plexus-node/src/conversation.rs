@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plexus_proto::node::{Ack, Bye, CallResult, Frame, Heartbeat, Received, VERSIONS, Welcome};
+use plexus_proto::node::{Ack, Bye, CallResult, Dial, Frame, Heartbeat, Received, VERSIONS, Welcome};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub(crate) struct Conversation<'n> {
     pub(crate) calls: &'n Arc<Calls>,
     pub(crate) capabilities: &'n Capabilities,
+    pub(crate) dial: Dial,
     /// For the hub to answer `hello`.
     pub(crate) patience: Duration,
     /// Cancelled when another link takes the place of this one.
@@ -92,8 +93,8 @@ impl Conversation<'_> {
     }
 
     async fn greet(&self, tx: &mut dyn LinkTx, rx: &mut dyn LinkRx) -> Result<Welcome, LinkError> {
-        tx.send(&Frame::Hello(self.capabilities.hello(self.calls.in_flight(), self.calls.is_stopping())))
-            .await?;
+        let hello = self.capabilities.hello(self.dial, self.calls.in_flight(), self.calls.is_stopping());
+        tx.send(&Frame::Hello(hello)).await?;
         loop {
             match rx.recv().await? {
                 Received::Frame(Frame::Welcome(welcome)) if VERSIONS.contains(&welcome.version) => {
@@ -156,7 +157,8 @@ impl Conversation<'_> {
                 Item::Ping(n) => (Frame::Ping(Heartbeat { n }), None),
                 Item::Changed => {
                     // Its calls are not looked at on a link that is up.
-                    (Frame::Hello(self.capabilities.hello(Vec::new(), self.calls.is_stopping())), None)
+                    let stopping = self.calls.is_stopping();
+                    (Frame::Hello(self.capabilities.hello(self.dial, Vec::new(), stopping)), None)
                 }
                 Item::Ack(call_id) => (Frame::Ack(Ack { call_id }), None),
                 Item::Refused(result) => (Frame::Result(*result), None),

@@ -165,7 +165,22 @@ impl Dialler {
         }
     }
 
+    /// Certificates are replaced in their files before they expire, and are shown when a connection is opened.
+    fn reread_certificate(&mut self) {
+        let files = self.hub.files();
+        if files.identity.is_none() {
+            return;
+        }
+        match Hub::new(self.hub.address(), files) {
+            Ok(hub) => self.hub = hub,
+            Err(error) => {
+                tracing::warn!(%error, "the node's certificate cannot be read again; the one before is shown")
+            }
+        }
+    }
+
     async fn open(&mut self) -> Result<Link, LinkError> {
+        self.reread_certificate();
         self.presented = self.credential.authorization();
         let sockets = match self.transport {
             Transport::Ws => true,

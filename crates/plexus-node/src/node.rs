@@ -1,10 +1,12 @@
 //! A node: what it is made of, and how it starts and stops.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_kit::{Durability, Supervisor, private_file};
 use plexus_proto::NodeId;
+use plexus_proto::node::Dial;
 use plexus_store::{Store, StoreError, StoreOptions};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, Tool};
 use tokio::time::timeout;
@@ -32,6 +34,9 @@ struct Inner {
     options: NodeOptions,
     calls: Arc<Calls>,
     capabilities: Capabilities,
+    /// How often a node was started with this store, and links that were begun since.
+    start: u64,
+    dials: AtomicU64,
     /// Cancelled by the link after the one it is of.
     fence: Mutex<CancellationToken>,
     /// Held by the link that is up.
@@ -71,7 +76,11 @@ impl Node {
             StoreError::InUse { holder, .. } => NodeError::InUse { path: options.data_dir.clone(), holder },
             other => other.into(),
         })?;
-        let store_id = store.write_through(|conn| Box::pin(conn.own_store_id())).await?;
+        let (store_id, start) = store
+            .write_through(|conn| {
+                Box::pin(async move { Ok((conn.own_store_id().await?, conn.count_start().await?)) })
+            })
+            .await?;
         let policy = Policies::open(&options.data_dir, &options.environment).map_err(NodeError::Policy)?;
         policy.watch(supervisor);
         let machine = Machine {
@@ -115,6 +124,8 @@ impl Node {
             options,
             calls: Arc::new(calls),
             capabilities,
+            start,
+            dials: AtomicU64::new(0),
             fence: Mutex::default(),
             serving: tokio::sync::Mutex::default(),
         })))
@@ -136,9 +147,11 @@ impl Node {
         };
         // What the one before has received is dealt with before the hub is told what there is.
         let _turn = inner.serving.lock().await;
+        let dial = Dial { start: inner.start, n: inner.dials.fetch_add(1, Ordering::Relaxed) + 1 };
         let conversation = Conversation {
             calls: &inner.calls,
             capabilities: &inner.capabilities,
+            dial,
             patience: inner.options.limits.welcome,
             fence,
         };

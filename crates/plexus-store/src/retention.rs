@@ -3,6 +3,7 @@
 //! - Of the audit the beginning goes, and in the same transaction a signed notice joins the chain that
 //!   says up to where and with which hash: what is left is verified from there on. What is not as it
 //!   was written is not removed: a policy must not tidy up after someone who tampered.
+//! - Of an audit that nobody signs, as a node's own, the beginning goes without a notice: nobody could vouch for one.
 //! - Of the events of all sessions the beginning goes too; each session remembers up to where its own
 //!   log was removed.
 
@@ -45,6 +46,14 @@ impl Store {
             )
             .await?;
         outcome.map(|removed| removed.map_or(0, |(count, _)| count))
+    }
+
+    /// Removes entries of an audit that nobody signs: those from before `before`, and those beyond the newest `most`. The
+    /// newest stays, since the chain goes on from it. Returns how many; call again until there are none.
+    pub async fn prune_unsigned_audit(&self, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+        let hub = self.instance_id().to_owned();
+        self.write(move |conn| Box::pin(async move { conn.prune_unsigned_audit(&hub, before, most).await }))
+            .await
     }
 
     /// Removes events from before `before`. Returns how many; call again until there are none.
@@ -90,6 +99,30 @@ impl Conn {
             )
             .await?;
         Ok(Some((i64::try_from(removed).unwrap_or(i64::MAX), Pruned { through, hash, breaks })))
+    }
+
+    async fn prune_unsigned_audit(
+        &mut self,
+        hub: &str,
+        before: Timestamp,
+        most: i64,
+    ) -> Result<u64, StoreError> {
+        let ends = "SELECT MIN(n), MAX(n) FROM audit WHERE hub = $1";
+        let ends = self.row("reading the ends of the audit", ends, vec![hub.into()]).await?;
+        let Some((first, last)) =
+            ends.map(|row| Ok::<_, StoreError>((row.opt_int(0)?, row.opt_int(1)?))).transpose()?
+        else {
+            return Ok(0);
+        };
+        let (Some(first), Some(last)) = (first, last) else { return Ok(0) };
+        let young = "SELECT n FROM audit WHERE hub = $1 AND at >= $2 ORDER BY n LIMIT 1";
+        let young = self
+            .row("looking for old audit entries", young, vec![hub.into(), before.as_millisecond().into()])
+            .await?;
+        let young = young.map(|row| row.int(0)).transpose()?.unwrap_or(last);
+        let kept = young.max(last.saturating_sub(most.max(1) - 1)).min(last).min(first + CHUNK);
+        let sql = "DELETE FROM audit WHERE hub = $1 AND n < $2";
+        self.execute("removing old audit entries", sql, vec![hub.into(), kept.into()]).await
     }
 
     async fn prune_events(&mut self, before: Timestamp) -> Result<u64, StoreError> {

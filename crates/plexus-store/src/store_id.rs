@@ -8,7 +8,19 @@ use crate::{Conn, StoreError};
 
 const HALVES: [&str; 2] = ["store_id:high", "store_id:low"];
 
+const STARTS: &str = "store_id:starts";
+
 impl Conn {
+    /// Counts a start of whoever the store belongs to; how many there were, with this one.
+    pub async fn count_start(&mut self) -> Result<u64, StoreError> {
+        let sql = "INSERT INTO meta (key, value) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET value = meta.value + 1";
+        self.execute("counting a start", sql, vec![STARTS.into()]).await?;
+        let sql = "SELECT value FROM meta WHERE key = $1";
+        let row = self.row("reading the count of starts", sql, vec![STARTS.into()]).await?;
+        let row = row.ok_or_else(|| StoreError::damaged("meta", "the count of starts is missing"))?;
+        Ok(row.int(0)?.cast_unsigned())
+    }
+
     /// The name of the store, which is made if it has none.
     pub async fn own_store_id(&mut self) -> Result<Uuid, StoreError> {
         let (high, low) = Uuid::new_v4().as_u64_pair();

@@ -127,6 +127,11 @@ impl TestHub {
         self.hub.address()
     }
 
+    /// Its clock; it can be moved after [`Self::restart_later`].
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     pub fn data_dir(&self) -> &Path {
         self.dir.path()
     }

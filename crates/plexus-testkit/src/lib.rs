@@ -26,6 +26,7 @@ mod process;
 mod raw;
 mod sse;
 mod upstreams;
+mod wall_clock;
 
 pub use agent::{Agent, AgentHome};
 pub use asked::{AskedClient, News, Reply, RequestError, Speaks};
@@ -43,3 +44,4 @@ pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use sse::{SseEvent, SseStream};
 pub use upstreams::stdio_fixture;
+pub use wall_clock::WallClock;

@@ -106,7 +106,7 @@ impl Script {
 
 /// What a script of `scripts/` prints, which is where it has put what was asked for.
 #[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
-async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
+pub(crate) async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
     let made = Command::new(path).args(args).kill_on_drop(true).output();
     let made = tokio::time::timeout(INSTALL, made).await.expect("installed in time");
@@ -115,9 +115,9 @@ async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
         return Some(String::from_utf8(stdout).expect("UTF-8").trim().into());
     }
     let why = String::from_utf8_lossy(&stderr);
-    // 3: npm or Python itself is not there. Anything else is a fault.
+    // 3: npm, Python or a library of the machine is not there. Anything else is a fault.
     assert_eq!(status.code(), Some(3), "{why}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must not leave this out: {why}");
-    println!("left out, what needs {}: {why}", args.join(" "));
+    println!("left out, what needs {script} {}: {why}", args.join(" "));
     None
 }

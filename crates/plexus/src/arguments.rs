@@ -52,6 +52,16 @@ pub(crate) fn key_value(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), json_or_string(value)))
 }
 
+/// `key=value` to set a label, `key-` to take it away.
+pub(crate) fn label_change(text: &str) -> Result<(String, Option<String>), String> {
+    match text.strip_suffix('-') {
+        Some(key) if !key.is_empty() && !key.contains('=') => Ok((key.to_owned(), None)),
+        _ => label(text)
+            .map(|(key, value)| (key, Some(value)))
+            .map_err(|error| format!("{error}, or role- to take it away")),
+    }
+}
+
 /// `key=value`, both as they are.
 pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -11,6 +11,7 @@
 mod credential;
 mod join;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plexus_kit::hex;
@@ -176,8 +177,11 @@ impl Authenticator {
                         let Some(node) = conn.node(id).await? else { return Ok(None) };
                         let former = node.name.clone();
                         let node = NodeRecord {
-                            name: params.name.unwrap_or_else(|| node.name.clone()),
-                            labels: params.labels.unwrap_or_else(|| node.labels.clone()),
+                            name: params.name.unwrap_or(node.name),
+                            labels: changed_labels(
+                                params.labels.unwrap_or(node.labels),
+                                params.change_labels,
+                            )?,
                             draining: params.draining.unwrap_or(node.draining),
                             ..node
                         };
@@ -287,6 +291,21 @@ fn check_change(params: &ChangeNodeParams) -> Result<(), AuthError> {
         check_node_name(name)?;
     }
     params.labels.as_ref().map_or(Ok(()), node_name::check_labels).map_err(AuthError::Invalid)
+}
+
+/// Labels with these of them changed, or taken away.
+fn changed_labels(
+    mut labels: BTreeMap<String, String>,
+    changes: BTreeMap<String, Option<String>>,
+) -> Result<BTreeMap<String, String>, AuthError> {
+    for (key, value) in changes {
+        match value {
+            Some(value) => labels.insert(key, value),
+            None => labels.remove(&key),
+        };
+    }
+    node_name::check_labels(&labels).map_err(AuthError::Invalid)?;
+    Ok(labels)
 }
 
 fn no_node(name: &str) -> AuthError {

@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use plexus_auth::Principal;
 use plexus_proto::api::TokenKind;
-use plexus_proto::{ErrorCode, NodeId};
+use plexus_proto::{ErrorCode, NodeId, Timestamp};
 use plexus_store::Enrolment;
 
 use super::ApiError;
@@ -28,6 +28,8 @@ pub(crate) struct NodeCaller {
     /// What it showed; whoever goes on talking to it looks at the time that this has left. None where a certificate said
     /// who it is.
     pub(crate) credential: Option<Arc<Principal>>,
+    /// Until when the certificate is good that was shown, if one was.
+    pub(crate) certified_until: Option<Timestamp>,
 }
 
 impl FromRequestParts<App> for NodeCaller {
@@ -36,12 +38,14 @@ impl FromRequestParts<App> for NodeCaller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
         let named = named(parts, app).await?;
+        let mut certified_until = None;
         if let Some(certificate) = parts.extensions.get::<ClientCertificate>().cloned() {
             let alone = !parts.headers.contains_key(AUTHORIZATION);
             let node = certified(&services, &certificate, named, alone).await?;
+            certified_until = Some(certificate.expires_at());
             if alone {
                 asked_by(&format!("{}:{node}", TokenKind::Node));
-                return Ok(Self { services, node, credential: None });
+                return Ok(Self { services, node, credential: None, certified_until });
             }
             // A credential that is shown beside it must be that of the same node.
         }
@@ -52,7 +56,7 @@ impl FromRequestParts<App> for NodeCaller {
                 .hint("Run `plexus node invite NAME`, and on the machine what it prints."));
         }
         match named.filter(|id| principal.is_node(*id)) {
-            Some(node) => Ok(Self { services, node, credential: Some(principal) }),
+            Some(node) => Ok(Self { services, node, credential: Some(principal), certified_until }),
             None => Err(forbidden("this credential is that of another node")),
         }
     }
@@ -66,6 +70,10 @@ async fn certified(
     named: Option<NodeId>,
     alone: bool,
 ) -> Result<NodeId, ApiError> {
+    // The handshake asked too, and a connection may outlive what it was opened with.
+    if certificate.expires_at() <= services.clock.now() {
+        return Err(forbidden("the certificate has expired").hint("Have a new one made, and connect again."));
+    }
     let mut reader = services.store.read_committed().await?;
     let node = match named {
         Some(id) => reader.node(id).await?,

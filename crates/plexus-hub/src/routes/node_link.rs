@@ -32,6 +32,8 @@ use crate::serve::ConnectionPlace;
 const BODY: Duration = Duration::from_secs(60);
 /// For the hub to take frames that were handed in.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A machine that slept, or whose clock was set, is noticed within this.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -156,16 +158,33 @@ impl NodeCaller {
     }
 }
 
-/// Ends when the credential is no longer good that a link was opened with. Its place is held until then.
+/// Ends when the credential is no longer good that a link was opened with, or the certificate. Its place is held until then.
 async fn good_for(caller: NodeCaller, place: Place) {
-    match caller.credential {
-        Some(principal) => {
-            Welcome::new(caller.services.authenticator.clone(), principal, place).ended().await;
+    let NodeCaller { services, credential, certified_until, .. } = caller;
+    let credential = async {
+        match credential {
+            Some(principal) => {
+                Welcome::new(services.authenticator.clone(), principal, place).ended().await;
+            }
+            None => {
+                let _place = place;
+                pending().await
+            }
         }
-        None => {
-            let _place = place;
-            pending().await
+    };
+    let certificate = async {
+        let Some(until) = certified_until else { return pending().await };
+        loop {
+            let left = Duration::try_from(until.duration_since(services.clock.now())).unwrap_or_default();
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
         }
+    };
+    tokio::select! {
+        () = credential => {}
+        () = certificate => {}
     }
 }
 

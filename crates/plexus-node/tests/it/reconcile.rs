@@ -63,6 +63,22 @@ async fn what_is_kept_nowhere_and_ends_while_the_hub_is_greeted_is_told_all_the_
 }
 
 #[tokio::test]
+async fn dials_are_counted_through_starts_of_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut dials = Vec::new();
+    for _ in 0..2 {
+        let site = Site::at(folder.path(), NodeLimits::default()).await;
+        for _ in 0..2 {
+            let (hub, hello) = site.link(&[]).await;
+            dials.push(hello.dial.expect("a dial"));
+            hub.cut().await;
+        }
+        site.supervisor.shutdown(Duration::from_secs(5)).await;
+    }
+    assert!(dials.is_sorted_by(|one, next| one < next), "{dials:?}");
+}
+
+#[tokio::test]
 async fn a_clock_that_jumps_ends_no_call_and_no_link() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());

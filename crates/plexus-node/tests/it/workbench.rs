@@ -1,13 +1,14 @@
 //! A machine with its tools and a dispatcher in front of them, as a node has, without a link.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Environment, Supervisor};
+use plexus_node::launch::Launcher;
 use plexus_node::policy::Policies;
 use plexus_node::{Machine, tools};
 use plexus_store::{Store, StoreOptions};
@@ -17,6 +18,7 @@ use plexus_tools::{
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends a test that hangs.
@@ -42,8 +44,6 @@ pub(crate) type Told = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
 
 pub(crate) struct Workbench {
     dir: Folder,
-    /// Variables of the node, beside those that every one has.
-    more: Vec<(&'static str, String)>,
     running: Running,
 }
 
@@ -52,59 +52,109 @@ struct Running {
     dispatcher: Dispatcher,
 }
 
-/// What the jobs are in, and the home folder; nothing that a test has started outlives it.
-struct Folder(tempfile::TempDir, tempfile::TempDir);
+/// What the jobs are in, the home folder, and what else a node is given; nothing that a test has started outlives it.
+struct Folder {
+    node: tempfile::TempDir,
+    home: tempfile::TempDir,
+    launcher: Option<PathBuf>,
+    path: &'static str,
+    /// Variables of the node, beside those that every one has.
+    more: Vec<(&'static str, String)>,
+    clock: Clock,
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self {
+            node: tempfile::tempdir().unwrap(),
+            home: tempfile::tempdir().unwrap(),
+            launcher: None,
+            path: PATH,
+            more: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// With a launcher, and not in the folder for temporary files, which is to be as it is elsewhere: without exceptions in it.
+    fn launching() -> Self {
+        let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
+        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
+        Self { node: folder(), home: folder(), launcher: Some(launcher), ..Self::new() }
+    }
+
+    fn under(self, policy: &str) -> Self {
+        std::fs::write(self.node.path().join("node.toml"), policy).unwrap();
+        self
+    }
+}
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::with(Vec::new()).await
+        Self::open(Folder::new()).await
     }
 
-    /// The same with a policy of its own, the text of a `node.toml`.
+    /// One with a policy of its own, the text of a `node.toml`.
     pub(crate) async fn with_policy(policy: &str) -> Self {
-        let dir = Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::write(dir.0.path().join("node.toml"), policy).unwrap();
-        Self::open(dir, Vec::new()).await
+        Self::open(Folder::new().under(policy)).await
     }
 
     /// One whose node has these variables too.
     pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
-        Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()), more).await
+        Self::open(Folder { more, ..Folder::new() }).await
     }
 
-    async fn open(dir: Folder, more: Vec<(&'static str, String)>) -> Self {
+    /// One with a clock that can be set.
+    pub(crate) async fn timed(clock: Clock) -> Self {
+        Self::open(Folder { clock, ..Folder::new() }).await
+    }
+
+    /// One with a launcher and a policy.
+    pub(crate) async fn held(policy: &str) -> Self {
+        Self::open(Folder::launching().under(policy)).await
+    }
+
+    /// The same with another `PATH` of the node.
+    pub(crate) async fn held_with_path(policy: &str, path: &'static str) -> Self {
+        Self::open(Folder { path, ..Folder::launching() }.under(policy)).await
+    }
+
+    /// The same in this folder.
+    pub(crate) async fn held_in(node: tempfile::TempDir, policy: &str) -> Self {
+        Self::open(Folder { node, ..Folder::launching() }.under(policy)).await
+    }
+
+    async fn open(dir: Folder) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
-            data_dir: dir.0.path().to_owned(),
+            data_dir: dir.node.path().to_owned(),
             database_url: None,
             durability: Durability::Process,
             instance_id: "node".to_owned(),
         };
         let store = Store::open(&options, &supervisor).await.unwrap();
-        let home = dir.1.path();
         let given = [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("HOME", home.display().to_string()),
+            ("PATH", dir.path.to_owned()),
+            ("HOME", dir.home.path().display().to_string()),
             ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
         ];
         let environment: Environment =
-            given.into_iter().chain(more.clone()).map(|(name, value)| (name.to_owned(), value)).collect();
+            given.into_iter().chain(dir.more.clone()).map(|(name, value)| (name.to_owned(), value)).collect();
         let machine = Machine {
-            data_dir: dir.0.path().to_owned(),
-            policy: Policies::open(dir.0.path(), &environment).unwrap(),
+            data_dir: dir.node.path().to_owned(),
+            policy: Policies::open(dir.node.path(), &environment).unwrap(),
+            launcher: dir.launcher.clone().map(|program| Launcher::new(program, &environment)),
             environment,
             supervisor: supervisor.clone(),
-            clock: Clock::system(),
-            launcher: None,
+            clock: dir.clock.clone(),
         };
         let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
         let options = DispatcherOptions {
-            files_dir: dir.0.path().join("sessions"),
+            files_dir: dir.node.path().join("sessions"),
             calls_per_principal: 200,
             output_bytes: 1 << 20,
         };
-        let dispatcher = Dispatcher::new(registry, store, Clock::system(), supervisor.clone(), options);
-        Self { dir, more, running: Running { supervisor, dispatcher } }
+        let dispatcher = Dispatcher::new(registry, store, dir.clock.clone(), supervisor.clone(), options);
+        Self { dir, running: Running { supervisor, dispatcher } }
     }
 
     /// The process ends and another one begins, on the same folder. Jobs are not asked.
@@ -114,21 +164,21 @@ impl Workbench {
 
     /// The same, with something that happens while there is none.
     pub(crate) async fn restarted_after(self, meanwhile: impl AsyncFnOnce()) -> Self {
-        let Self { dir, more, running } = self;
+        let Self { dir, running } = self;
         let drained = running.supervisor.shutdown(LIMIT).await;
         assert!(drained.aborted.is_empty(), "{drained:?}");
         // The database is this process's until the last handle is gone.
         drop(running);
         meanwhile().await;
-        Self::open(dir, more).await
+        Self::open(dir).await
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.dir.0.path()
+        self.dir.node.path()
     }
 
     pub(crate) fn home(&self) -> &Path {
-        self.dir.1.path()
+        self.dir.home.path()
     }
 
     /// Folder of a job.
@@ -145,6 +195,12 @@ impl Workbench {
     /// Calls the tool for files; the answer as data.
     pub(crate) async fn filesystem(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("filesystem", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Runs code; the answer as data.
+    pub(crate) async fn code(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("code_exec", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 
@@ -203,7 +259,7 @@ impl Workbench {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        for entry in std::fs::read_dir(self.0.path().join("jobs")).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(self.node.path().join("jobs")).into_iter().flatten().flatten() {
             let born = std::fs::read_to_string(entry.path().join("born")).unwrap_or_default();
             if entry.path().join("exit").exists() {
                 continue;

@@ -220,6 +220,9 @@ pub struct ChangeNodeParams {
     /// The hub's own labels, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
+    /// Of the hub's own labels these: each gets the value, or is taken away where that is null. The others stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub change_labels: BTreeMap<String, Option<String>>,
     /// Whether it is to take no new calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,

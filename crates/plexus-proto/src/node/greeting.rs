@@ -16,6 +16,9 @@ pub struct Hello {
     pub node_id: NodeId,
     /// Names the store that it keeps calls in: a node that was set up anew has another one.
     pub store_id: Uuid,
+    /// Which dial of that store this is; none from a node that does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dial: Option<Dial>,
     /// Of the program.
     pub version: String,
     pub os: String,
@@ -38,6 +41,16 @@ pub struct Hello {
     /// It takes no new calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
+}
+
+/// Counts the links that a node opened, so that a `hello` that was held up on its way is known to be the older one. A later
+/// dial is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Dial {
+    /// Starts of the node with this store.
+    pub start: u64,
+    /// Dials since then.
+    pub n: u64,
 }
 
 /// A tool that a node has of itself.

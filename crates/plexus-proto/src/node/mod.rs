@@ -20,7 +20,7 @@ pub use call::{
     Ack, Call, CallEvent, CallOutcome, CallResult, Caller, Cancel, CancelReason, Failure, Foreign, Output,
 };
 pub use greeting::{
-    Bye, CallOrder, Heartbeat, HeldState, Hello, HostedServer, InFlight, NodeTool, Order, Welcome,
+    Bye, CallOrder, Dial, Heartbeat, HeldState, Hello, HostedServer, InFlight, NodeTool, Order, Welcome,
 };
 
 /// Versions of the link that this build speaks, best first.

@@ -116,6 +116,7 @@ macro_rules! conformance {
                 retention {
                     old_audit_entries_go_and_the_rest_still_verifies
                     what_was_known_of_breaks_outlives_their_entries
+                    an_audit_that_nobody_signs_loses_what_is_too_old_or_too_much_and_goes_on
                     old_events_go_and_the_numbers_of_the_rest_stay
                 }
                 audit {

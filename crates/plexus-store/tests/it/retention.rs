@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plexus_proto::CallId;
 use plexus_proto::api::{AuditPhase, ProblemKind};
-use plexus_store::{NewAudit, Records, Witness};
+use plexus_store::{AuditFilter, NewAudit, Records, Witness};
 
 use crate::backend::{Backend, Database, Sqlite, at, audit, bounded, event, events, seqs};
 
@@ -73,6 +73,29 @@ pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Da
         assert!(problem.message.contains("somebody was here"), "{problem:?}");
         assert!(database.store.read().await.unwrap().audit_was_broken("main", &Seal).await.unwrap());
     }
+}
+
+pub(crate) async fn an_audit_that_nobody_signs_loses_what_is_too_old_or_too_much_and_goes_on(
+    database: Database<impl Backend>,
+) {
+    append(&database, (0..20).map(entry).collect()).await;
+    assert_eq!(database.store.prune_unsigned_audit(at(0), 20).await.unwrap(), 0);
+    assert_eq!(database.store.prune_unsigned_audit(at(5), 20).await.unwrap(), 5, "the old");
+    assert_eq!(database.store.prune_unsigned_audit(at(5), 10).await.unwrap(), 5, "too many");
+    assert_eq!(listed(&database).await, 10);
+    // All of them are old; the chain goes on from the newest.
+    assert_eq!(database.store.prune_unsigned_audit(at(1_000), 10).await.unwrap(), 9);
+    let last = database.head().await.unwrap().n;
+    let database = database.reopened().await;
+    append(&database, vec![entry(200)]).await;
+    assert_eq!(database.head().await.unwrap().n, last + 1);
+    assert_eq!(listed(&database).await, 2);
+}
+
+/// How many calls are on record.
+async fn listed(database: &Database<impl Backend>) -> usize {
+    let mut reader = database.store.read().await.unwrap();
+    reader.audit_calls("main", &AuditFilter::default(), 100).await.unwrap().len()
 }
 
 pub(crate) async fn old_events_go_and_the_numbers_of_the_rest_stay(database: Database<impl Backend>) {

@@ -76,8 +76,13 @@ impl Inner {
             call.idempotency.as_ref().map(|(key, _)| Key { subject: call.subject.clone(), key: key.clone() });
         let record = CallRecord::of_row(&call, self.name_of(call.node_id), self.clock.clone());
         let settled = self.settle_on_node(record, key, result, settle).await?;
-        self.concluded.send_modify(|count| *count = count.wrapping_add(1));
+        self.tell_concluded();
         Ok(settled)
+    }
+
+    /// Whoever waits for what a key stands for looks again.
+    pub(super) fn tell_concluded(&self) {
+        self.concluded.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Why a call is over that nobody has heard of.

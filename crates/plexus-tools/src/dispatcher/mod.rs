@@ -210,7 +210,7 @@ impl Dispatcher {
 
 impl Inner {
     async fn run(
-        &self,
+        self: &Arc<Self>,
         call_id: CallId,
         principal: Arc<Principal>,
         mut call: Call,
@@ -348,7 +348,7 @@ impl Inner {
 
     /// Looks for an earlier result, takes a place among the running calls, runs.
     async fn admit(
-        &self,
+        self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
@@ -414,7 +414,7 @@ impl Inner {
 
     /// Runs the call if its principal may have one more.
     async fn enter(
-        &self,
+        self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
@@ -439,7 +439,7 @@ impl Inner {
 
     /// Runs the handler and commits what it did together with the record of it.
     async fn execute(
-        &self,
+        self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use plexus_kit::Stage;
 use plexus_proto::{CallId, ErrorCode, NodeId};
 use plexus_store::{NodeCallRecord, NodeCallState, Records};
 
@@ -20,6 +21,10 @@ use super::record::CallRecord;
 use super::route::Route;
 use super::{Inner, Keep, bound, guarded};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
+
+/// Between two attempts to record the end of a call, doubled up to the second.
+const RETRY: Duration = Duration::from_millis(200);
+const RETRY_MOST: Duration = Duration::from_secs(10);
 
 type CallResult = Result<ToolOutput, CallError>;
 
@@ -58,7 +63,7 @@ impl Drop for Wait {
 impl Inner {
     /// Has the machine run the call, and settles its end.
     pub(super) async fn execute_on_node(
-        &self,
+        self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
@@ -70,7 +75,7 @@ impl Inner {
                 "a call that is for no machine was to be sent to one",
             ));
         };
-        let _waited = self.waited.wait(record.call_id());
+        let waited = self.waited.wait(record.call_id());
         let row = self.row(&prepared, &context, &record, keep.as_ref(), &route);
         if let Err(error) = self.give(row, keep.as_ref()).await {
             return self.finish(record, Err(error)).await;
@@ -84,13 +89,47 @@ impl Inner {
                 if result.as_ref().is_err_and(CallError::goes_on) {
                     return result;
                 }
-                let settled = self.settle_on_node(record, key, &result, Settle::Any).await;
-                settled.map_err(|error| error.after(&result))?;
+                let settled = self.settle_on_node(record.clone(), key.clone(), &result, Settle::Any).await;
+                if let Err(error) = settled {
+                    let error = error.after(&result);
+                    self.settle_later((record, key), result, node, waited);
+                    return Err(error);
+                }
                 result
             }
         };
         self.tell_settled(node, call_id);
         result
+    }
+
+    /// Settles a call whose end could not be recorded, as often as it takes: until then its machine keeps the result, and who
+    /// asks with the same key waits. A hub that stops before leaves it to its next start. There are no more of these than a
+    /// machine may have calls, since each keeps its place among them.
+    fn settle_later(
+        self: &Arc<Self>,
+        (record, key): (CallRecord, Option<Key>),
+        result: CallResult,
+        node: NodeId,
+        waited: Wait,
+    ) {
+        let (inner, stopping) = (self.clone(), self.supervisor.stopping(Stage::Work));
+        self.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
+            let (call_id, _waited, mut pause) = (record.call_id(), waited, RETRY);
+            loop {
+                tokio::select! {
+                    () = stopping.cancelled() => return,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_MOST),
+                }
+                match inner.settle_on_node(record.clone(), key.clone(), &result, Settle::Any).await {
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, %node, %call_id, "the end of a call cannot be recorded; it is tried again");
+                    }
+                }
+            }
+            inner.tell_settled(node, call_id);
+            inner.tell_concluded();
+        });
     }
 
     /// What is stored of a call before it is sent.

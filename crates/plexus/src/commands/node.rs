@@ -3,7 +3,9 @@
 //! `join`, `run`, `install` and `uninstall` are for the machine itself; the others are clients of the hub.
 
 mod invite;
+mod invites;
 mod join;
+mod label;
 mod place;
 mod run;
 mod service;
@@ -71,6 +73,18 @@ code before.\n\n\
 Example:\n  plexus node invite nas --label role=storage --ttl 1h"
     )]
     Invite(invite::InviteArgs),
+    /// List invitations that nobody has used yet
+    #[command(
+        after_help = "Their codes were printed once and are not shown again; inviting the name again makes a new one.\n\n\
+Example:\n  plexus node invites"
+    )]
+    Invites,
+    /// End the code with which a machine could still join
+    #[command(after_help = "Example:\n  plexus node uninvite nas")]
+    Uninvite {
+        /// Who was invited
+        name: String,
+    },
     /// List the machines and how each is doing
     #[command(visible_alias = "ls", after_help = "Example:\n  plexus node list")]
     List(ListArgs),
@@ -98,6 +112,12 @@ Example:\n  plexus node invite nas --label role=storage --ttl 1h"
         #[arg(long, short)]
         yes: bool,
     },
+    /// Give a machine labels of the hub's, or take them away
+    #[command(
+        after_help = "Labels that the machine says of itself (`plexus node run --label`) stay; the hub's win over them.\n\n\
+Example:\n  plexus node label nas role=storage floor-"
+    )]
+    Label(label::LabelArgs),
     /// Give a machine another name; scopes, profiles and tokens that name it do not follow
     #[command(after_help = "Example:\n  plexus node rename nas cellar")]
     Rename {
@@ -116,7 +136,8 @@ impl HubCommand {
             | Self::Drain { node, .. }
             | Self::Remove { node, .. }
             | Self::Rename { node, .. } => Some(node),
-            Self::Invite(_) | Self::List(_) => None,
+            Self::Label(args) => Some(&args.node),
+            Self::Invite(_) | Self::Invites | Self::Uninvite { .. } | Self::List(_) => None,
         }
     }
 }
@@ -144,6 +165,9 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
 async fn act(command: HubCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
     match command {
         HubCommand::Invite(args) => invite::run(out, hub, args).await,
+        HubCommand::Invites => invites::list(out, hub).await,
+        HubCommand::Uninvite { name } => invites::withdraw(out, hub, &name).await,
+        HubCommand::Label(args) => label::run(out, hub, args).await,
         HubCommand::List(args) => list(out, hub, &args).await,
         HubCommand::Show { node } => show::run(out, hub, &node).await,
         HubCommand::Drain { node, off } => drain(out, hub, &node, !off).await,
@@ -181,7 +205,7 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             node.version.clone().unwrap_or_else(|| "-".to_owned()),
             show::round_trip(node),
             show::seen(node, |at| out.when(at)),
-            show::labels(node),
+            show::labels(&node.labels),
         ]
     };
     let empty = "No machines. `plexus node invite NAME` prints the command with which one joins.";

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,8 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 #[derive(Clone, Copy)]
 pub(crate) enum Time {
     Now,
+    /// For so many seconds from now.
+    Shortly(u32),
     Past,
     Future,
 }
@@ -61,6 +64,10 @@ impl Authority {
     fn sign(&self, mut params: CertificateParams, name: &str, time: Time) -> Pair {
         (params.not_before, params.not_after) = match time {
             Time::Now => (date_time_ymd(2020, 1, 1), date_time_ymd(2120, 1, 1)),
+            Time::Shortly(seconds) => {
+                let until = SystemTime::now() + Duration::from_secs(seconds.into());
+                (date_time_ymd(2020, 1, 1), until.into())
+            }
             Time::Past => (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1)),
             Time::Future => (date_time_ymd(2120, 1, 1), date_time_ymd(2121, 1, 1)),
         };

@@ -6,6 +6,8 @@ use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
 
 use crate::certificates::{Authority, Pair, Time};
+use crate::machines::run_node;
+use crate::node_machines::state;
 
 /// A hub with TLS that knows nodes by the certificates of this authority.
 async fn hub(plexus: &Plexus, authority: &Authority) -> HubProcess {
@@ -107,6 +109,24 @@ async fn a_certificate_is_the_node_of_its_name_and_nobody_else() {
     assert_eq!(join(&hub, &vps, json!({})).await.expect("an answer").0, 403);
     assert_eq!(knock(&hub, &vps, vps_id, None).await, Some(403));
     assert_eq!(knock(&hub, &vps, vps_id, Some(vps_token)).await, Some(426));
+    assert!(hub.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_link_ends_with_its_certificate_and_comes_back_with_the_next_one() {
+    let (plexus, machine) = (crate::plexus(), crate::plexus());
+    let authority = Authority::new(plexus.home(), "authority");
+    let hub = hub(&plexus, &authority).await;
+    let pair = authority.vouch_for("nas", Time::Shortly(8));
+    let [ca, cert, key] = [&authority.file, &pair.cert, &pair.key].map(|path| path.display().to_string());
+    let files = ["--ca", &ca, "--cert", &cert, "--key", &key];
+    machine.run(&[&["node", "join", &hub.url("")], &files[..]].concat()).await.ok();
+    let _node = run_node(&machine, "auto");
+    state(&plexus, "nas", "online").await;
+    // Nothing else ends it: it answers all heartbeats.
+    state(&plexus, "nas", "offline").await;
+    authority.vouch("nas");
+    state(&plexus, "nas", "online").await;
     assert!(hub.terminate().await.success());
 }
 

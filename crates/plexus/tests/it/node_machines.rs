@@ -34,7 +34,7 @@ impl Machine {
 }
 
 /// Waits until the hub says this of a node.
-async fn state(plexus: &Plexus, name: &str, wanted: &str) {
+pub(crate) async fn state(plexus: &Plexus, name: &str, wanted: &str) {
     let found = async {
         loop {
             let nodes = plexus.run(&["node", "list", "--json"]).await.json(0);
@@ -168,5 +168,34 @@ async fn a_machine_with_a_certificate_needs_no_code_and_keeps_no_secret_of_the_h
     let kept = nas.plexus.home().join(".local/share/plexus-node/credential.json");
     assert!(!std::fs::read_to_string(kept).unwrap().contains("token"), "a token that is not needed");
     assert!(nas.stop().await);
+    assert!(hub.terminate().await.success());
+}
+
+#[tokio::test]
+async fn invitations_are_listed_and_withdrawn_and_labels_changed() {
+    let (plexus, machine) = (crate::plexus(), crate::plexus());
+    let hub = plexus.up().await;
+    crate::machines::join(&plexus, &machine, &hub.url(""), "nas", &["--label", "role=nas"]).await;
+    let code = plexus.run(&["node", "invite", "attic", "--label", "floor=3", "--json"]).await.json(0);
+    let listed = plexus.run(&["node", "invites"]).await;
+    let listed = listed.ok();
+    assert!(listed.contains("attic") && listed.contains("floor=3"), "{listed}");
+    assert!(!listed.contains(code["code"].as_str().expect("a code")) && !listed.contains("nas"), "{listed}");
+    plexus.run(&["node", "uninvite", "attic"]).await.ok();
+    let left = plexus.run(&["node", "invites", "--json"]).await.json(0);
+    assert_eq!(left["items"], serde_json::json!([]));
+    let gone = plexus.run(&["node", "uninvite", "attic"]).await;
+    assert_ne!(gone.code, Some(0), "{gone:?}");
+    let refused =
+        machine.run(&["node", "join", &hub.url(""), code["code"].as_str().expect("a code"), "--again"]).await;
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+
+    let changed = plexus.run(&["node", "label", "nas", "site=home", "floor=1"]).await;
+    assert_eq!(changed.ok().trim(), "nas: floor=1 role=nas site=home");
+    let changed = plexus.run(&["node", "label", "nas", "role-", "floor=2", "--json"]).await.json(0);
+    assert_eq!(changed["labels"], serde_json::json!({ "floor": "2", "site": "home" }));
+    for odd in ["role", "-", "=x"] {
+        assert_eq!(plexus.run(&["node", "label", "nas", "--", odd]).await.code, Some(2), "{odd}");
+    }
     assert!(hub.terminate().await.success());
 }

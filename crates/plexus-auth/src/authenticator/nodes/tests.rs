@@ -316,9 +316,30 @@ async fn every_change_of_nodes_and_every_refusal_of_one_is_on_record() {
     let f = fixture().await;
     let (nas, _) = f.joined("nas").await;
     let (vps, _) = f.joined("vps").await;
-    let change = ChangeNodeParams { name: Some("store".to_owned()), draining: Some(true), labels: None };
+    let change = ChangeNodeParams {
+        name: Some("store".to_owned()),
+        draining: Some(true),
+        ..ChangeNodeParams::default()
+    };
     let changed = f.authenticator.change_node(&f.admin, nas.node_id, change).await.unwrap().unwrap();
     assert_eq!((changed.name.as_str(), changed.draining), ("store", true));
+    let label = |changes: &[(&str, Option<&str>)]| ChangeNodeParams {
+        change_labels: changes
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned)))
+            .collect(),
+        ..ChangeNodeParams::default()
+    };
+    for (changes, expected) in [
+        (&[("role", Some("nas")), ("floor", Some("1"))][..], &["floor", "role"][..]),
+        (&[("floor", None), ("absent", None), ("role", Some("attic"))], &["role"]),
+    ] {
+        let changed =
+            f.authenticator.change_node(&f.admin, vps.node_id, label(changes)).await.unwrap().unwrap();
+        assert_eq!(changed.labels.keys().collect::<Vec<_>>(), expected);
+    }
+    let odd = f.authenticator.change_node(&f.admin, vps.node_id, label(&[("a b", Some("c"))])).await;
+    assert!(matches!(odd, Err(AuthError::Invalid(_))), "{odd:?}");
     let taken = ChangeNodeParams { name: Some("store".to_owned()), ..ChangeNodeParams::default() };
     let taken = f.authenticator.change_node(&f.admin, vps.node_id, taken).await;
     assert!(matches!(taken, Err(AuthError::Conflict { .. })), "{taken:?}");
@@ -339,6 +360,9 @@ async fn every_change_of_nodes_and_every_refusal_of_one_is_on_record() {
             ("node_invite", "ok"),
             ("node_join", "ok"),
             ("node_change", "ok"),
+            ("node_change", "ok"),
+            ("node_change", "ok"),
+            ("node_change", "invalid_request"),
             ("node_change", "conflict"),
             ("node_remove", "forbidden"),
             ("node_remove", "ok"),

@@ -105,6 +105,10 @@ impl Gateway {
             ))
         })?;
         let unit = self.unit(node).ok_or(End::Refused)?;
+        if unit.is_overtaken(&hello) {
+            tracing::info!(%node, dial = ?hello.dial, "a hello that was held up came after a newer link of its node");
+            return Err(End::Cut(Cut::Fenced));
+        }
         // Before the store is known as that of the machine: after a crash of the hub it has to be found out again.
         for call in unit.lost(&hello.calls, hello.store_id) {
             self.conclude(&unit, call, interrupted("its node was set up anew")).await;

@@ -25,6 +25,8 @@ enum Noted {
     Ended,
     /// It waited, and whoever asked for it may not any more.
     Revoked,
+    /// It was to wait until before now.
+    Overdue,
 }
 
 impl Gateway {
@@ -63,6 +65,10 @@ impl Gateway {
                     if row.state == NodeCallState::Queued && is_revoked(conn, row.token_id, now).await? {
                         return Ok(Noted::Revoked);
                     }
+                    let overdue = row.queued_until.is_some_and(|until| until <= now);
+                    if row.state == NodeCallState::Queued && overdue {
+                        return Ok(Noted::Overdue);
+                    }
                     conn.send_node_call(call, store).await?;
                     Ok(Noted::Sent(Box::new(row)))
                 })
@@ -79,6 +85,13 @@ impl Gateway {
                 unit.refuse(call, &Undelivered::Revoked);
                 return Ok(());
             }
+            // After a start of the hub: what waited in vain while there was none is not sent now.
+            Noted::Overdue if unit.is_orphan(call) => {
+                self.conclude(unit, call, expired()).await;
+                return Ok(());
+            }
+            // Whoever waits for it is about to say so.
+            Noted::Overdue => return Ok(()),
             Noted::Sent(row) => *row,
         };
         if unit.is_orphan(call) {

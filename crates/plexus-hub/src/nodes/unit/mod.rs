@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plexus_proto::node::{
-    Ack, CallEvent, CallOutcome, CallResult, Cancel, CancelReason, Frame, Hello, HostedServer, InFlight,
+    Ack, CallEvent, CallOutcome, CallResult, Cancel, CancelReason, Dial, Frame, Hello, HostedServer, InFlight,
 };
 use plexus_proto::{CallId, NodeId, Timestamp};
 use plexus_tools::nodes::NodeEntry;
@@ -34,6 +34,8 @@ pub(super) struct Known {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Said {
     pub(super) store: Option<Uuid>,
+    /// Of its newest link.
+    pub(super) dial: Option<Dial>,
     pub(super) version: Option<String>,
     pub(super) os: Option<String>,
     pub(super) arch: Option<String>,
@@ -49,6 +51,7 @@ impl Said {
     pub(super) fn new(hello: &Hello) -> Self {
         Self {
             store: Some(hello.store_id),
+            dial: hello.dial,
             version: Some(hello.version.clone()),
             os: Some(hello.os.clone()),
             arch: Some(hello.arch.clone()),
@@ -237,6 +240,11 @@ impl Unit {
         self.lock().calls.not_concluded(call);
     }
 
+    /// Whether the machine has dialled again since it said this, and came through before it.
+    pub(super) fn is_overtaken(&self, hello: &Hello) -> bool {
+        self.lock().is_overtaken(hello)
+    }
+
     /// Lets a link in, in place of an older one; none if there is a newer one, or the machine was removed.
     pub(super) fn admit(
         &self,
@@ -247,7 +255,7 @@ impl Unit {
         now: Timestamp,
     ) -> Option<Admitted> {
         let mut state = self.lock();
-        if epoch <= state.epoch || state.removed || state.stopping {
+        if epoch <= state.epoch || state.removed || state.stopping || state.is_overtaken(hello) {
             return None;
         }
         state.epoch = epoch;
@@ -262,6 +270,7 @@ impl Unit {
         state.rtt = None;
         let sending = !state.is_draining();
         let reconciled = state.calls.reconcile(&hello.calls, hello.store_id, sending);
+        state.refuse_if_draining();
         let (frames, queued) = mpsc::channel(queue);
         let (cut, is_cut) = oneshot::channel();
         state.link = Some(Active { epoch, frames, cut, transport });
@@ -308,6 +317,7 @@ impl Unit {
         if resumed && !state.is_draining() {
             state.dispatch_unsent();
         }
+        state.refuse_if_draining();
         true
     }
 
@@ -402,6 +412,13 @@ impl State {
         self.known.draining || self.said.draining
     }
 
+    /// Only while the machine is there or waited for: a store that was put back from a copy counts from where it was then, and
+    /// must get in once nobody is linked who counted further.
+    fn is_overtaken(&self, hello: &Hello) -> bool {
+        let same = self.said.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
+        same && hello.dial.zip(self.said.dial).is_some_and(|(this, newest)| this <= newest)
+    }
+
     pub(super) fn transport(&self) -> Option<&'static str> {
         self.link.as_ref().map(|link| link.transport)
     }
@@ -449,6 +466,14 @@ impl State {
         }
     }
 
+    /// Calls that waited for a machine which was expected, and that would not be sent to it now. Those that may wait for as long
+    /// as it takes stay.
+    fn refuse_if_draining(&mut self) {
+        if self.is_draining() {
+            self.calls.refuse_unsent(&Undelivered::Draining, false);
+        }
+    }
+
     fn dispatch_unsent(&mut self) {
         for call in self.calls.unsent().0 {
             self.dispatch(call);
@@ -479,11 +504,12 @@ impl State {
 
     /// The machine says anew what it can do. It may take calls again.
     pub(super) fn says(&mut self, hello: &Hello) {
-        let (was_draining, store) = (self.is_draining(), self.said.store);
-        self.said = Said { store, ..Said::new(hello) };
+        let (was_draining, store, dial) = (self.is_draining(), self.said.store, self.said.dial);
+        self.said = Said { store, dial, ..Said::new(hello) };
         if was_draining && !self.is_draining() {
             self.dispatch_unsent();
         }
+        self.refuse_if_draining();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use plexus_proto::node::{
-    Call, CallEvent, CallOutcome, CallResult, Caller, Frame, HeldState, Hello, InFlight, Order, Output,
+    Call, CallEvent, CallOutcome, CallResult, Caller, Dial, Frame, HeldState, Hello, InFlight, Order, Output,
 };
 use plexus_proto::{CallId, ErrorCode, NodeId, SessionId, Timestamp};
 use serde_json::value::RawValue;
@@ -47,6 +47,7 @@ fn hello(unit: &Unit, store: Uuid, calls: &[(CallId, HeldState)]) -> Hello {
         versions: vec![1],
         node_id: unit.id,
         store_id: store,
+        dial: None,
         version: "0".to_owned(),
         os: "linux".to_owned(),
         arch: "x86_64".to_owned(),
@@ -131,6 +132,54 @@ fn a_result_is_confirmed_when_the_end_is_committed_and_not_before() {
     machine.unit.settled(call.call.call_id);
     assert_eq!(sent(&mut link), ["ack"]);
     assert_eq!(machine.unit.lock().in_flight(), 0);
+}
+
+#[test]
+fn a_hello_that_was_overtaken_changes_nothing_while_its_machine_is_there_or_waited_for() {
+    let mut machine = Machine::new();
+    let said = |start, n| Hello { dial: Some(Dial { start, n }), ..hello(&machine.unit, machine.store, &[]) };
+    let (older, newer) = (said(2, 9), said(3, 1));
+    let admit = |machine: &mut Machine, hello: &Hello| {
+        machine.epoch += 1;
+        machine.unit.admit(machine.epoch, hello, "ws", 16, Timestamp::now())
+    };
+    let mut link = admit(&mut machine, &newer).expect("it is let in");
+    let linked = machine.epoch;
+    let call = call(true);
+    let mut end = machine.begin(&call);
+    assert_eq!(sent(&mut link), ["call"]);
+    for held_up in [&older, &newer] {
+        assert!(machine.unit.is_overtaken(held_up) && admit(&mut machine, held_up).is_none());
+        assert_eq!(link.cut.try_recv(), Err(TryRecvError::Empty), "the newer link goes on");
+    }
+    assert!(machine.unit.of_link(linked).is_some());
+    assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty, "and so does its call");
+    assert!(machine.unit.ended(linked, Presence::Awaited));
+    assert!(admit(&mut machine, &older).is_none(), "a machine that is waited for has dialled since");
+    // A store that was put back from a copy counts from where it was then.
+    assert!(machine.unit.give_up(linked, "it is not linked", Timestamp::now()));
+    assert!(admit(&mut machine, &older).is_some());
+}
+
+#[test]
+fn a_call_that_waited_for_a_machine_that_comes_back_draining_is_refused_at_once() {
+    for by_itself in [true, false] {
+        let mut machine = Machine::new();
+        machine.dial(&[]);
+        machine.lose();
+        let (call, queued) = (call(true), OutgoingCall { queue: true, ..call(true) });
+        let (mut end, mut waits) = (machine.begin(&call), machine.begin(&queued));
+        if by_itself {
+            machine.epoch += 1;
+            let hello = Hello { draining: true, ..hello(&machine.unit, machine.store, &[]) };
+            machine.unit.admit(machine.epoch, &hello, "ws", 16, Timestamp::now()).expect("it is let in");
+        } else {
+            let known = Known { draining: true, ..machine.unit.lock().known.clone() };
+            assert!(machine.unit.changed(known));
+        }
+        assert_eq!(end.try_recv().expect("it has ended").unwrap_err(), Undelivered::Draining, "{by_itself}");
+        assert_eq!(waits.try_recv().unwrap_err(), TryRecvError::Empty, "it may wait");
+    }
 }
 
 #[test]

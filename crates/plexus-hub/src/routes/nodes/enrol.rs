@@ -219,7 +219,7 @@ fn refused(
 pub(in crate::routes) async fn renew(
     caller: NodeCaller,
 ) -> Result<(StatusCode, Json<NodeCredential>), ApiError> {
-    let NodeCaller { services, node, credential } = caller;
+    let NodeCaller { services, node, credential, .. } = caller;
     let credential = credential.ok_or_else(|| {
         let message = "a node that shows a certificate has no credential to renew";
         ApiError::new(StatusCode::CONFLICT, plexus_proto::ErrorCode::Conflict, message)

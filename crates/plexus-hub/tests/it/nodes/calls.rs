@@ -1,7 +1,11 @@
 //! Calls to nodes through lost links, restarts of the hub, and what other nodes say of them.
 
+use std::time::Duration;
+
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::task::JoinSet;
 
 use super::end::{BOTH, End, Enrolled, How};
@@ -146,6 +150,56 @@ async fn a_call_of_before_a_restart_is_sent_again_to_the_same_store_and_to_no_ot
             assert_eq!(body["code"], "interrupted", "{body}");
         }
     }
+}
+
+/// Changes the hub's database as somebody else.
+async fn sql(hub: &TestHub, statement: &'static str) {
+    let file =
+        SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db")).busy_timeout(super::PATIENCE);
+    let mut conn = file.connect().await.unwrap();
+    sqlx::query(statement).execute(&mut conn).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_is_recorded_as_soon_as_it_can_be() {
+    let (hub, _node, mut end) = linked(How::WebSocket).await;
+    let call = run(&hub, "k1");
+    let frame = end.next_of("call").await;
+    end.send(json!({ "type": "ack", "call_id": frame["call_id"] })).await;
+    let full = "CREATE TRIGGER no_room BEFORE DELETE ON node_calls BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    sql(&hub, full).await;
+    end.answer(&frame, "1").await;
+    let (status, body) = answered(call).await;
+    assert!(status >= 500, "{status} {body}");
+    sql(&hub, "DROP TRIGGER no_room").await;
+    // On the link that it came over, without anybody asking for it.
+    assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"]);
+    let (_, again) = answered(run(&hub, "k1")).await;
+    assert_eq!((&again["text"], &again["replayed"]), (&json!("1"), &json!(true)), "{again}");
+}
+
+#[tokio::test]
+async fn a_call_whose_time_to_wait_is_over_is_not_sent_after_a_start_of_the_hub() {
+    let (hub, node, mut end) = linked(How::WebSocket).await;
+    end.send(json!({ "type": "bye", "reason": "switched off" })).await;
+    until_state(&hub, &node, "offline").await;
+    let waiting = run_as(&hub, &hub.admin_token(), "k1", true);
+    until(&hub, &node, "waiting", |node| node["in_flight"] == 1).await;
+    // When the hub starts it may wait for another hour, as it was told to by default; when the node is back, no longer.
+    let hub = hub.restart_later(Duration::from_secs(1)).await;
+    answered(waiting).await;
+    hub.clock().advance(Duration::from_secs(3_600));
+    let (mut end, _) = node.link(&hub, How::WebSocket).await;
+    end.pass_the_test().await;
+    until(&hub, &node, "rid of the call", |node| node["in_flight"] == 0).await;
+    let audit = hub.api("/api/v1/audit?tool=terminal").await;
+    assert_eq!(audit["items"][0]["outcome"], "deadline_exceeded", "{audit}");
+    // What it is asked for next is what is asked for now.
+    let call = run(&hub, "k2");
+    let sent = end.next_of("call").await;
+    assert_eq!(sent["idempotency_key"], "k2", "{sent}");
+    end.answer(&sent, "1").await;
+    assert_eq!(answered(call).await.1["text"], "1");
 }
 
 #[tokio::test]

@@ -108,6 +108,34 @@ async fn a_node_whose_link_broke_is_offline_when_it_does_not_come_back() {
 }
 
 #[tokio::test]
+async fn a_hello_that_was_held_up_does_not_fence_the_newer_link() {
+    for how in BOTH {
+        let hub = TestHub::start().await;
+        let node = Enrolled::new(&hub, "nas").await;
+        let said = |n: u64| {
+            let mut hello = node.hello();
+            hello["dial"] = json!({ "start": 1, "n": n });
+            hello
+        };
+        // The first dial is open, and its hello is somewhere on the way.
+        let mut first = node.dial(&hub, how).await;
+        let (mut second, welcome) = node.link_with(&hub, how, said(2)).await;
+        first.send(said(1)).await;
+        let fenced = if how == How::WebSocket { 4001 } else { 409 };
+        assert_eq!(first.end().await, Ended(fenced));
+        second.pass_the_test().await;
+        until_state(&hub, &node, "online").await;
+        // What is dialled next is the newest.
+        let (_third, next) = node.link_with(&hub, how, said(3)).await;
+        assert_eq!(
+            next["epoch"].as_u64(),
+            welcome["epoch"].as_u64().map(|epoch| epoch + 1),
+            "one was let in since"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
     const KEY: &str = "a key of thirty-two characters..";
     let hub = TestHub::start_with(|config| {

@@ -1,7 +1,11 @@
 //! What commands write, shown and paged.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use plexus_kit::Clock;
+use plexus_proto::Timestamp;
 use serde_json::{Value, json};
 
 use crate::workbench::{Workbench, until};
@@ -132,4 +136,18 @@ async fn a_hundred_megabytes_pass_by_and_take_no_memory() {
     assert!(grown < 32 << 20, "{grown} bytes");
     let middle = json!({ "action": "read", "job": answer["job"], "offset": 50_000_000, "limit": 64 });
     assert_eq!(bench.terminal(middle).await.unwrap()["next_offset"], 50_000_064);
+}
+
+#[tokio::test]
+async fn what_has_just_ended_is_not_old_because_the_date_was_set() {
+    let clock = Clock::manual(Timestamp::now());
+    let bench = Workbench::timed(clock.clone()).await;
+    let ran = bench.sh("echo kept").await;
+    clock.advance(Duration::from_secs(30 * 24 * 3600));
+    // Each of them has what is old removed.
+    for _ in 0..4 {
+        bench.sh("true").await;
+    }
+    let read = bench.terminal(json!({ "action": "read", "job": ran["job"] })).await.unwrap();
+    assert_eq!(read["text"], "kept\n", "{read}");
 }

@@ -1,5 +1,7 @@
 //! What there is to say of a machine.
 
+use std::collections::BTreeMap;
+
 use plexus_proto::Timestamp;
 use plexus_proto::api::{Node, NodeState, NodeTransport};
 
@@ -23,7 +25,7 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
         ("node", node.id.to_string()),
         ("name", node.name.clone()),
         ("state", state(&node)),
-        ("labels", labels(&node)),
+        ("labels", labels(&node.labels)),
         ("system", system(&node)),
         ("host name", or(&node.hostname)),
         ("version", or(&node.version)),
@@ -81,8 +83,8 @@ pub(super) fn seen(node: &Node, when: impl Fn(Timestamp) -> String) -> String {
     }
 }
 
-pub(super) fn labels(node: &Node) -> String {
-    let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if labels.is_empty() { "-".to_owned() } else { one_line(&labels.join(" ")) }
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use plexus_proto::Timestamp;
 use plexus_proto::api::CreatedToken;
 use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, Strike, Write, Writer, rounds};
-use plexus_testkit::{HubProcess, Link, Plexus, send};
+use plexus_testkit::{HubProcess, Link, Plexus, WallClock, send};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rustix::process::Signal;
@@ -40,6 +41,8 @@ pub(super) enum Fault {
     HalfOpen(Duration),
     /// The node does nothing for a while, as on a machine that sleeps.
     Sleep(Duration),
+    /// The node's wall clock is set so many hours before or after the right time.
+    ClockJump(i64),
 }
 
 /// What became of a command, as its caller was told.
@@ -97,6 +100,9 @@ pub(super) struct NodeScene {
     /// The hub's machine, and the node's.
     plexus: Plexus,
     machine: Plexus,
+    /// The node's; none where it cannot be moved.
+    clock: Option<WallClock>,
+    jumps: usize,
     transport: &'static str,
     hub: Option<HubProcess>,
     address: Arc<Mutex<String>>,
@@ -111,6 +117,11 @@ pub(super) struct NodeScene {
 impl NodeScene {
     async fn new(plexus: Plexus, machine: Plexus, transport: &'static str) -> Self {
         let plexus = plexus.with(HEARTBEAT.0, HEARTBEAT.1.to_owned());
+        let clock = WallClock::new().await;
+        let machine = match &clock {
+            Some(clock) => clock.of(machine),
+            None => machine,
+        };
         let hub = plexus.up().await;
         let link = Link::to(hub.address()).await;
         join(&plexus, &machine, &format!("http://{}", link.address()), "nas", &[]).await;
@@ -123,6 +134,8 @@ impl NodeScene {
         let mut scene = Self {
             plexus,
             machine,
+            clock,
+            jumps: 0,
             transport,
             hub: Some(hub),
             address,
@@ -134,7 +147,34 @@ impl NodeScene {
             ran: AtomicUsize::new(0),
         };
         scene.start_node();
+        scene.prove_the_clock().await;
         scene
+    }
+
+    /// Moves the node's clock while it runs and looks when it says that it started a command: a library that is preloaded in
+    /// vain would have every jump below test nothing.
+    async fn prove_the_clock(&self) {
+        let Some(clock) = &self.clock else { return };
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
+        let call = async |arguments: Value| -> Value {
+            let url = self.hub().url("/api/v1/tools/terminal/call");
+            let request =
+                http.post(url).bearer_auth(&self.token.token).json(&json!({ "arguments": arguments }));
+            request.send().await.expect("an answer").json().await.expect("JSON")
+        };
+        for hours in [720, -720, 0] {
+            clock.set(hours * 3600);
+            // It may not be linked yet.
+            call(json!({ "action": "run", "command": "true", "node": "nas", "queue": true })).await;
+            let list = call(json!({ "action": "list", "node": "nas" })).await;
+            let jobs = list["structured"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs: {list}"));
+            let is_off = |job: &Value| {
+                let at: Timestamp = job["started_at"].as_str().expect("a time").parse().expect("a time");
+                let off = (at.as_second() - Timestamp::now().as_second()) / 3600;
+                (off - hours).abs() <= 1
+            };
+            assert!(jobs.iter().any(is_off), "the clock of the node is not {hours} hours off: {list}");
+        }
     }
 
     fn hub(&self) -> &HubProcess {
@@ -170,7 +210,9 @@ impl Scene for NodeScene {
             after: Duration::from_millis(rng.random_range(20..300)),
             fault: fault(rng),
         };
-        (0..rng.random_range(1..4)).map(|_| strike(rng)).collect()
+        let strikes = (0..rng.random_range(1..4)).map(|_| strike(rng));
+        // All are drawn, so that a machine whose clock cannot be moved has the others at the same moments.
+        strikes.filter(|it| self.clock.is_some() || !matches!(it.fault, Fault::ClockJump(_))).collect()
     }
 
     async fn writers(&mut self, round: u64) -> Vec<Commander> {
@@ -227,6 +269,10 @@ impl Scene for NodeScene {
                 tokio::time::sleep(during).await;
                 send(node, Signal::CONT);
             }
+            Fault::ClockJump(hours) => {
+                self.clock.as_ref().expect("a clock that can be moved").set(hours * 3600);
+                self.jumps += 1;
+            }
         }
     }
 
@@ -268,7 +314,7 @@ impl Scene for NodeScene {
 
 fn fault(rng: &mut StdRng) -> Fault {
     let during = Duration::from_millis(rng.random_range(1..300));
-    match rng.random_range(0..16) {
+    match rng.random_range(0..19) {
         0..=3 => Fault::KillHub,
         4..=6 => Fault::KillNode,
         7 => Fault::KillBoth,
@@ -276,6 +322,8 @@ fn fault(rng: &mut StdRng) -> Fault {
         9..=11 => Fault::Cut,
         12..=13 => Fault::FreezeAndCut(during),
         14 => Fault::Sleep(during),
+        // Up to a month: further than anything on a node is kept by the clock, and than jobs are.
+        15..=17 => Fault::ClockJump(rng.random_range(-720..=720)),
         _ => Fault::HalfOpen(Duration::from_millis(4_500) + during),
     }
 }
@@ -285,8 +333,11 @@ pub(super) async fn interrupted(transport: &'static str, count: u64) {
     let mut scene = NodeScene::new(crate::plexus(), crate::plexus(), transport).await;
     let load = Load { most: 40, on_silence: OnSilence::Retry };
     let tally = rounds(&mut scene, count, load).await;
+    let jumps = scene.jumps;
     let (ran, interrupted) = (scene.ran.into_inner(), scene.interrupted.into_inner());
-    eprintln!("over {transport}: {ran} commands ran, {interrupted} were interrupted");
+    eprintln!(
+        "over {transport}: {ran} commands ran, {interrupted} were interrupted, the node's clock jumped {jumps} times"
+    );
     if tally.rounds < count {
         return;
     }

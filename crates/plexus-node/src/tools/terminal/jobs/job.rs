@@ -29,6 +29,8 @@ pub(crate) struct End {
     pub(crate) why: Option<Why>,
     pub(crate) duration: Duration,
     pub(crate) ended_at: Timestamp,
+    /// The same on this process's own clock; a job that was found ended has none.
+    pub(crate) seen: Option<Instant>,
     /// Some of what it started was still there.
     pub(crate) left_running: bool,
 }
@@ -160,7 +162,8 @@ impl Job {
         let left_running = self.began.is_some()
             && Identity::written(&self.folder.join(BORN))
                 .is_some_and(|leader| identity::group_lives(leader.pid()));
-        self.end.send_replace(Some(End { exit, why, duration, ended_at, left_running }));
+        let seen = self.orders.is_some().then(Instant::now);
+        self.end.send_replace(Some(End { exit, why, duration, ended_at, seen, left_running }));
     }
 
     /// Sends a signal to the job and all that it has started in its group; false when nobody is left.

@@ -304,16 +304,19 @@ impl Inner {
         variables.into_iter().collect()
     }
 
-    /// Removes jobs that have ended and are too many, too old or too large; the oldest first.
+    /// Removes jobs that have ended and are too many, too old or too large; the oldest first. Of those that this process has
+    /// seen end, that is said by its own clock: one that has just ended must not be old because somebody has set the date, for
+    /// its caller is about to read what it wrote.
     fn prune(&self) {
         let now = self.machine.clock.now();
-        let mut ended: Vec<_> =
-            self.all().values().filter_map(|job| Some((job.end()?.ended_at, job.clone()))).collect();
-        ended.sort_by_key(|(ended_at, _)| std::cmp::Reverse(*ended_at));
+        let end = |job: &Arc<Job>| job.end().map(|end| ((end.seen, end.ended_at), job.clone()));
+        let mut ended: Vec<_> = self.all().values().filter_map(end).collect();
+        ended.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut bytes = 0;
-        for (place, (ended_at, job)) in ended.into_iter().enumerate() {
+        for (place, ((seen, ended_at), job)) in ended.into_iter().enumerate() {
             bytes += [Stream::Stdout, Stream::Stderr].map(|it| job.spool(it).on_disk()).iter().sum::<u64>();
-            let age = Duration::try_from(now.duration_since(ended_at)).unwrap_or_default();
+            let by_date = || Duration::try_from(now.duration_since(ended_at)).unwrap_or_default();
+            let age = seen.map_or_else(by_date, |seen| seen.elapsed());
             if place < self.limits.ended && bytes <= self.limits.bytes && age < self.limits.age {
                 continue;
             }

@@ -82,6 +82,7 @@ async fn link(site: &Site, name: &str, links: &mut JoinSet<Result<()>>) -> Resul
         versions: VERSIONS.to_vec(),
         node_id,
         store_id: uuid::Uuid::now_v7(),
+        dial: None,
         version: "bench".to_owned(),
         os: "linux".to_owned(),
         arch: "x86_64".to_owned(),
