@@ -79,7 +79,12 @@ impl Folder {
     fn launching() -> Self {
         let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
         let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
-        Self { node: folder(), home: folder(), launcher: Some(launcher), ..Self::new() }
+        Self::new().but(|it| (it.node, it.home, it.launcher) = (folder(), folder(), Some(launcher)))
+    }
+
+    fn but(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 
     fn under(self, policy: &str) -> Self {
@@ -100,12 +105,12 @@ impl Workbench {
 
     /// One whose node has these variables too.
     pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
-        Self::open(Folder { more, ..Folder::new() }).await
+        Self::open(Folder::new().but(|it| it.more = more)).await
     }
 
     /// One with a clock that can be set.
     pub(crate) async fn timed(clock: Clock) -> Self {
-        Self::open(Folder { clock, ..Folder::new() }).await
+        Self::open(Folder::new().but(|it| it.clock = clock)).await
     }
 
     /// One with a launcher and a policy.
@@ -115,12 +120,12 @@ impl Workbench {
 
     /// The same with another `PATH` of the node.
     pub(crate) async fn held_with_path(policy: &str, path: &'static str) -> Self {
-        Self::open(Folder { path, ..Folder::launching() }.under(policy)).await
+        Self::open(Folder::launching().but(|it| it.path = path).under(policy)).await
     }
 
     /// The same in this folder.
     pub(crate) async fn held_in(node: tempfile::TempDir, policy: &str) -> Self {
-        Self::open(Folder { node, ..Folder::launching() }.under(policy)).await
+        Self::open(Folder::launching().but(|it| it.node = node).under(policy)).await
     }
 
     async fn open(dir: Folder) -> Self {
@@ -217,13 +222,36 @@ impl Workbench {
         cancel: CancellationToken,
         told: Option<Told>,
     ) -> Result<ToolOutput, CallError> {
-        self.call_in("test", tool, arguments, cancel, told).await
+        self.dispatched(("agent:tester", "test"), tool, arguments, cancel, told).await
     }
 
-    /// The same in a session of its own.
+    /// Calls a tool in a session of its own.
     pub(crate) async fn call_in(
         &self,
         session: &str,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.dispatched(("agent:tester", session), tool, arguments, cancel, told).await
+    }
+
+    /// Calls a tool for whoever a hub says that it is for.
+    pub(crate) async fn call_as(
+        &self,
+        subject: &str,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.dispatched((subject, "test"), tool, arguments, cancel, told).await
+    }
+
+    async fn dispatched(
+        &self,
+        (subject, session): (&str, &str),
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
@@ -252,7 +280,7 @@ impl Workbench {
             trace: Incoming::default(),
             until_end: None,
         };
-        let principal = Arc::new(Principal::relayed("agent:tester").unwrap());
+        let principal = Arc::new(Principal::relayed(subject).unwrap());
         bounded(self.running.dispatcher.call(principal, call)).await.result
     }
 }
