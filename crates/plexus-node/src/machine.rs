@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use plexus_kit::{Clock, Environment, Supervisor};
 
+use crate::launch::Launcher;
 use crate::policy::Policies;
 
 /// What a tool of the machine needs beside the context of a call.
@@ -17,5 +18,5 @@ pub struct Machine {
     /// What may be done here.
     pub policy: Policies,
     /// The program that puts a command into its sandbox: this one, unless a test has another. Without it there is none.
-    pub launcher: Option<PathBuf>,
+    pub launcher: Option<Launcher>,
 }
