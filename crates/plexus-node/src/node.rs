@@ -81,7 +81,7 @@ impl Node {
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
             policy,
-            launcher: options.launcher.clone().map(Launcher::new),
+            launcher: options.launcher.clone().map(|program| Launcher::new(program, &options.environment)),
         };
         let own = tools::open(&machine).map_err(NodeError::DataDir)?;
         let registry = Arc::new(Registry::new(own.into_iter().chain(more)));

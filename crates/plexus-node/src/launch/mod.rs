@@ -6,17 +6,29 @@
 //! environment: what the command is to have travels under names that mean nothing to a loader or a shell, because the
 //! caller chose them, and is put back at the very end.
 
+#[cfg(target_os = "linux")]
+mod bubblewrap;
 mod environment;
+#[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
+mod kernel_rules;
 mod launcher;
+#[cfg(target_os = "linux")]
+mod privileges;
 mod run;
+mod sandbox;
+#[cfg(target_os = "linux")]
+mod view;
 
 use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
 pub use environment::packed;
-pub use launcher::Launcher;
+pub use launcher::{Held, Launcher, Missing, Unavailable};
 pub use run::main;
+pub use sandbox::Sandbox;
 
 /// The hidden command of the binary, and its first argument.
 pub const COMMAND: &str = "__launch";
@@ -32,10 +44,6 @@ pub struct Launch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
-
-/// What a command can reach.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sandbox {}
 
 /// What a command can take of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,11 +5,15 @@
 
 mod calls;
 mod gate;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod hosted;
 mod links;
 mod pace;
 mod reconcile;
 mod requests;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod scripted;
 mod sockets;
 mod stopping;

@@ -1,13 +1,14 @@
 //! A machine with its tools and a dispatcher in front of them, as a node has, without a link.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Environment, Supervisor};
+use plexus_node::launch::Launcher;
 use plexus_node::policy::Policies;
 use plexus_node::{Machine, tools};
 use plexus_store::{Store, StoreOptions};
@@ -17,6 +18,7 @@ use plexus_tools::{
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends a test that hangs.
@@ -51,41 +53,61 @@ struct Running {
 }
 
 /// What the jobs are in, and the home folder; nothing that a test has started outlives it.
-struct Folder(tempfile::TempDir, tempfile::TempDir);
+struct Folder {
+    node: tempfile::TempDir,
+    home: tempfile::TempDir,
+    launcher: Option<PathBuf>,
+    path: &'static str,
+}
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap())).await
+        Self::open(Folder { node: tempfile::tempdir().unwrap(), home: tempfile::tempdir().unwrap(), launcher: None, path: PATH }).await
+    }
+
+    /// With a launcher and a policy. Not in the folder for temporary files, which is to be as it is elsewhere: without
+    /// exceptions in it.
+    pub(crate) async fn held(policy: &str) -> Self {
+        Self::held_with_path(policy, PATH).await
+    }
+
+    /// The same with another `PATH` of the node.
+    pub(crate) async fn held_with_path(policy: &str, path: &'static str) -> Self {
+        let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
+        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
+        let dir = Folder { node: folder(), home: folder(), launcher: Some(launcher), path };
+        std::fs::write(dir.node.path().join("node.toml"), policy).unwrap();
+        Self::open(dir).await
     }
 
     async fn open(dir: Folder) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
-            data_dir: dir.0.path().to_owned(),
+            data_dir: dir.node.path().to_owned(),
             database_url: None,
             durability: Durability::Process,
             instance_id: "node".to_owned(),
         };
         let store = Store::open(&options, &supervisor).await.unwrap();
-        let home = dir.1.path();
+        let home = dir.home.path();
         let given = [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("PATH", dir.path.to_owned()),
             ("HOME", home.display().to_string()),
             ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
         ];
         let environment: Environment =
             given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let machine = Machine {
-            data_dir: dir.0.path().to_owned(),
-            policy: Policies::open(dir.0.path(), &environment).unwrap(),
+            data_dir: dir.node.path().to_owned(),
+            policy: Policies::open(dir.node.path(), &environment).unwrap(),
+            launcher: dir.launcher.clone().map(|program| Launcher::new(program, &environment)),
             environment,
             supervisor: supervisor.clone(),
             clock: Clock::system(),
-            launcher: None,
         };
         let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
         let options = DispatcherOptions {
-            files_dir: dir.0.path().join("sessions"),
+            files_dir: dir.node.path().join("sessions"),
             calls_per_principal: 200,
             output_bytes: 1 << 20,
         };
@@ -110,11 +132,11 @@ impl Workbench {
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.dir.0.path()
+        self.dir.node.path()
     }
 
     pub(crate) fn home(&self) -> &Path {
-        self.dir.1.path()
+        self.dir.home.path()
     }
 
     /// Folder of a job.
@@ -136,6 +158,18 @@ impl Workbench {
     /// Calls a tool.
     pub(crate) async fn call(
         &self,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.call_as("agent:tester", tool, arguments, cancel, told).await
+    }
+
+    /// Calls a tool for whoever a hub says that it is for.
+    pub(crate) async fn call_as(
+        &self,
+        subject: &str,
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
@@ -164,14 +198,14 @@ impl Workbench {
             trace: Incoming::default(),
             until_end: None,
         };
-        let principal = Arc::new(Principal::relayed("agent:tester").unwrap());
+        let principal = Arc::new(Principal::relayed(subject).unwrap());
         bounded(self.running.dispatcher.call(principal, call)).await.result
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        for entry in std::fs::read_dir(self.0.path().join("jobs")).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(self.node.path().join("jobs")).into_iter().flatten().flatten() {
             let born = std::fs::read_to_string(entry.path().join("born")).unwrap_or_default();
             if entry.path().join("exit").exists() {
                 continue;
