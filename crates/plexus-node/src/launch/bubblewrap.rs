@@ -21,12 +21,30 @@ const TEMPORARY: &str = "/tmp";
 const SOCKETS: &[&str] = &[".X11-unix", ".ICE-unix", ".XIM-unix"];
 const AGENTS: &str = "ssh-";
 
+/// Where the kernel takes orders.
+const SETTINGS: &[&str] = &[
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/proc/mtrr",
+];
+
 /// What `bwrap` is told, up to the command itself.
 pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
     let mut words = Words::default();
     // Not where it is forbidden to root too: then the capabilities that are dropped were those of the machine.
-    words.say(&["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
+    words.say(&[
+        "--unshare-user-try",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]);
     words.say(&["--cap-drop", "ALL"]);
     if !network {
         words.say(&["--unshare-net"]);
@@ -43,6 +61,10 @@ pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Resu
         seen.push(&root.path);
     }
     words.say(&["--proc", "/proc", "--dev", "/dev"]);
+    // These are the machine's, also for a root without capabilities.
+    for path in SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
+        words.bind("--ro-bind", path);
+    }
     for entry in entries.iter().filter(|entry| entry.path != Path::new("/")) {
         let is_seen = seen.iter().any(|above| entry.path.starts_with(above));
         match entry.access {
@@ -54,6 +76,13 @@ pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Resu
                 }
             }
             Access::Hidden if is_seen => words.hide(entry),
+            Access::Link if !is_seen => {
+                if let Ok(target) = fs::read_link(&entry.path) {
+                    words.say(&["--symlink"]);
+                    words.words.extend([target.into_os_string(), entry.path.clone().into_os_string()]);
+                    words.bound += 1;
+                }
+            }
             _ => {}
         }
         if entry.access == Access::Write && entry.path == Path::new(TEMPORARY) {

@@ -99,7 +99,8 @@ pub(super) fn apply(families: &[i32]) -> io::Result<()> {
 }
 
 fn programs(families: &[i32]) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let namespaces = |argument| {
         let any = NAMESPACES.iter().map(move |flag| {
             let flag = u64::from(flag.cast_unsigned());
@@ -139,12 +140,8 @@ fn program(
     error: i32,
 ) -> Result<BpfProgram, seccompiler::BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Errno(error.cast_unsigned()),
-        arch,
-    )?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error.cast_unsigned()), arch)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(other_numbers().into_iter().chain(program).collect())
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 
 use super::view::{self, Access};
@@ -17,8 +17,16 @@ const NEEDED: ABI = ABI::V3;
 const NEWEST: ABI = ABI::V7;
 
 /// Devices that hold nothing, or what the command itself has put there.
-const DEVICES: &[&str] =
-    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
 const SHARED_MEMORY: &str = "/dev/shm";
 const PROCESSES: &str = "/proc";
 
@@ -27,7 +35,7 @@ pub(super) fn restrict(files: FileRules, network: bool) -> io::Result<()> {
     let mut rules = begun(network).map_err(failed)?;
     for entry in view::entries(files) {
         let rights = match entry.access {
-            Access::Hidden => continue,
+            Access::Hidden | Access::Link => continue,
             // Rights go down to all that is below, so that names can be listed everywhere.
             Access::List => AccessFs::ReadDir.into(),
             Access::Read => reading(),
@@ -38,7 +46,8 @@ pub(super) fn restrict(files: FileRules, network: bool) -> io::Result<()> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     for path in DEVICES {
         let is_dir = *path == "/dev/pts";
-        rules = allow(rules, path.as_ref(), if is_dir { device | AccessFs::ReadDir } else { device }, is_dir)?;
+        rules =
+            allow(rules, path.as_ref(), if is_dir { device | AccessFs::ReadDir } else { device }, is_dir)?;
     }
     rules = allow(rules, SHARED_MEMORY.as_ref(), writing(), true)?;
     // What is told there of others than oneself is kept apart by the kernel, which asks whether they could be traced.

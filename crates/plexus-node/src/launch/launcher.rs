@@ -99,7 +99,9 @@ impl Launcher {
     /// When what is asked for does not work here: nothing may be run then.
     pub fn held(&self, rules: SandboxRules) -> Result<Held, Unavailable> {
         let works = |level| self.works(level, rules.network);
-        let asked = |level| works(level).map_or_else(|because| Err(Unavailable(Missing { level, because })), |()| Ok(level));
+        let asked = |level| {
+            works(level).map_or_else(|because| Err(Unavailable(Missing { level, because })), |()| Ok(level))
+        };
         match rules.level {
             Level::None => Ok(Held::None),
             Level::Landlock => asked(Held::Landlock),
@@ -124,7 +126,12 @@ impl Launcher {
     ///
     /// # Errors
     /// As [`Self::held`].
-    pub fn sandbox(&self, policy: &Policy, data_dir: &Path, cwd: &Path) -> Result<Option<Sandbox>, Unavailable> {
+    pub fn sandbox(
+        &self,
+        policy: &Policy,
+        data_dir: &Path,
+        cwd: &Path,
+    ) -> Result<Option<Sandbox>, Unavailable> {
         let held = self.held(policy.sandbox)?;
         let mut files = policy.files.clone();
         // By its real name too, wherever the node was told that it is.
@@ -157,7 +164,8 @@ impl Launcher {
 
     fn attempt(&self, level: Held, network: bool) -> Result<(), String> {
         let everything = vec![PathPattern::real(PathBuf::from("/"))];
-        let files = FileRules { read: everything, write: Vec::new(), read_only: Vec::new(), deny: Vec::new() };
+        let files =
+            FileRules { read: everything, write: Vec::new(), read_only: Vec::new(), deny: Vec::new() };
         let sandbox = self.made(level, files, network, Path::new("/"));
         let argv = [SHELL, "-c", ":"].map(OsString::from).to_vec();
         let words = self.words(&Launch { argv, sandbox, limits: None });

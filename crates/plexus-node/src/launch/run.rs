@@ -27,6 +27,8 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> (String, u8) {
     let launch: Option<Launch> = spec.and_then(|text| serde_json::from_str(&text).ok());
     let Some(mut launch) = launch else { return ("this command is for plexus itself".to_owned(), UNUSABLE) };
     launch.argv = words.collect();
+    #[cfg(target_os = "linux")]
+    close_others();
     let next = match launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on) {
         Ok(next) => next,
         Err(error) => return (format!("nothing was run, the sandbox cannot be made: {error}"), UNUSABLE),
@@ -35,6 +37,17 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> (String, u8) {
         Next::Command => command(&launch.argv),
         #[cfg(target_os = "linux")]
         Next::Through { program, arguments } => through(&program, arguments, launch.argv),
+    }
+}
+
+/// What this process was given open besides the usual three, by whoever started the node, is not for the command.
+#[cfg(target_os = "linux")]
+fn close_others() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    // All of them first: one of them is the folder that is read.
+    let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        let _ = nix::unistd::close(number);
     }
 }
 

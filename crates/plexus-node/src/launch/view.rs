@@ -19,6 +19,8 @@ pub(super) enum Access {
     List,
     Read,
     Write,
+    /// A link, which is followed to what is looked at in its own place.
+    Link,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,11 +100,15 @@ fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>)
     let mut below: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().collect();
     below.sort_by_key(fs::DirEntry::file_name);
     for entry in below {
-        // A link is no more than a name for what is looked at in its own place.
-        if let Ok(kind) = entry.file_type()
-            && !kind.is_symlink()
-        {
-            visit(&entry.path(), kind.is_dir(), files, entries);
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => {
+                let path = entry.path();
+                if files.check(&path, Want::Read).is_ok() {
+                    entries.push(Entry { path, access: Access::Link, is_dir: false });
+                }
+            }
+            Ok(kind) => visit(&entry.path(), kind.is_dir(), files, entries),
+            Err(_) => {}
         }
     }
 }

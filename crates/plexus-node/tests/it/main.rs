@@ -5,9 +5,9 @@
 
 mod calls;
 mod gate;
+mod hosted;
 #[cfg(target_os = "linux")]
 mod hostile;
-mod hosted;
 mod links;
 mod pace;
 mod reconcile;

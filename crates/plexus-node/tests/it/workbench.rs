@@ -62,7 +62,13 @@ struct Folder {
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder { node: tempfile::tempdir().unwrap(), home: tempfile::tempdir().unwrap(), launcher: None, path: PATH }).await
+        Self::open(Folder {
+            node: tempfile::tempdir().unwrap(),
+            home: tempfile::tempdir().unwrap(),
+            launcher: None,
+            path: PATH,
+        })
+        .await
     }
 
     /// With a launcher and a policy. Not in the folder for temporary files, which is to be as it is elsewhere: without

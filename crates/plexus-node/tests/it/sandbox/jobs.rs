@@ -124,10 +124,8 @@ async fn time_that_is_up_ends_it() {
     each(async |level, bench| {
         let marker = marker();
         let line = format!("trap '' TERM; sleep {marker} & wait; wait");
-        let ran = bench
-            .terminal(json!({ "action": "run", "command": line, "timeout_seconds": 1 }))
-            .await
-            .unwrap();
+        let ran =
+            bench.terminal(json!({ "action": "run", "command": line, "timeout_seconds": 1 })).await.unwrap();
         assert_eq!(ran["timed_out"], true, "{level}: {ran}");
         until(async || pids_of(&marker).is_empty().then_some(())).await;
     })

@@ -9,7 +9,10 @@ use crate::workbench::Workbench;
 /// What is run, and the output that it is to have.
 const ORDINARY: &[(&str, &str)] = &[
     ("echo hello", "hello\n"),
-    ("cd ~/work && echo text > a && cat a && mv a b && mkdir d && mv b d/c && cat d/c && rm -r d && ls", "text\ntext\n"),
+    (
+        "cd ~/work && echo text > a && cat a && mv a b && mkdir d && mv b d/c && cat d/c && rm -r d && ls",
+        "text\ntext\n",
+    ),
     ("ls -d ~ / /tmp /etc >/dev/null && echo listed", "listed\n"),
     ("f=$(mktemp) && echo x > $f && cat $f && rm $f", "x\n"),
     ("cat ~/.bashrc", "# mine\n"),
@@ -67,11 +70,10 @@ async fn a_terminal_works_at_every_level() {
 async fn variables_reach_the_command_as_they_were_given() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
-        let env = json!({ "GREETING": "a=b\nc", "with.dot": "x", "PATH": "/usr/bin:/bin", "LD_DEBUG_NONE": "" });
-        let ran = bench
-            .terminal(json!({ "action": "run", "argv": ["env", "-0"], "env": env }))
-            .await
-            .unwrap();
+        let env =
+            json!({ "GREETING": "a=b\nc", "with.dot": "x", "PATH": "/usr/bin:/bin", "LD_DEBUG_NONE": "" });
+        let ran =
+            bench.terminal(json!({ "action": "run", "argv": ["env", "-0"], "env": env })).await.unwrap();
         let text = ran["stdout"]["text"].as_str().unwrap();
         let variables: Vec<&str> = text.split('\0').collect();
         for wanted in ["GREETING=a=b\nc", "with.dot=x", "PATH=/usr/bin:/bin", "LD_DEBUG_NONE="] {
@@ -91,15 +93,16 @@ async fn a_narrow_policy_leaves_programs_and_what_it_names() {
             std::fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
             std::fs::write(home.join(name), text).unwrap();
         }
-        let command = "cat ~/given/a; echo w > ~/work/w && cat ~/work/w; cat ~/private/b ~/.bashrc; echo x > ~/given/x";
-        let ran = bench
-            .terminal(json!({ "action": "run", "command": command, "cwd": "~/work" }))
-            .await
-            .unwrap();
+        let command =
+            "cat ~/given/a; echo w > ~/work/w && cat ~/work/w; cat ~/private/b ~/.bashrc; echo x > ~/given/x";
+        let ran =
+            bench.terminal(json!({ "action": "run", "command": command, "cwd": "~/work" })).await.unwrap();
         assert_eq!(ran["stdout"]["text"], "a\nw\n", "{level}: {ran}");
         assert!(!home.join("given/x").exists(), "{level}");
-        let refused =
-            bench.terminal(json!({ "action": "run", "command": "pwd", "cwd": "~/private" })).await.unwrap_err();
+        let refused = bench
+            .terminal(json!({ "action": "run", "command": "pwd", "cwd": "~/private" }))
+            .await
+            .unwrap_err();
         assert!(refused.message.contains("does not let commands read"), "{level}: {refused:?}");
         // Without a folder that is named, one that is there at every level.
         assert_eq!(bench.sh("pwd").await["stdout"]["text"], "/\n", "{level}");

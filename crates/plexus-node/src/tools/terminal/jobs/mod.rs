@@ -296,11 +296,7 @@ impl Inner {
     }
 
     /// Program, arguments and environment: of the command, or of the launcher that becomes it.
-    fn begun(
-        &self,
-        id: &str,
-        request: &mut Request,
-    ) -> io::Result<(Vec<OsString>, Vec<(String, String)>)> {
+    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Vec<(String, String)>)> {
         let environment = self.environment(id, request);
         let argv = request.argv.iter().map(OsString::from).collect();
         match (&self.machine.launcher, request.sandbox.take()) {
