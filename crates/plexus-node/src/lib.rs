@@ -13,6 +13,7 @@ mod error;
 mod files;
 mod hosted;
 mod hub;
+pub mod launch;
 pub mod link;
 mod machine;
 mod node;

@@ -1,10 +1,11 @@
 //! The machine, as its tools know it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plexus_kit::{Clock, Environment, Supervisor};
 
-use crate::policy::Policies;
+use crate::launch::{Held, Launcher, Missing, Sandbox, Unavailable};
+use crate::policy::{Level, Policies, Policy};
 
 /// What a tool of the machine needs beside the context of a call.
 #[derive(Debug, Clone)]
@@ -17,5 +18,32 @@ pub struct Machine {
     /// What may be done here.
     pub policy: Policies,
     /// The program that puts a command into its sandbox: this one, unless a test has another. Without it there is none.
-    pub launcher: Option<PathBuf>,
+    pub launcher: Option<Launcher>,
+}
+
+impl Machine {
+    /// What a command is to be put into; none where it is held by nothing.
+    ///
+    /// # Errors
+    /// When the policy asks for what does not work here: nothing may be run then.
+    pub fn sandbox(&self, policy: &Policy, cwd: &Path) -> Result<Option<Sandbox>, Unavailable> {
+        match &self.launcher {
+            Some(launcher) => launcher.sandbox(policy, &self.data_dir, cwd),
+            None => self.held(policy).map(|_| None),
+        }
+    }
+
+    /// What commands are held by.
+    ///
+    /// # Errors
+    /// As [`Self::sandbox`].
+    pub fn held(&self, policy: &Policy) -> Result<Held, Unavailable> {
+        let level = match (&self.launcher, policy.sandbox.level) {
+            (Some(launcher), _) => return launcher.held(policy.sandbox),
+            (None, Level::Auto | Level::None) => return Ok(Held::None),
+            (None, Level::Landlock) => Held::Landlock,
+            (None, Level::Bubblewrap) => Held::Bubblewrap,
+        };
+        Err(Unavailable(Missing { level, because: "this node has no launcher".to_owned() }))
+    }
 }

@@ -16,6 +16,7 @@ use crate::calls::Calls;
 use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
+use crate::launch::Launcher;
 use crate::link::Link;
 use crate::policy::Policies;
 use crate::{Machine, NodeError, NodeOptions, retention, tools};
@@ -89,7 +90,7 @@ impl Node {
             supervisor: supervisor.clone(),
             clock: options.clock.clone(),
             policy,
-            launcher: options.launcher.clone(),
+            launcher: options.launcher.clone().map(|program| Launcher::new(program, &options.environment)),
         };
         let own = tools::open(&machine).map_err(NodeError::DataDir)?;
         let registry = Arc::new(Registry::new(own.into_iter().chain(more)));

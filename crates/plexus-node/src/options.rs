@@ -19,7 +19,7 @@ pub struct NodeOptions {
     /// Folder with one file for each MCP server to be run here; none: no servers.
     pub servers: Option<PathBuf>,
     pub limits: NodeLimits,
-    /// See [`crate::Machine`].
+    /// The program that puts a command into its sandbox, see [`crate::Machine`].
     pub launcher: Option<PathBuf>,
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plexus_kit::{Environment, env, glob};
+use serde::{Deserialize, Serialize};
 
 pub use commands::{CommandRefused, CommandRules};
 pub use current::Policies;
@@ -54,7 +55,7 @@ pub enum Want {
 }
 
 /// Real paths, without links in them, are compared with these.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRules {
     pub read: Vec<PathPattern>,
     /// These can be read too.

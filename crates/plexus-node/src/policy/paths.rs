@@ -3,9 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use plexus_kit::glob;
+use serde::{Deserialize, Serialize};
 
 /// A file or folder, or several by a pattern; with everything that is in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathPattern(PathBuf);
 
 impl PathPattern {
@@ -23,7 +24,7 @@ impl PathPattern {
     }
 
     /// Of a path without links in it.
-    pub(super) fn real(path: PathBuf) -> Self {
+    pub(crate) fn real(path: PathBuf) -> Self {
         Self(path)
     }
 

@@ -7,11 +7,15 @@ mod calls;
 mod filesystem;
 mod gate;
 mod hosted;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod images;
 mod links;
 mod pace;
 mod reconcile;
 mod requests;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod scripted;
 mod sockets;
 mod ssh;

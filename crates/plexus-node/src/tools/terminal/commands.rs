@@ -1,6 +1,6 @@
 //! From what a caller says to a command that can be started.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext, arguments};
@@ -10,7 +10,8 @@ use super::NAME;
 use super::args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
 use super::jobs::{Request, Screen, Stdin};
 use crate::Machine;
-use crate::policy::{self, CommandRefused};
+use crate::launch::Held;
+use crate::policy::{self, CommandRefused, Policy, Want};
 
 /// What a terminal has where nothing is said: room for what programs print as a table.
 const COLS: u16 = 120;
@@ -61,11 +62,16 @@ pub(super) fn request(
         .pty
         .unwrap_or(false)
         .then(|| Screen { cols: args.cols.unwrap_or(COLS), rows: args.rows.unwrap_or(ROWS) });
+    let cwd = cwd(machine, &policy, args.cwd.take())?;
+    let sandbox = machine.sandbox(&policy, &cwd).map_err(|unavailable| {
+        CallError::new(ErrorCode::Forbidden, unavailable.to_string()).hint(UNHELD).before_it_ran()
+    })?;
     Ok(Request {
         argv,
         line,
-        cwd: cwd(machine, args.cwd.take())?,
+        cwd,
         env,
+        sandbox,
         policy,
         stdin,
         limit: limit.map(|limit| limit.min(LONGEST)),
@@ -77,9 +83,16 @@ pub(super) fn request(
     })
 }
 
-fn cwd(machine: &Machine, given: Option<String>) -> Result<PathBuf, CallError> {
+/// The folder to run in, by its real name. A command that is held to certain folders begins in one of them.
+fn cwd(machine: &Machine, policy: &Policy, given: Option<String>) -> Result<PathBuf, CallError> {
     let home = policy::home(&machine.environment);
-    let Some(given) = given else { return Ok(if home.is_dir() { home } else { PathBuf::from("/") }) };
+    let is_free = matches!(machine.held(policy), Ok(Held::None));
+    let can_be_read = |path: &Path| is_free || policy.files.check(path, Want::Read).is_ok();
+    let Some(given) = given else {
+        let real = if is_free { Some(home) } else { fs_err::canonicalize(home).ok() };
+        let home = real.filter(|home| home.is_dir() && can_be_read(home));
+        return Ok(home.unwrap_or_else(|| PathBuf::from("/")));
+    };
     let path = match given.strip_prefix('~') {
         Some("") => home,
         Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
@@ -88,10 +101,14 @@ fn cwd(machine: &Machine, given: Option<String>) -> Result<PathBuf, CallError> {
     if !path.is_absolute() {
         return Err(wrong("cwd", "expected an absolute path, or one that begins with ~/"));
     }
-    if !path.is_dir() {
-        return Err(wrong("cwd", "there is no such folder on this machine"));
+    let real = if is_free { Ok(path) } else { fs_err::canonicalize(&path) };
+    match real {
+        Ok(real) if !can_be_read(&real) => Err(forbidden(format!(
+            "the policy of this machine does not let commands read the folder {given:?}, so none can run in it"
+        ))),
+        Ok(real) if real.is_dir() => Ok(real),
+        _ => Err(wrong("cwd", "there is no such folder on this machine")),
     }
-    Ok(path)
 }
 
 fn not_allowed(refused: CommandRefused) -> CallError {
@@ -111,6 +128,9 @@ fn forbidden(message: String) -> CallError {
 /// Who can help.
 const OWNER: &str =
     "Nothing was run. Do without it, or ask the owner of the machine to change its node.toml.";
+
+const UNHELD: &str = "Nothing was run. The owner of the machine sees why with `plexus node policy`, and can change its \
+                      node.toml or the machine.";
 
 /// One thing that is wrong with the arguments.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::workbench::{Workbench, until};
 
 /// Whether a process is there that is not just waiting to be forgotten.
-pub(super) fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }

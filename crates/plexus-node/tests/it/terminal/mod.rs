@@ -1,6 +1,6 @@
 //! The terminal against real processes.
 
-mod ends;
+pub(crate) mod ends;
 mod found;
 mod input;
 mod live;

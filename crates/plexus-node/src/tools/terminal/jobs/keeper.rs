@@ -7,6 +7,7 @@
 //! A job that can be written to has a pipe with a name as its standard input. As long as somebody holds the other end
 //! of it there is no end of input; that is a second small shell, which lets go when `close` is opened for writing.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
@@ -47,8 +48,8 @@ exit "$code"
 
 /// The command of a job, without what the keeper adds.
 #[derive(Debug)]
-pub(super) struct Launch<'l> {
-    pub(super) argv: &'l [String],
+pub(super) struct Begun<'l> {
+    pub(super) argv: &'l [OsString],
     pub(super) cwd: &'l Path,
     pub(super) environment: Vec<(String, String)>,
 }
@@ -65,7 +66,7 @@ pub(crate) enum Stdin {
 }
 
 /// Starts a job whose folder is there. The keeper does not end with who started it.
-pub(super) fn start(folder: &Path, launch: &Launch<'_>, stdin: &Stdin) -> io::Result<Child> {
+pub(super) fn start(folder: &Path, begun: &Begun<'_>, stdin: &Stdin) -> io::Result<Child> {
     match stdin {
         Stdin::Nothing => std::os::unix::fs::symlink("/dev/null", folder.join(STDIN))?,
         Stdin::Text(text) => plexus_kit::private_file::write_unsynced(&folder.join(STDIN), text.as_bytes())?,
@@ -78,10 +79,10 @@ pub(super) fn start(folder: &Path, launch: &Launch<'_>, stdin: &Stdin) -> io::Re
     Command::new(SHELL)
         .args(["-c", SCRIPT, "plexus-job"])
         .arg(folder)
-        .args(launch.argv)
+        .args(begun.argv)
         .env_clear()
-        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(launch.cwd)
+        .envs(begun.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(begun.cwd)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -14,6 +14,7 @@ mod spool;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,10 +28,11 @@ use tokio::time::Instant;
 
 use super::args::Stream;
 use crate::Machine;
+use crate::launch::{Launch, Sandbox, packed};
 use crate::policy::Policy;
 use identity::Identity;
 use job::{MARK, Order};
-use keeper::Launch;
+use keeper::Begun;
 use record::BORN;
 use screen::Keyboard;
 use watch::{Leader, Watch};
@@ -92,6 +94,8 @@ pub(super) struct Request {
     pub(super) by: String,
     pub(super) session_id: SessionId,
     pub(super) call_id: CallId,
+    /// What it is put into; none: nothing holds it.
+    pub(super) sandbox: Option<Sandbox>,
     /// That it was allowed by.
     pub(super) policy: Arc<Policy>,
 }
@@ -214,12 +218,12 @@ impl Jobs {
         &self,
         id: String,
         folder: &Path,
-        request: Request,
+        mut request: Request,
         place: OwnedSemaphorePermit,
     ) -> Result<Arc<Job>, StartError> {
         let machine = &self.0.machine;
         let now = machine.clock.now();
-        let environment = self.0.environment(&id, &request);
+        let (argv, environment) = self.0.begun(&id, &mut request)?;
         let record = Record {
             command: shown(&request),
             cwd: request.cwd.display().to_string(),
@@ -236,7 +240,7 @@ impl Jobs {
         let stdout = Spool::create(&folder.join("stdout"))?;
         Spool::create(&folder.join("stderr"))?;
         let (sender, orders) = mpsc::channel(ORDERS);
-        let launch = Launch { argv: &request.argv, cwd: &request.cwd, environment };
+        let launch = Begun { argv: &argv, cwd: &request.cwd, environment };
         let (leader, keyboard) = match request.screen {
             None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
             Some(screen) => {
@@ -288,6 +292,19 @@ impl Inner {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Program, arguments and environment: of the command, or of the launcher that becomes it.
+    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Vec<(String, String)>)> {
+        let environment = self.environment(id, request);
+        let argv = request.argv.iter().map(OsString::from).collect();
+        match (&self.machine.launcher, request.sandbox.take()) {
+            (Some(launcher), Some(sandbox)) => {
+                let launch = Launch { argv, sandbox: Some(sandbox), limits: None };
+                Ok((launcher.words(&launch)?, packed(&environment)))
+            }
+            _ => Ok((argv, environment)),
         }
     }
 

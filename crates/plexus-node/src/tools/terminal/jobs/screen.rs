@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio::sync::{mpsc, oneshot};
 
-use super::keeper::Launch;
+use super::keeper::Begun;
 use super::spool::Spool;
 
 const BLOCK: usize = 16 << 10;
@@ -70,15 +70,15 @@ impl Keyboard {
 }
 
 /// Starts a command as the leader of a session of its own.
-pub(super) fn start(launch: &Launch<'_>, screen: Screen) -> io::Result<(Child, Pty)> {
-    let (program, arguments) = launch.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+pub(super) fn start(begun: &Begun<'_>, screen: Screen) -> io::Result<(Child, Pty)> {
+    let (program, arguments) = begun.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (pty, inside) = pty_process::open().map_err(cause)?;
     pty.resize(Size::new(screen.rows, screen.cols)).map_err(cause)?;
     let child = pty_process::Command::new(program)
         .args(arguments)
         .env_clear()
-        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(launch.cwd)
+        .envs(begun.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(begun.cwd)
         .spawn(inside)
         .map_err(cause)?;
     Ok((child, pty))

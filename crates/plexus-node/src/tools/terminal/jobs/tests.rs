@@ -34,6 +34,7 @@ fn request(line: &str) -> Request {
         by: "agent:tester".to_owned(),
         session_id: SessionId::new(),
         call_id: CallId::new(),
+        sandbox: None,
         policy: Arc::new(Policy::standard(&Environment::default(), Path::new("/"))),
     }
 }

@@ -1,0 +1,30 @@
+//! The environment of a command, on its way through programs that it must not reach.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+/// What variables of a command are called until it is begun; a number follows.
+const NAME: &str = "PLEXUS_LAUNCH_";
+
+/// As the launcher is given them.
+#[must_use]
+pub fn packed(variables: &[(String, String)]) -> Vec<(String, String)> {
+    let pack = |(place, (name, value)): (usize, &(String, String))| {
+        (format!("{NAME}{place}"), format!("{name}={value}"))
+    };
+    variables.iter().enumerate().map(pack).collect()
+}
+
+/// As the command is given them.
+pub(super) fn unpacked(given: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    given
+        .filter(|(name, _)| name.as_bytes().starts_with(NAME.as_bytes()))
+        .filter_map(|(_, text)| split(&text))
+        .collect()
+}
+
+fn split(text: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = text.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == b'=')?;
+    Some((OsString::from_vec(bytes[..end].to_vec()), OsString::from_vec(bytes[end + 1..].to_vec())))
+}

@@ -1,0 +1,114 @@
+//! Rules that the kernel keeps for this process and all that it starts (Landlock).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+
+use super::view::{self, Access};
+use crate::policy::FileRules;
+
+/// Without this, files that can only be read could be cut short.
+const NEEDED: ABI = ABI::V3;
+/// The newest that was tested. Of what comes after the one that is needed, that is used which the kernel has.
+const NEWEST: ABI = ABI::V7;
+
+/// Devices that hold nothing, or what the command itself has put there.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+const SHARED_MEMORY: &str = "/dev/shm";
+const PROCESSES: &str = "/proc";
+
+/// Holds this process to what a policy lets be seen, and to processes that are held in the same way.
+pub(super) fn restrict(files: FileRules, network: bool) -> io::Result<()> {
+    let mut rules = begun(network).map_err(failed)?;
+    for entry in view::entries(files) {
+        let rights = match entry.access {
+            Access::Hidden | Access::Link => continue,
+            // Rights go down to all that is below, so that names can be listed everywhere.
+            Access::List => AccessFs::ReadDir.into(),
+            Access::Read => reading(),
+            Access::Write => writing(),
+        };
+        rules = allow(rules, &entry.path, rights, entry.is_dir)?;
+    }
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    for path in DEVICES {
+        let is_dir = *path == "/dev/pts";
+        rules =
+            allow(rules, path.as_ref(), if is_dir { device | AccessFs::ReadDir } else { device }, is_dir)?;
+    }
+    rules = allow(rules, SHARED_MEMORY.as_ref(), writing(), true)?;
+    // What is told there of others than oneself is kept apart by the kernel, which asks whether they could be traced.
+    rules = allow(rules, PROCESSES.as_ref(), reading(), true)?;
+    // Opened by name once more (`>/dev/stderr`), these are files of the node.
+    rules = allow_open(rules, io::stdin().as_fd(), AccessFs::ReadFile.into());
+    for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
+        rules = allow_open(rules, output, AccessFs::WriteFile | AccessFs::Truncate);
+    }
+    let status = rules.restrict_self().map_err(failed)?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(io::Error::other("the kernel has no Landlock")),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps signals and sockets without a file from reaching others, as far as the kernel can.
+pub(super) fn keep_to_itself() -> io::Result<()> {
+    let ruleset = Ruleset::default().scope(Scope::from_all(NEWEST)).map_err(failed)?;
+    ruleset.create().and_then(RulesetCreated::restrict_self).map_err(failed)?;
+    Ok(())
+}
+
+fn begun(network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?;
+    let ruleset = if network { ruleset } else { ruleset.handle_access(AccessNet::from_all(NEWEST))? };
+    ruleset.create()
+}
+
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir
+}
+
+/// Everything but to make devices, and to give orders to them.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+}
+
+fn allow(
+    rules: RulesetCreated,
+    path: &std::path::Path,
+    rights: BitFlags<AccessFs>,
+    is_dir: bool,
+) -> io::Result<RulesetCreated> {
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
+    // What is gone by now is not to be seen.
+    let Ok(file) = PathFd::new(path) else { return Ok(rules) };
+    rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)
+}
+
+/// Of what is open already. Where it is no file, there is nothing to allow.
+fn allow_open(rules: RulesetCreated, file: impl AsFd, rights: BitFlags<AccessFs>) -> RulesetCreated {
+    let Ok(again) = rules.try_clone() else { return rules };
+    again.add_rule(PathBeneath::new(file, rights)).unwrap_or(rules)
+}
+
+fn failed(error: impl std::error::Error) -> io::Error {
+    io::Error::other(format!("Landlock: {error}"))
+}

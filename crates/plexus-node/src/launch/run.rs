@@ -1,0 +1,108 @@
+//! The launcher at work.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use super::sandbox::Next;
+use super::{Launch, environment};
+
+/// As shells say it: not found, and found but not to be run.
+const NOT_FOUND: u8 = 127;
+const UNUSABLE: u8 = 126;
+
+/// Becomes the command, given what stands after [`super::COMMAND`]. Returns only where that fails.
+///
+/// To be called before anything else, in a process with one thread.
+pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let (what, code) = begin(words);
+    // Where the output of the command goes; there is nobody else to tell.
+    let _ = writeln!(io::stderr(), "plexus: {what}");
+    ExitCode::from(code)
+}
+
+fn begin(mut words: impl Iterator<Item = OsString>) -> (String, u8) {
+    let spec = words.next().and_then(|text| text.into_string().ok());
+    let launch: Option<Launch> = spec.and_then(|text| serde_json::from_str(&text).ok());
+    let Some(mut launch) = launch else { return ("this command is for plexus itself".to_owned(), UNUSABLE) };
+    launch.argv = words.collect();
+    #[cfg(target_os = "linux")]
+    close_others();
+    let next = match launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on) {
+        Ok(next) => next,
+        Err(error) => return (format!("nothing was run, the sandbox cannot be made: {error}"), UNUSABLE),
+    };
+    match next {
+        Next::Command => command(&launch.argv),
+        #[cfg(target_os = "linux")]
+        Next::Through { program, arguments } => through(&program, arguments, launch.argv),
+    }
+}
+
+/// What this process was given open besides the usual three, by whoever started the node, is not for the command.
+#[cfg(target_os = "linux")]
+fn close_others() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    // All of them first: one of them is the folder that is read.
+    let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        let _ = nix::unistd::close(number);
+    }
+}
+
+fn command(argv: &[OsString]) -> (String, u8) {
+    let Some((program, arguments)) = argv.split_first() else {
+        return ("there is no command to run".to_owned(), UNUSABLE);
+    };
+    let variables = environment::unpacked(std::env::vars_os());
+    // Signals that were held back are let through again by this.
+    let error = Command::new(program).args(arguments).env_clear().envs(variables).exec();
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { UNUSABLE };
+    (format!("{}: {error}", program.display()), code)
+}
+
+/// Becomes a program that starts this one again, and waits for it outside. Signals for the whole group are to reach what is
+/// inside: outside they are held back, so that who waits learns how the command has ended.
+#[cfg(target_os = "linux")]
+fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsString>) -> (String, u8) {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use nix::sys::signal::{SigSet, Signal};
+
+    const HELD_BACK: [Signal; 9] = [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGPIPE,
+        Signal::SIGALRM,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTERM,
+        Signal::SIGTSTP,
+    ];
+
+    let texts = |words: Vec<OsString>| {
+        words.into_iter().map(|word| CString::new(word.into_vec())).collect::<Result<Vec<_>, _>>()
+    };
+    let own = program.as_os_str().to_owned();
+    let variables = std::env::vars_os().map(|(name, value)| {
+        let mut text = name;
+        text.push("=");
+        text.push(value);
+        text
+    });
+    let (Ok(path), Ok(words), Ok(variables)) = (
+        CString::new(own.clone().into_vec()),
+        texts([own].into_iter().chain(arguments).chain(argv).collect()),
+        texts(variables.collect()),
+    ) else {
+        return ("a NUL stands in the command".to_owned(), UNUSABLE);
+    };
+    if let Err(error) = SigSet::from_iter(HELD_BACK).thread_block() {
+        return (format!("signals cannot be held back: {error}"), UNUSABLE);
+    }
+    let error = nix::unistd::execve(&path, &words, &variables).err();
+    (format!("{}: {}", program.display(), error.map_or("", |error| error.desc())), UNUSABLE)
+}
