@@ -132,16 +132,23 @@ async fn a_redirect_leads_nowhere_that_could_not_be_named_and_not_on_for_ever() 
     assert_eq!(get(&server.url(), true).await.unwrap(), "then");
 }
 
-/// One that may be asked sends on to one that may not: it is the same check for each of them.
+/// One that may be asked sends on to one that may not, and would not be noticed if only the first were checked.
 #[tokio::test]
 async fn what_is_checked_is_checked_anew_after_a_redirect() {
-    let inside = Server::answering(&["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret"]).await;
-    let network = Network::for_anyone(false, REMEDY, Duration::from_secs(5));
-    let fetcher = fetcher(Duration::from_secs(5));
-    let url = Url::parse(&inside.url()).unwrap();
-    let refused = fetcher.follow(&network, url, "image/*").await.unwrap_err();
-    assert!(matches!(refused, FetchError::Refused(_)), "{refused}");
-    assert!(inside.asked.lock().unwrap().is_empty());
+    for inside in ["http://10.255.255.1/", "http://192.168.0.1/", "http://[fd00::1]/"] {
+        let to = format!("HTTP/1.1 307 Moved\r\nLocation: {inside}\r\nContent-Length: 0\r\n\r\n");
+        let server = Server::answering(&[&to]).await;
+        let url = Url::parse(&server.url()).unwrap();
+        // Of all that is not public it lets this machine be asked, and only because it is named.
+        let network = Network::of(&url, None, false, Duration::from_secs(5));
+        let fetcher = fetcher(Duration::from_secs(5));
+        let refused = fetcher.follow(&network, url, "image/*").await.unwrap_err();
+        assert!(
+            matches!(&refused, FetchError::Refused(why) if why.contains("private")),
+            "{inside}: {refused}"
+        );
+        assert_eq!(server.asked.lock().unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]
