@@ -42,7 +42,7 @@ use crate::files::Files;
 use args::{Args, DEFAULT_TIME, LONGEST, SshAction};
 use live::Live;
 use pool::Pool;
-use remote::Program;
+use remote::{NotRun, Program};
 use report::{CommandEnd, Output};
 use target::Target;
 use transfer::Way;
@@ -134,10 +134,18 @@ impl SshExec {
         let program = program(&mut args)?;
         let (began, limit) = (Instant::now(), limit(&args));
         let deadline = began + limit;
-        let leased = tokio::time::timeout_at(deadline, self.pool.lease(context.session_id, &target)).await;
-        let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
         let mut live = Live::new(context, &target.host);
-        let ran = remote::run(&self.pool, lease, program, deadline, &mut live).await?;
+        let ran = loop {
+            let leased = self.pool.lease(context.session_id, &target);
+            let leased = tokio::time::timeout_at(deadline, leased).await;
+            let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
+            match remote::run(&self.pool, lease, &program, deadline, &mut live).await {
+                Ok(ran) => break ran,
+                // Each time there is another connection, and no end to it but that of the time.
+                Err(NotRun::Gone) => continue,
+                Err(NotRun::For(error)) => return Err(error),
+            }
+        };
         let end = CommandEnd {
             exit_code: ran.exit_code,
             signal: CommandEnd::signal_of(ran.exit_code),

@@ -33,8 +33,8 @@ const READY: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// To end a command on a host: it is asked, and killed two seconds later.
 const ENDING: Duration = Duration::from_secs(6);
-/// For a connection that broke to be noticed as such.
-const NOTICING: Duration = Duration::from_millis(500);
+/// For a connection that broke to be noticed as such: who used it may be told before who kept it has ended.
+pub(super) const NOTICING: Duration = Duration::from_secs(2);
 const BLOCK: usize = 32 << 10;
 
 /// Bytes that are kept of the beginning of an output, and as many of its end.
@@ -48,6 +48,20 @@ pub(super) struct Program {
     pub(super) line: String,
     pub(super) cwd: Option<String>,
     pub(super) stdin: String,
+}
+
+/// Why there is nothing to tell of how it went.
+#[derive(Debug)]
+pub(super) enum NotRun {
+    /// The connection was gone before the command was told to anybody: another one will do.
+    Gone,
+    For(CallError),
+}
+
+impl From<CallError> for NotRun {
+    fn from(error: CallError) -> Self {
+        Self::For(error)
+    }
 }
 
 /// How it went.
@@ -64,10 +78,10 @@ pub(super) struct Ran {
 pub(super) async fn run(
     pool: &Pool,
     lease: Lease,
-    program: Program,
+    program: &Program,
     deadline: Instant,
     live: &mut Live<'_>,
-) -> Result<Ran, CallError> {
+) -> Result<Ran, NotRun> {
     let lease = Arc::new(lease);
     let started = pool.client().running(lease.target(), lease.socket(), OPENING).spawn().map_err(unusable)?;
     let mut process = Process::of(started)?;
@@ -84,10 +98,10 @@ pub(super) async fn run(
     let number = match tokio::time::timeout_at(deadline.min(Instant::now() + READY), ready).await {
         Ok(Some(number)) => number,
         Ok(None) => return Err(not_begun(&lease, ran).await),
-        Err(_) => return Err(silent(&lease)),
+        Err(_) => return Err(silent(&lease).into()),
     };
     let mut leash = Leash { pool: pool.clone(), lease: lease.clone(), number: Some(number) };
-    let ended = process.attend(&program, &nonce, &mut marks, &mut ran, live, deadline);
+    let ended = process.attend(program, &nonce, &mut marks, &mut ran, live, deadline);
     match ended.await {
         End::TimedOut => {
             ran.timed_out = true;
@@ -103,8 +117,8 @@ pub(super) async fn run(
     leash.number = None;
     match marks.ended() {
         Some(Ended::Code(code)) => ran.exit_code = Some(code),
-        Some(Ended::NoFolder) => return Err(no_folder(&program, ran)),
-        None if lease.is_gone(NOTICING).await => return Err(lost(&lease, ran)),
+        Some(Ended::NoFolder) => return Err(no_folder(program, ran).into()),
+        None if lease.is_gone(NOTICING).await => return Err(lost(&lease, ran).into()),
         // The `sh` that was to tell was killed on the host, with the command.
         None => {}
     }
@@ -311,14 +325,15 @@ fn said(stderr: Captured) -> String {
     if last.is_empty() { last } else { format!(":\n{}", cut(&last, 1_000)) }
 }
 
-async fn not_begun(lease: &Lease, ran: Ran) -> CallError {
-    let target = lease.target();
+async fn not_begun(lease: &Lease, ran: Ran) -> NotRun {
     if lease.is_gone(NOTICING).await {
-        return CallError::new(ErrorCode::Unavailable, format!("the connection to {target} was lost"))
-            .hint("Nothing was run. Call again: another connection is made.")
-            .before_it_ran();
+        return NotRun::Gone;
     }
-    let said = said(ran.stderr);
+    NotRun::For(refused(lease, &said(ran.stderr)))
+}
+
+fn refused(lease: &Lease, said: &str) -> CallError {
+    let target = lease.target();
     if said.contains("Session open refused") {
         return CallError::new(
             ErrorCode::Overloaded,

@@ -14,7 +14,8 @@ use plexus_proto::{ErrorCode, SessionId};
 use plexus_tools::{CallError, Progress, ToolContext};
 use tokio::time::Instant;
 
-use super::pool::Pool;
+use super::pool::{Lease, Pool};
+use super::remote::NOTICING;
 use super::sftp::{Sftp, SftpError};
 use super::target::Target;
 use super::wrong;
@@ -29,8 +30,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// To remove what a copy that failed has left on a host.
 const TIDYING: Duration = Duration::from_secs(30);
 const MAX_PATH: usize = 4096;
-/// For a connection that broke to be noticed as such.
-const NOTICING: Duration = Duration::from_millis(500);
 const TOLD: Duration = Duration::from_millis(500);
 
 /// Between which machines, for whom.
@@ -72,8 +71,10 @@ impl Way {
                     failed.err()
                 }
                 // Only a host that was reached once is waited for.
-                Err(error) if resumed > 0 && error.code == ErrorCode::Unavailable => Some(Failed::Lost),
-                Err(error) => return Err(error),
+                Err(Failed::For(error)) if resumed > 0 && error.code == ErrorCode::Unavailable => {
+                    Some(Failed::Lost)
+                }
+                Err(failed) => Some(failed),
             };
             match failed {
                 None => return Ok(resumed),
@@ -86,19 +87,19 @@ impl Way {
         }
     }
 
-    async fn begin(&self) -> Result<(Sftp, super::pool::Lease), CallError> {
+    async fn begin(&self) -> Result<(Sftp, Lease), Failed> {
         let lease = self.pool.lease(self.session, &self.target).await?;
         match Sftp::begin(self.pool.client().sftp(&self.target, lease.socket())).await {
             Ok(sftp) => Ok((sftp, lease)),
-            Err(SftpError::Lost) if lease.is_gone(NOTICING).await => Err(self.given_up()),
+            Err(SftpError::Lost) if lease.is_gone(NOTICING).await => Err(Failed::Lost),
             Err(_) => {
                 let message = format!(
                     "{} does not serve files: it has no SFTP, or takes no more sessions",
                     self.target
                 );
-                Err(CallError::new(ErrorCode::ToolFailed, message)
-                    .hint("Nothing was copied. Action \"run\" can write a text that is given as `stdin`: cat >file.")
-                    .before_it_ran())
+                let error = CallError::new(ErrorCode::ToolFailed, message)
+                    .hint("Nothing was copied. Action \"run\" can write a text that is given as `stdin`: cat >file.");
+                Err(Failed::For(error.before_it_ran()))
             }
         }
     }
@@ -158,8 +159,7 @@ impl Drop for Leftover {
             let stopping = way.pool.supervisor().stopping(Stage::Work);
             let removing = async {
                 let mut pause = PAUSE;
-                while let Err(error) = way.remove(&path).await {
-                    tracing::debug!(%error, "the rest of a copy was not removed yet");
+                while !way.remove(&path).await {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
@@ -176,12 +176,12 @@ impl Drop for Leftover {
 }
 
 impl Way {
-    async fn remove(&self, path: &str) -> Result<(), CallError> {
-        let (mut sftp, _lease) = self.begin().await?;
+    /// Whether it is not there any more.
+    async fn remove(&self, path: &str) -> bool {
+        let Ok((mut sftp, _lease)) = self.begin().await else { return false };
         match sftp.remove(path).await {
-            Ok(()) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(_) => Err(self.given_up()),
+            Ok(()) => true,
+            Err(error) => error.is_not_found(),
         }
     }
 }

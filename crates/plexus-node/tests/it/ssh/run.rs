@@ -150,8 +150,11 @@ async fn a_connection_that_breaks_under_a_command_is_told_as_such() {
     let file = site.there.path().join("pid");
     let command = format!("echo before; echo $$ >{0}.new; mv {0}.new {0}; exec sleep 1000", file.display());
     let run = json!({ "action": "run", "host": "127.0.0.1", "port": wire.port, "command": command });
-    let (result, pid) = tokio::join!(site.ask(run), async {
+    let told = Told::default();
+    let call = site.bench.call("ssh_exec", run, CancellationToken::new(), Some(told.clone()));
+    let (result, pid) = tokio::join!(call, async {
         let pid = until(async || std::fs::read_to_string(&file).ok()).await;
+        until(async || (!told.lock().unwrap().is_empty()).then_some(())).await;
         wire.cut();
         pid
     });

@@ -56,10 +56,11 @@ impl Server {
         for _ in 0..5 {
             // Should someone be faster, it does not start and another one is tried.
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            // Deep enough for bash not to read what the user of the test has in ~/.bashrc.
             let config = format!(
                 "{more}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {at}/host_key\nAuthorizedKeysFile {at}/authorized_keys\n\
                  PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin yes\nLogLevel VERBOSE\nUseDNS no\n\
-                 MaxStartups 100\nSubsystem sftp internal-sftp\n",
+                 MaxStartups 100\nSubsystem sftp internal-sftp\nSetEnv SHLVL=5\n",
                 at = dir.path().display()
             );
             fs::write(dir.path().join("config"), config).unwrap();

@@ -28,8 +28,15 @@ pub(in crate::tools::ssh) async fn download(
     let path = remote_path(remote)?;
     let disk = Disk::open(files, local.to_owned()).await?;
     let mut download = Download { way, path: &path, disk, about: None, at: 0, told: Told::new(context, 0) };
-    let resumed = way.through(&mut download).await?;
+    let resumed = way.through(&mut download).await;
     let Download { disk, at: file_bytes, .. } = download;
+    let resumed = match resumed {
+        Ok(resumed) => resumed,
+        Err(error) => {
+            disk.give_up().await;
+            return Err(error);
+        }
+    };
     let (path, sha256) = disk.put().await?;
     Ok(Copied { path, remote_path: remote.to_owned(), file_bytes, sha256, resumed })
 }
@@ -177,7 +184,10 @@ impl Disk {
                             || (place.path().display().to_string(), hex::encode(hash.finish().as_ref()));
                         return drop(end.send(put.map(|()| done())));
                     }
-                    None => return,
+                    None => {
+                        drop(draft);
+                        return drop(end);
+                    }
                 }
             }
         });
@@ -197,6 +207,12 @@ impl Disk {
             return Err(self.why().await);
         }
         Ok(self.ended.await.map_err(|_| stuck())??)
+    }
+
+    /// Nothing is left of it when this returns.
+    async fn give_up(self) {
+        drop(self.to);
+        let _ = self.ended.await;
     }
 
     /// Why nothing more is taken.
