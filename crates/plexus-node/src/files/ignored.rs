@@ -57,12 +57,12 @@ impl Rules {
             return above;
         }
         let in_repository = begins_repository || above.as_ref().is_some_and(|above| above.in_repository);
-        let mut git = git.then(|| lines(folder, Path::new(".gitignore"))).unwrap_or_default();
+        let mut git = if git { lines(folder, Path::new(".gitignore")) } else { String::new() };
         if begins_repository {
             // Rules of the folder come later, and so win.
             git.insert_str(0, &format!("{}\n", lines(folder, Path::new(".git/info/exclude"))));
         }
-        let own = own.then(|| lines(folder, Path::new(".ignore"))).unwrap_or_default();
+        let own = if own { lines(folder, Path::new(".ignore")) } else { String::new() };
         Some(Arc::new(Self {
             above,
             git: parsed(folder.path(), &git),

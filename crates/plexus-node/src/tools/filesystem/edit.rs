@@ -39,12 +39,20 @@ pub(super) enum Unreplaced {
     Several(Vec<usize>),
 }
 
+/// A file before and after all edits.
+struct Edited {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    times: usize,
+    notes: Vec<String>,
+}
+
 impl FileCall {
     pub(super) fn edit(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let edits = edits(args)?;
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.files.place(path)?;
-        let (before, after, times, notes) = self.edited(&place, args, &edits)?;
+        let Edited { before, after, times, notes } = self.edited(&place, args, &edits)?;
         let real = place.path();
         let name = real.display().to_string();
         let diff = unified(&before, &after, &name, &name, 3);
@@ -77,13 +85,8 @@ impl FileCall {
         Ok(Answer::new(text, output))
     }
 
-    /// What a file is, what it becomes, how many places of it, and what to say of it.
-    fn edited(
-        &self,
-        place: &Place,
-        args: &Args,
-        edits: &[Edit],
-    ) -> Result<(Vec<u8>, Vec<u8>, usize, Vec<String>), CallError> {
+    /// What a file becomes.
+    fn edited(&self, place: &Place, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
         let (handle, file) = self.files.read(&place.path())?;
         self.check_hash(place, args)?;
         let before = self.whole(handle.path(), &file)?;
@@ -108,7 +111,7 @@ impl FileCall {
             times += replaced.times;
             content = replaced.content;
         }
-        Ok((before, content, times, notes))
+        Ok(Edited { before, after: content, times, notes })
     }
 }
 

@@ -226,7 +226,7 @@ fn steps(added: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
             let (given, there) = (step(indents.keys()), step(indents.values()));
             match (given, there) {
                 (Some(given), Some(there))
-                    if given != there && indents.len() > 1 && added.len() % given == 0 =>
+                    if given != there && indents.len() > 1 && added.len().is_multiple_of(given) =>
                 {
                     vec![b' '; added.len() / given * there]
                 }

@@ -15,6 +15,9 @@ enum Want {
 }
 use Want::{Leaves, Refused};
 
+/// What it is called, the files before it, and the patch.
+type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str, Want);
+
 /// All files below a folder.
 fn all(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
@@ -66,7 +69,7 @@ const REPEATED: &str = "start\nfoo\nbar\nend\nstart\nfoo\nbar\nend\nstart\nfoo\n
 #[tokio::test]
 async fn patches_do_what_they_say_in_all_files_or_in_none() {
     let bench = Workbench::new().await;
-    let table: &[(&str, &[(&str, &str)], &str, Want)] = &[
+    let table: &[Case] = &[
         (
             "git",
             &[("a.txt", LINES)],

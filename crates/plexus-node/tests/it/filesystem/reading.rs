@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workbench::Workbench;
 
+/// A file, and how its text, its line endings, its encoding and its mark are told.
+type Case = (&'static str, &'static [u8], &'static str, &'static str, &'static str, bool);
+
 async fn read(bench: &Workbench, name: &str, more: Value) -> Value {
     let mut call = json!({ "action": "read", "path": bench.home().join(name) });
     call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -49,7 +52,7 @@ async fn a_file_is_read_in_lines_to_its_end() {
 #[tokio::test]
 async fn endings_marks_and_encodings_are_told_and_kept() {
     let bench = Workbench::new().await;
-    let table: &[(&str, &[u8], &str, &str, &str, bool)] = &[
+    let table: &[Case] = &[
         ("lf", b"a\nb\n", "a\nb\n", "lf", "utf-8", false),
         ("crlf", b"a\r\nb\r\n", "a\r\nb\r\n", "crlf", "utf-8", false),
         ("mixed", b"a\r\nb\n", "a\r\nb\n", "mixed", "utf-8", false),

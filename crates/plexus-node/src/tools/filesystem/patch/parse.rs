@@ -128,8 +128,6 @@ impl<'p> Reader<'p> {
                 return Err(
                     self.wrong("a change of a binary file, which cannot be applied; write the file instead")
                 );
-            } else if self.begins_file() || line.starts_with("diff --git ") || line.starts_with("@@") {
-                break;
             } else if !["index ", "old mode ", "similarity ", "dissimilarity "]
                 .iter()
                 .any(|known| line.starts_with(known))
