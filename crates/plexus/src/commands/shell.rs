@@ -83,9 +83,21 @@ pub(crate) async fn on_a_terminal(
     let raw = Raw::begin()?;
     let ended = tokio::select! {
         ended = console.follow() => ended,
-        left = keys(&console) => left,
+        left = keys(&console) => match left {
+            Ok(()) => {
+                hang_up(&console).await;
+                Ok(Ended { code: 0, note: Some("the shell was left, and ends".to_owned()) })
+            }
+            Err(error) => Err(error),
+        },
         failed = windows(&console) => Err(failed),
-        gone = gone(&console) => gone,
+        gone = gone() => match gone {
+            Ok(code) => {
+                hang_up(&console).await;
+                Ok(Ended { code, note: None })
+            }
+            Err(error) => Err(error),
+        },
     };
     // Before anything is said.
     drop(raw);
@@ -97,7 +109,7 @@ pub(crate) async fn on_a_terminal(
 }
 
 /// Passes every key on, until somebody leaves.
-async fn keys(console: &Console) -> anyhow::Result<Ended> {
+async fn keys(console: &Console) -> anyhow::Result<()> {
     let (mut keys, mut escapes) = (Keys::of_stdin()?, Escapes::default());
     while let Some(typed) = keys.next().await {
         let (passed, leaves) = escapes.pass(&typed?);
@@ -105,8 +117,7 @@ async fn keys(console: &Console) -> anyhow::Result<Ended> {
             break;
         }
         if leaves {
-            hang_up(console).await;
-            return Ok(Ended { code: 0, note: Some("the shell was left, and ends".to_owned()) });
+            return Ok(());
         }
     }
     // It has ended, which is heard in a moment; or our terminal is gone, and a signal tells.
@@ -130,17 +141,16 @@ async fn windows(console: &Console) -> anyhow::Error {
     }
 }
 
-/// The window was closed, or somebody ends this program.
-async fn gone(console: &Console) -> anyhow::Result<Ended> {
+/// The window was closed, or somebody ends this program: what it is to end with.
+async fn gone() -> anyhow::Result<u8> {
     let (mut terms, mut hangups) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-    let code = tokio::select! {
+    Ok(tokio::select! {
         _ = terms.recv() => 143,
         _ = hangups.recv() => 129,
-    };
-    hang_up(console).await;
-    Ok(Ended { code, note: None })
+    })
 }
 
+/// Nobody looks at it any more.
 async fn hang_up(console: &Console) {
     let _ = tokio::time::timeout(PARTING, console.signal(Some("HUP"))).await;
 }

@@ -79,7 +79,12 @@ impl Told {
             true => output::json_event(
                 &json!({ "event": "failed", "from": from, "message": format!("{error:#}"), "hint": hint }),
             )?,
-            false => self.bar.remark(&format!("error: {from}: {error:#}")),
+            false => {
+                self.bar.remark(&format!("error: {from}: {error:#}"));
+                if let Some(hint) = hint {
+                    self.bar.remark(&format!("hint: {hint}"));
+                }
+            }
         }
         Ok(failure.map_or(Exit::Failed, |failure| failure.exit))
     }
