@@ -1,10 +1,11 @@
 //! `plexus node`: the machines that tools run on.
 //!
-//! `join` and `run` are for the machine itself; the others are clients of the hub.
+//! `join`, `run` and `policy` are for the machine itself; the others are clients of the hub.
 
 mod invite;
 mod join;
 mod place;
+mod policy;
 mod run;
 mod show;
 
@@ -46,6 +47,13 @@ enum NodeCommand {
 Example:\n  plexus node run\n  PLEXUS_NODE_KEY=... plexus node run --hub https://hub.example --name nas"
     )]
     Run(run::RunArgs),
+    /// Show what may be done on this machine, whatever a hub asks for, and what holds commands to it
+    #[command(
+        after_help = "The file is node.toml in the node's folder, and is read anew when it changes.\n\n\
+Example:\n  plexus node policy\n  plexus node policy --local\n  plexus node policy --default > node.toml\n  \
+plexus node policy --check node.toml"
+    )]
+    Policy(policy::PolicyArgs),
     #[command(flatten)]
     OfHub(HubCommand),
 }
@@ -114,6 +122,7 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
     let command = match args.command {
         NodeCommand::Join(args) => return join::run(args, invocation).await.map(|()| Exit::Ok.into()),
         NodeCommand::Run(args) => return run::run(args, invocation).await.map(|()| Exit::Ok.into()),
+        NodeCommand::Policy(args) => return policy::run(args, invocation),
         NodeCommand::OfHub(command) => command,
     };
     let (out, hub) = (&invocation.out, invocation.hub()?);
