@@ -15,6 +15,7 @@ mod stall;
 mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct HubOptions {
     pub events: EventOptions,
     /// How the machines that tools run on are treated.
     pub nodes: NodeOptions,
+    /// The program that puts commands on the hub's own machine into their sandbox; without it there is none.
+    pub launcher: Option<PathBuf>,
 }
 
 impl HubOptions {
@@ -65,7 +68,16 @@ impl HubOptions {
         let environment = Environment::default();
         let (clock, timing) = (Clock::system(), Timing::default());
         let nodes = NodeOptions::new(&config.nodes);
-        Self { config, environment, clock, mcp, timing, events: EventOptions::default(), nodes }
+        Self {
+            config,
+            environment,
+            clock,
+            mcp,
+            timing,
+            events: EventOptions::default(),
+            nodes,
+            launcher: None,
+        }
     }
 }
 

@@ -68,7 +68,7 @@ impl Services {
         live: LiveConfig,
         supervisor: &Supervisor,
     ) -> Result<Self, HubError> {
-        let HubOptions { config, environment, clock, mcp, timing, events, nodes } = options;
+        let HubOptions { config, environment, clock, mcp, timing, events, nodes, launcher } = options;
         prepare_data_dir(&config.data_dir)?;
         let store = Store::open(
             &StoreOptions {
@@ -105,7 +105,7 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
-        let folder = (config.data_dir.clone(), environment.clone());
+        let folder = (config.data_dir.clone(), environment.clone(), launcher);
         let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
         let sealing = Arc::new(SealingKey::open(&config.data_dir)?);

@@ -9,13 +9,14 @@ use plexus_tools::{Placement, Registry};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::NodeOptions;
 use crate::hosted::Hosted;
-use crate::policy::Policies;
 use crate::tools::probe;
+use crate::{Machine, NodeOptions};
 
 /// Changes that come so close together are told once.
 const TOGETHER: Duration = Duration::from_millis(250);
+/// The policy asks for a sandbox that is not to be had here: no command is run.
+const UNAVAILABLE: &str = "unavailable";
 /// What the definitions of hosted tools may take of a frame, the rest of which is for calls.
 const DEFINITIONS: usize = MAX_FRAME / 2;
 
@@ -25,7 +26,7 @@ pub(crate) struct Capabilities {
     fixed: Hello,
     registry: Arc<Registry>,
     hosted: Option<Hosted>,
-    policy: Policies,
+    machine: Machine,
 }
 
 impl Capabilities {
@@ -34,7 +35,7 @@ impl Capabilities {
         store_id: Uuid,
         registry: Arc<Registry>,
         hosted: Option<Hosted>,
-        policy: Policies,
+        machine: Machine,
     ) -> Self {
         let fixed = Hello {
             versions: VERSIONS.to_vec(),
@@ -45,6 +46,7 @@ impl Capabilities {
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
             hostname: hostname(),
+            sandbox: None,
             tools: Vec::new(),
             mcp_servers: Vec::new(),
             profiles: Vec::new(),
@@ -52,12 +54,12 @@ impl Capabilities {
             calls: Vec::new(),
             draining: false,
         };
-        Self { fixed, registry, hosted, policy }
+        Self { fixed, registry, hosted, machine }
     }
 
     /// As it is now, on the link of this dial.
     pub(crate) fn hello(&self, dial: Dial, calls: Vec<InFlight>, draining: bool) -> Hello {
-        let policy = self.policy.now();
+        let policy = self.machine.policy.now();
         let own: BTreeSet<String> = self
             .registry
             .all()
@@ -71,14 +73,24 @@ impl Capabilities {
             Some(hosted) => hosted.servers(&self.registry, DEFINITIONS),
             None => Vec::new(),
         };
-        Hello { dial: Some(dial), tools, mcp_servers, calls, draining, ..self.fixed.clone() }
+        let sandbox =
+            self.machine.held(&policy).map_or_else(|_| UNAVAILABLE.to_owned(), |held| held.to_string());
+        Hello {
+            dial: Some(dial),
+            sandbox: Some(sandbox),
+            tools,
+            mcp_servers,
+            calls,
+            draining,
+            ..self.fixed.clone()
+        }
     }
 
     /// Follows what may change what is said.
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             tools: self.registry.versions(),
-            policy: self.policy.changes(),
+            policy: self.machine.policy.changes(),
             servers: self.hosted.as_ref().map(Hosted::changes),
         }
     }

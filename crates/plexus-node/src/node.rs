@@ -82,7 +82,8 @@ impl Node {
                 Box::pin(async move { Ok((conn.own_store_id().await?, conn.count_start().await?)) })
             })
             .await?;
-        let policy = Policies::open(&options.data_dir, &options.environment).map_err(NodeError::Policy)?;
+        let policy = Policies::open_also_denying(&options.data_dir, &options.environment, &options.private)
+            .map_err(NodeError::Policy)?;
         policy.watch(supervisor);
         let machine = Machine {
             data_dir: options.data_dir.clone(),
@@ -92,6 +93,14 @@ impl Node {
             policy,
             launcher: options.launcher.clone().map(|program| Launcher::new(program, &options.environment)),
         };
+        // Tried here, where nobody waits for it, and known from then on.
+        let trying = machine.clone();
+        let held = tokio::task::spawn_blocking(move || trying.held(&trying.policy.now())).await;
+        match held {
+            Ok(Ok(held)) => tracing::info!(sandbox = %held, "commands are held by this"),
+            Ok(Err(unavailable)) => tracing::error!("no command is run: {unavailable}"),
+            Err(_) => {}
+        }
         let own = tools::open(&machine).map_err(NodeError::DataDir)?;
         let registry = Arc::new(Registry::new(own.into_iter().chain(more)));
         let hosted = options.servers.clone().map(|dir| {
@@ -120,7 +129,7 @@ impl Node {
         )
         .await?;
         retention::start(store.clone(), options.clock.clone(), supervisor);
-        let capabilities = Capabilities::new(&options, store_id, registry, hosted, machine.policy);
+        let capabilities = Capabilities::new(&options, store_id, registry, hosted, machine);
         Ok(Self(Arc::new(Inner {
             options,
             calls: Arc::new(calls),

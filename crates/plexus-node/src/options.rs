@@ -19,6 +19,8 @@ pub struct NodeOptions {
     /// Folder with one file for each MCP server to be run here; none: no servers.
     pub servers: Option<PathBuf>,
     pub limits: NodeLimits,
+    /// Folders of who has this node in it, which are denied as its own is.
+    pub private: Vec<PathBuf>,
     /// The program that puts a command into its sandbox, see [`crate::Machine`].
     pub launcher: Option<PathBuf>,
 }
@@ -34,6 +36,7 @@ impl NodeOptions {
             labels: BTreeMap::new(),
             servers: None,
             limits: NodeLimits::default(),
+            private: Vec::new(),
             launcher: None,
         }
     }

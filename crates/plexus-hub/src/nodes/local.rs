@@ -29,6 +29,7 @@ pub(crate) struct LocalNode {
     id: NodeId,
     data_dir: PathBuf,
     environment: Environment,
+    launcher: Option<PathBuf>,
     clock: Clock,
 }
 
@@ -38,7 +39,7 @@ impl LocalNode {
     pub(crate) async fn prepare(
         gateway: &Gateway,
         store: &Store,
-        (data_dir, environment): (PathBuf, Environment),
+        (data_dir, environment, launcher): (PathBuf, Environment, Option<PathBuf>),
         clock: Clock,
         start: bool,
     ) -> Result<Option<Self>, StoreError> {
@@ -60,7 +61,7 @@ impl LocalNode {
             return Ok(None);
         }
         gateway.is_awaited(record.id);
-        Ok(Some(Self { id: record.id, data_dir: data_dir.join(FOLDER), environment, clock }))
+        Ok(Some(Self { id: record.id, data_dir: data_dir.join(FOLDER), environment, launcher, clock }))
     }
 
     /// Starts it, and keeps it linked until the hub stops.
@@ -100,8 +101,13 @@ impl LocalNode {
     }
 
     fn open(self, supervisor: Supervisor) -> BoxFuture<'static, Result<Node, NodeError>> {
-        let options =
-            NodeOptions { clock: self.clock, ..NodeOptions::new(self.id, self.data_dir, self.environment) };
+        let options = NodeOptions {
+            clock: self.clock,
+            launcher: self.launcher,
+            // The keys of the hub are beside it, wherever the hub keeps its things.
+            private: self.data_dir.parent().map(PathBuf::from).into_iter().collect(),
+            ..NodeOptions::new(self.id, self.data_dir, self.environment)
+        };
         Box::pin(async move { Node::open(options, &supervisor).await })
     }
 }

@@ -112,3 +112,6 @@ fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>)
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

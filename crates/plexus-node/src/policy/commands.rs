@@ -46,6 +46,13 @@ impl CommandRules {
         self.allow.is_some()
     }
 
+    /// What is allowed and what is denied, as it can be written.
+    #[must_use]
+    pub fn lists(&self) -> (Vec<String>, Vec<String>) {
+        let written = |patterns: &[Vec<String>]| patterns.iter().map(|words| words.join(" ")).collect();
+        (self.allow.as_deref().map_or_else(|| vec![ALL.to_owned()], written), written(&self.deny))
+    }
+
     /// A program and its arguments.
     pub fn check_argv(&self, argv: &[String]) -> Result<(), CommandRefused> {
         let shown = || argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ");

@@ -27,6 +27,8 @@ struct Inner {
     file: PathBuf,
     environment: Environment,
     data_dir: PathBuf,
+    /// Denied besides.
+    private: Vec<PathBuf>,
     current: ArcSwap<Policy>,
     seen: Mutex<Seen>,
     versions: watch::Sender<u64>,
@@ -41,13 +43,26 @@ impl Policies {
     /// # Errors
     /// All that is wrong with it.
     pub fn open(data_dir: &Path, environment: &Environment) -> Result<Self, Vec<Problem>> {
+        Self::open_also_denying(data_dir, environment, &[])
+    }
+
+    /// The same for a node that is a part of something that has a folder of its own.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_also_denying(
+        data_dir: &Path,
+        environment: &Environment,
+        private: &[PathBuf],
+    ) -> Result<Self, Vec<Problem>> {
         let file = data_dir.join(FILE);
         let seen = look(&file);
-        let policy = load(&file, environment, data_dir)?;
+        let policy = load(&file, environment, data_dir)?.also_denying(private);
         Ok(Self(Arc::new(Inner {
             file,
             environment: environment.clone(),
             data_dir: data_dir.to_owned(),
+            private: private.to_owned(),
             current: ArcSwap::from_pointee(policy),
             seen: Mutex::new(seen),
             versions: watch::Sender::new(0),
@@ -69,7 +84,7 @@ impl Policies {
         match load(&inner.file, &inner.environment, &inner.data_dir) {
             Ok(policy) => {
                 tracing::info!(file = %inner.file.display(), "the policy of this machine has changed");
-                inner.current.store(Arc::new(policy));
+                inner.current.store(Arc::new(policy.also_denying(&inner.private)));
                 inner.versions.send_modify(|version| *version += 1);
             }
             Err(problems) => {
@@ -104,6 +119,19 @@ impl Policies {
             }
         });
     }
+}
+
+/// What a file says, for the node of this folder; where there is no file, what holds then.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn check(
+    file: &Path,
+    environment: &Environment,
+    data_dir: &Path,
+    private: &[PathBuf],
+) -> Result<Policy, Vec<Problem>> {
+    load(file, environment, data_dir).map(|policy| policy.also_denying(private))
 }
 
 fn look(file: &Path) -> Seen {

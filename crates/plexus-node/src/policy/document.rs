@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use plexus_tools::file_schema::{FileSchema, Words};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub(super) static SCHEMA: LazyLock<FileSchema> =
     LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
@@ -87,7 +87,7 @@ pub(super) struct Sandbox {
 }
 
 /// How commands and code are held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// The strongest that this machine has.

@@ -18,7 +18,7 @@ use plexus_kit::{Environment, env, glob};
 use serde::{Deserialize, Serialize};
 
 pub use commands::{CommandRefused, CommandRules};
-pub use current::Policies;
+pub use current::{Policies, check};
 pub use document::{Level, schema_file};
 pub use paths::PathPattern;
 
@@ -125,6 +125,13 @@ impl Policy {
     #[must_use]
     pub fn standard(environment: &Environment, data_dir: &Path) -> Self {
         read::standard(environment, data_dir)
+    }
+
+    /// The same with folders that nothing opens, by every name that they have.
+    fn also_denying(mut self, private: &[PathBuf]) -> Self {
+        let real = private.iter().filter_map(|path| fs_err::canonicalize(path).ok());
+        self.files.deny.extend(private.iter().cloned().chain(real).map(PathPattern::real));
+        self
     }
 
     /// Whether a tool can be called here, and why not.

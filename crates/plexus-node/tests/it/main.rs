@@ -16,6 +16,7 @@ mod reconcile;
 mod requests;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod schema;
 mod scripted;
 mod sockets;
 mod ssh;

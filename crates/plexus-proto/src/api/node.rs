@@ -79,6 +79,11 @@ pub struct Node {
     pub arch: Option<String>,
     #[schema(required)]
     pub hostname: Option<String>,
+    /// What commands are held by there: `bubblewrap`, `landlock`, `none`, or `unavailable`, where its policy asks for what it
+    /// does not have and nothing is run; null where it does not say.
+    #[serde(default)]
+    #[schema(required)]
+    pub sandbox: Option<String>,
     /// Of Plexus there.
     #[schema(required)]
     pub version: Option<String>,

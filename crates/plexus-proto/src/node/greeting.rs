@@ -25,6 +25,9 @@ pub struct Hello {
     pub arch: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// What commands are held by there, in one word; none: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     #[serde(default)]
     pub tools: Vec<NodeTool>,
     #[serde(default)]

@@ -1,12 +1,13 @@
 //! `plexus node`: the machines that tools run on.
 //!
-//! `join`, `run`, `install` and `uninstall` are for the machine itself; the others are clients of the hub.
+//! `join`, `run`, `policy`, `install` and `uninstall` are for the machine itself; the others are clients of the hub.
 
 mod invite;
 mod invites;
 mod join;
 mod label;
 mod place;
+mod policy;
 mod run;
 mod service;
 mod show;
@@ -59,6 +60,13 @@ Example:\n  plexus node install --print\n  plexus node install --user --now\n  s
     /// Take the unit of the node away again; what it joined as stays
     #[command(after_help = "Example:\n  plexus node uninstall --user --now")]
     Uninstall(service::UninstallArgs),
+    /// Show what may be done on this machine, whatever a hub asks for, and what holds commands to it
+    #[command(
+        after_help = "The file is node.toml in the node's folder, and is read anew when it changes.\n\n\
+Example:\n  plexus node policy\n  plexus node policy --local\n  plexus node policy --default > node.toml\n  \
+plexus node policy --check node.toml"
+    )]
+    Policy(policy::PolicyArgs),
     #[command(flatten)]
     OfHub(HubCommand),
 }
@@ -152,6 +160,7 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
         NodeCommand::Uninstall(args) => {
             return service::uninstall(args, invocation).await.map(|()| Exit::Ok.into());
         }
+        NodeCommand::Policy(args) => return policy::run(args, invocation),
         NodeCommand::OfHub(command) => command,
     };
     let (out, hub) = (&invocation.out, invocation.hub()?);

@@ -103,7 +103,7 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     let at_terminal = io::stdin().is_terminal();
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let hub = tokio::select! {
-        started = Hub::start(HubOptions { environment: environment.clone(), ..HubOptions::new(config) }) => started.map_err(refusal::explained)?,
+        started = Hub::start(HubOptions { environment: environment.clone(), launcher: std::env::current_exe().ok(), ..HubOptions::new(config) }) => started.map_err(refusal::explained)?,
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };

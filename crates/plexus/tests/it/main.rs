@@ -28,6 +28,7 @@ mod manual;
 mod metrics;
 mod node_certificates;
 mod node_machines;
+mod node_policy;
 mod oidc;
 mod onslaught;
 mod others;

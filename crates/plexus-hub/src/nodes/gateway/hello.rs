@@ -35,7 +35,8 @@ pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
     }
     let names = hello.tools.iter().map(|tool| &tool.name).chain(&hello.profiles);
     let servers = hello.mcp_servers.iter().flat_map(|server| [&server.name, &server.state]);
-    let own = [&hello.version, &hello.os, &hello.arch].into_iter().chain(&hello.hostname);
+    let own =
+        [&hello.version, &hello.os, &hello.arch].into_iter().chain(&hello.hostname).chain(&hello.sandbox);
     if let Some(name) = names.chain(servers).chain(own).find(|name| name.len() > NAME) {
         let begin: String = name.chars().take(32).collect();
         return Some(format!("hello has a name of {} bytes ({begin:?}…), the most is {NAME}", name.len()));

@@ -22,6 +22,7 @@ pub(crate) struct NodeStatus {
     pub(crate) os: Option<String>,
     pub(crate) arch: Option<String>,
     pub(crate) hostname: Option<String>,
+    pub(crate) sandbox: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) transport: Option<NodeTransport>,
     pub(crate) rtt: Option<Duration>,
@@ -62,6 +63,7 @@ fn status(unit: &Unit) -> NodeStatus {
         os: state.said.os.clone(),
         arch: state.said.arch.clone(),
         hostname: state.said.hostname.clone(),
+        sandbox: state.said.sandbox.clone(),
         version: state.said.version.clone(),
         transport: state.transport().map(|transport| match transport {
             "memory" => NodeTransport::Memory,

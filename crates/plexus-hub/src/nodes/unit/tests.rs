@@ -52,6 +52,7 @@ fn hello(unit: &Unit, store: Uuid, calls: &[(CallId, HeldState)]) -> Hello {
         os: "linux".to_owned(),
         arch: "x86_64".to_owned(),
         hostname: None,
+        sandbox: None,
         tools: vec![],
         mcp_servers: vec![],
         profiles: vec![],

@@ -6,6 +6,7 @@
 mod callers;
 mod credentials;
 mod devices;
+mod linked;
 mod network;
 mod processes;
 mod system_calls;

@@ -59,6 +59,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let options = NodeOptions {
         labels: args.labels.iter().cloned().collect(),
         servers: Some(args.mcp_dir.clone().unwrap_or_else(|| data_dir.join(UPSTREAMS_FOLDER))),
+        launcher: std::env::current_exe().ok(),
         ..NodeOptions::new(credential.node_id, data_dir.clone(), invocation.environment().clone())
     };
     let node = Node::open(options, &supervisor).await?;

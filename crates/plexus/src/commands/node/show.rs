@@ -29,6 +29,7 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
         ("system", system(&node)),
         ("host name", or(&node.hostname)),
         ("version", or(&node.version)),
+        ("sandbox", or(&node.sandbox)),
         ("transport", transport.to_owned()),
         ("round trip", round_trip(&node)),
         ("last seen", seen(&node, |at| out.at(at))),

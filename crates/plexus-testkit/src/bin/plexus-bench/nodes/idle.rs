@@ -87,6 +87,7 @@ async fn link(site: &Site, name: &str, links: &mut JoinSet<Result<()>>) -> Resul
         os: "linux".to_owned(),
         arch: "x86_64".to_owned(),
         hostname: None,
+        sandbox: None,
         tools: vec![NodeTool { name: "terminal".to_owned() }],
         mcp_servers: vec![],
         profiles: vec![],

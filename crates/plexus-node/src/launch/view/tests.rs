@@ -1,0 +1,56 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn patterns(paths: &[PathBuf]) -> Vec<PathPattern> {
+    paths.iter().cloned().map(PathPattern::real).collect()
+}
+
+#[test]
+fn a_folder_is_given_as_a_whole_where_nothing_in_it_is_an_exception_and_else_thing_by_thing() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = fs::canonicalize(dir.path()).unwrap();
+    for name in ["work/deep", ".config/app", ".config/gh", ".ssh"] {
+        fs::create_dir_all(home.join(name)).unwrap();
+    }
+    for name in ["notes", ".bashrc", ".config/gh/hosts.yml", ".config/gh/config.yml"] {
+        fs::write(home.join(name), "").unwrap();
+    }
+    std::os::unix::fs::symlink(".ssh", home.join("link")).unwrap();
+    let files = FileRules {
+        read: patterns(&[PathBuf::from("/")]),
+        write: patterns(std::slice::from_ref(&home)),
+        read_only: patterns(&[home.join(".bashrc"), home.join(".zshrc")]),
+        // The last of them is not there: nothing of its name can be made.
+        deny: patterns(&[home.join(".ssh"), home.join(".config/gh/hosts.yml"), home.join(".aws")]),
+    };
+    let below: BTreeMap<String, Access> = entries(files)
+        .into_iter()
+        .filter_map(|entry| Some((entry.path.strip_prefix(&home).ok()?.display().to_string(), entry.access)))
+        .collect();
+    let wanted = [
+        ("", Access::List),
+        (".bashrc", Access::Read),
+        (".config", Access::List),
+        (".config/app", Access::Write),
+        (".config/gh", Access::List),
+        (".config/gh/config.yml", Access::Write),
+        (".config/gh/hosts.yml", Access::Hidden),
+        (".ssh", Access::Hidden),
+        ("link", Access::Link),
+        ("notes", Access::Write),
+        ("work", Access::Write),
+    ];
+    assert_eq!(below, wanted.into_iter().map(|(path, access)| (path.to_owned(), access)).collect());
+}
+
+#[test]
+fn what_is_not_named_is_not_given_but_for_what_programs_need() {
+    let nothing = FileRules { read: vec![], write: vec![], read_only: vec![], deny: vec![] };
+    let entries = entries(nothing);
+    let given =
+        |path: &str| entries.iter().find(|entry| entry.path == Path::new(path)).map(|entry| entry.access);
+    assert_eq!(given("/usr"), Some(Access::Read));
+    assert_eq!((given("/"), given("/etc"), given("/home"), given("/proc")), (None, None, None, None));
+    assert!(entries.iter().all(|entry| entry.access != Access::Write));
+}
