@@ -86,6 +86,15 @@ impl Workbench {
         Self::open(dir).await
     }
 
+    /// With a launcher and a policy, in this folder.
+    pub(crate) async fn held_in(node: tempfile::TempDir, policy: &str) -> Self {
+        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let dir = Folder { node, home, launcher: Some(launcher), path: PATH };
+        std::fs::write(dir.node.path().join("node.toml"), policy).unwrap();
+        Self::open(dir).await
+    }
+
     async fn open(dir: Folder) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
@@ -153,6 +162,12 @@ impl Workbench {
     /// Calls the terminal; the answer as data.
     pub(crate) async fn terminal(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("terminal", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Runs code; the answer as data.
+    pub(crate) async fn code(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("code_exec", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 

@@ -5,28 +5,38 @@ use base64::engine::general_purpose::STANDARD;
 
 /// What a program wrote, to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Decoded {
+pub(in crate::tools) struct Decoded {
     /// What is no UTF-8 is replaced.
-    pub(super) text: String,
+    pub(in crate::tools) text: String,
     /// All of it, if anything was replaced.
-    pub(super) base64: Option<String>,
+    pub(in crate::tools) base64: Option<String>,
 }
 
 impl Decoded {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(in crate::tools) fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self { text: text.to_owned(), base64: None },
             Err(_) => Self { text: String::from_utf8_lossy(bytes).into_owned(), base64: Some(base64(bytes)) },
         }
     }
+
+    /// The beginning and the end of something, with a line between them that says so.
+    pub(in crate::tools) fn of_ends(first: &[u8], between: &str, last: &[u8]) -> Self {
+        let (beginning, end) = (Self::of(first), Self::of(last));
+        let is_text = beginning.base64.is_none() && end.base64.is_none();
+        Self {
+            text: format!("{}\n[… {between} …]\n{}", beginning.text, end.text),
+            base64: (!is_text).then(|| base64(&[first, last].concat())),
+        }
+    }
 }
 
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(in crate::tools) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
 /// Length without a character at the end that is not there as a whole.
-pub(super) fn whole_characters(bytes: &[u8]) -> usize {
+pub(in crate::tools) fn whole_characters(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let wanted = match bytes[bytes.len() - back] {
             0x80..=0xBF => continue,
@@ -41,7 +51,7 @@ pub(super) fn whole_characters(bytes: &[u8]) -> usize {
 }
 
 /// Bytes at the beginning that belong to a character which began before.
-pub(super) fn rest_of_character(bytes: &[u8]) -> usize {
+pub(in crate::tools) fn rest_of_character(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count()
 }
 
