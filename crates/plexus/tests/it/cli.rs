@@ -94,6 +94,7 @@ async fn tools_are_listed_described_and_called() {
     let list = plexus.run(&["tools", "list", "--json"]).await.json(0);
     let names: Vec<_> = items(&list).iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
     let all = [
+        "code_exec",
         "list_profiles",
         "list_tools",
         "mcp_status",
@@ -115,7 +116,7 @@ async fn tools_are_listed_described_and_called() {
     assert_eq!(items(&page).len(), 2);
     let cursor = page["next"].as_str().expect("a cursor");
     let rest = plexus.run(&["tools", "list", "--json", "--cursor", cursor]).await.json(0);
-    assert_eq!((items(&rest).len(), &rest["next"]), (9, &Value::Null));
+    assert_eq!((items(&rest).len(), &rest["next"]), (10, &Value::Null));
 
     let shown = plexus.run(&["tools", "show", "todo", "--json"]).await.json(0);
     assert_eq!(shown["input_schema"]["type"], "object", "{shown}");
