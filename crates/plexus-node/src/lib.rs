@@ -20,8 +20,10 @@ mod node;
 mod options;
 mod outbox;
 pub mod policy;
+mod process_stat;
 mod retention;
 pub mod tools;
+mod warden;
 
 pub use conversation::Served;
 pub use credential::Credential;

@@ -34,7 +34,12 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// What `bwrap` is told, up to the command itself.
-pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Result<Vec<OsString>> {
+pub(super) fn arguments(
+    files: FileRules,
+    network: bool,
+    cwd: &Path,
+    folder: Option<&Path>,
+) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
     let mut words = Words::default();
     // Not where it is forbidden to root too: then the capabilities that are dropped were those of the machine.
@@ -72,7 +77,10 @@ pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Resu
                     seen.push(&entry.path);
                 }
             }
-            Access::Hidden if is_seen => words.hide(entry),
+            Access::Hidden if is_seen => match folder.filter(|folder| folder.starts_with(&entry.path)) {
+                Some(folder) => words.hide_around(entry, folder),
+                None => words.hide(entry),
+            },
             Access::Link if !is_seen => {
                 if let Ok(target) = fs::read_link(&entry.path) {
                     words.say(&["--symlink"]);
@@ -85,6 +93,10 @@ pub(super) fn arguments(files: FileRules, network: bool, cwd: &Path) -> io::Resu
         if entry.access == Access::Write && entry.path == Path::new(TEMPORARY) {
             sockets().iter().for_each(|socket| words.hide(socket));
         }
+    }
+    // Where it is hidden with what is around it, it is shown by now.
+    if let Some(folder) = folder.filter(|folder| !words.words.iter().any(|word| word == folder)) {
+        words.bind("--bind", folder);
     }
     if words.bound > MOST {
         return Err(too_many());
@@ -131,6 +143,16 @@ impl Words {
     /// Where it is. A path begins with `/`, so none is taken for an option.
     fn bind(&mut self, how: &str, path: &Path) {
         self.words.extend([how.into(), PathBuf::from(path).into_os_string(), path.into()]);
+        self.bound += 1;
+    }
+
+    /// Lays an empty folder over it, with nothing in it but the way to this one, which can be written.
+    fn hide_around(&mut self, entry: &Entry, folder: &Path) {
+        self.say(&["--perms", "0711", "--tmpfs"]);
+        self.words.push(entry.path.clone().into());
+        self.bind("--bind", folder);
+        self.say(&["--remount-ro"]);
+        self.words.push(entry.path.clone().into());
         self.bound += 1;
     }
 

@@ -31,7 +31,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const PROCESSES: &str = "/proc";
 
 /// Holds this process to what a policy lets be seen, and to processes that are held in the same way.
-pub(super) fn restrict(files: FileRules, network: bool) -> io::Result<()> {
+pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::Path>) -> io::Result<()> {
     let mut rules = begun(network).map_err(failed)?;
     for entry in view::entries(files) {
         let rights = match entry.access {
@@ -42,6 +42,9 @@ pub(super) fn restrict(files: FileRules, network: bool) -> io::Result<()> {
             Access::Write => writing(),
         };
         rules = allow(rules, &entry.path, rights, entry.is_dir)?;
+    }
+    if let Some(own) = own {
+        rules = allow(rules, own, writing(), true)?;
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     for path in DEVICES {

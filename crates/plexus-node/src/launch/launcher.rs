@@ -88,9 +88,12 @@ impl Launcher {
     /// # Errors
     /// When a path in it cannot be told.
     pub fn words(&self, launch: &Launch) -> io::Result<Vec<OsString>> {
-        let spec = serde_json::to_string(launch)?;
-        let own = [self.0.program.clone().into_os_string(), COMMAND.into(), spec.into()];
-        Ok(own.into_iter().chain(launch.argv.iter().cloned()).collect())
+        words(&self.0.program, launch)
+    }
+
+    /// The same by the program that runs now, whatever is at its path since.
+    pub(super) fn own_words(launch: &Launch) -> io::Result<Vec<OsString>> {
+        words(Path::new("/proc/self/exe"), launch)
     }
 
     /// What commands are held by under these rules.
@@ -142,10 +145,10 @@ impl Launcher {
     fn made(&self, held: Held, files: FileRules, network: bool, cwd: &Path) -> Option<Sandbox> {
         match held {
             Held::None => None,
-            Held::Landlock => Some(Sandbox::Landlock { files, network }),
+            Held::Landlock => Some(Sandbox::Landlock { files, network, own: None }),
             Held::Bubblewrap => {
                 let program = self.0.bwrap.clone().unwrap_or_else(|| BWRAP.into());
-                Some(Sandbox::Bubblewrap { files, network, program, cwd: cwd.to_owned() })
+                Some(Sandbox::Bubblewrap { files, network, program, cwd: cwd.to_owned(), own: None })
             }
         }
     }
@@ -168,10 +171,16 @@ impl Launcher {
             FileRules { read: everything, write: Vec::new(), read_only: Vec::new(), deny: Vec::new() };
         let sandbox = self.made(level, files, network, Path::new("/"));
         let argv = [SHELL, "-c", ":"].map(OsString::from).to_vec();
-        let words = self.words(&Launch { argv, sandbox, limits: None });
+        let words = self.words(&Launch { argv, sandbox, ..Launch::default() });
         let said = words.and_then(|words| trial(&words)).map_err(|error| error.to_string())?;
         if said.is_empty() { Ok(()) } else { Err(said) }
     }
+}
+
+fn words(program: &Path, launch: &Launch) -> io::Result<Vec<OsString>> {
+    let spec = serde_json::to_string(launch)?;
+    let own = [program.as_os_str().to_owned(), COMMAND.into(), spec.into()];
+    Ok(own.into_iter().chain(launch.argv.iter().cloned()).collect())
 }
 
 /// What a program says that does not end well; nothing where it does.

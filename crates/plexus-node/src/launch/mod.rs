@@ -30,6 +30,8 @@ pub use launcher::{Held, Launcher, Missing, Unavailable};
 pub use run::main;
 pub use sandbox::Sandbox;
 
+pub use crate::warden::Limits;
+
 /// The hidden command of the binary, and its first argument.
 pub const COMMAND: &str = "__launch";
 
@@ -41,10 +43,10 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
+    /// With limits, the launcher stays and watches what it has launched: see [`crate::warden`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// It is watched already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) watched: bool,
 }
-
-/// What a command can take of the machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {}

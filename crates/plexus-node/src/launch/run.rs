@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use super::sandbox::Next;
-use super::{Launch, environment};
+use super::{Launch, Launcher, Limits, environment};
+use crate::warden;
 
 /// As shells say it: not found, and found but not to be run.
 const NOT_FOUND: u8 = 127;
@@ -16,28 +17,41 @@ const UNUSABLE: u8 = 126;
 ///
 /// To be called before anything else, in a process with one thread.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let (what, code) = begin(words);
+    let Err((what, code)) = begin(words) else { return ExitCode::SUCCESS };
     // Where the output of the command goes; there is nobody else to tell.
     let _ = writeln!(io::stderr(), "plexus: {what}");
     ExitCode::from(code)
 }
 
-fn begin(mut words: impl Iterator<Item = OsString>) -> (String, u8) {
+/// Returns where nothing could be begun, and where what was begun was watched to its end.
+fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> {
     let spec = words.next().and_then(|text| text.into_string().ok());
     let launch: Option<Launch> = spec.and_then(|text| serde_json::from_str(&text).ok());
-    let Some(mut launch) = launch else { return ("this command is for plexus itself".to_owned(), UNUSABLE) };
+    let unusable = |what: String| (what, UNUSABLE);
+    let mut launch = launch.ok_or_else(|| unusable("this command is for plexus itself".to_owned()))?;
     launch.argv = words.collect();
     #[cfg(target_os = "linux")]
     close_others();
-    let next = match launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on) {
-        Ok(next) => next,
-        Err(error) => return (format!("nothing was run, the sandbox cannot be made: {error}"), UNUSABLE),
-    };
-    match next {
+    if let Some(limits) = &launch.limits {
+        if !launch.watched {
+            return watch(&launch, limits).map_err(|error| unusable(error.to_string()));
+        }
+        limits.bind_self().map_err(|error| unusable(format!("limits cannot be set: {error}")))?;
+    }
+    let put_on = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on);
+    let next =
+        put_on.map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
+    Err(match next {
         Next::Command => command(&launch.argv),
         #[cfg(target_os = "linux")]
         Next::Through { program, arguments } => through(&program, arguments, launch.argv),
-    }
+    })
+}
+
+/// Has another launcher become the command, and stays.
+fn watch(launch: &Launch, limits: &Limits) -> io::Result<()> {
+    let words = Launcher::own_words(&Launch { watched: true, ..launch.clone() })?;
+    warden::watch(limits, &words)
 }
 
 /// What this process was given open besides the usual three, by whoever started the node, is not for the command.

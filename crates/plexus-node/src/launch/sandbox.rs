@@ -13,11 +13,22 @@ use crate::policy::FileRules;
 #[serde(tag = "level", rename_all = "snake_case")]
 pub enum Sandbox {
     /// Rules of the kernel for files, and a filter of system calls.
-    Landlock { files: FileRules, network: bool },
+    Landlock { files: FileRules, network: bool, own: Option<PathBuf> },
     /// A view of the file system of its own, and the same filter.
-    Bubblewrap { files: FileRules, network: bool, program: PathBuf, cwd: PathBuf },
+    Bubblewrap { files: FileRules, network: bool, program: PathBuf, cwd: PathBuf, own: Option<PathBuf> },
     /// The second half of it: already in that view.
     Inside,
+}
+
+impl Sandbox {
+    /// The same with a folder that was made for this command: it can be written whatever the rules say of where it is.
+    #[must_use]
+    pub(crate) fn with_own(mut self, folder: PathBuf) -> Self {
+        if let Self::Landlock { own, .. } | Self::Bubblewrap { own, .. } = &mut self {
+            *own = Some(folder);
+        }
+        self
+    }
 }
 
 /// What is left to be done when a sandbox was put on.
@@ -36,15 +47,15 @@ impl Sandbox {
         use super::{bubblewrap, filter, kernel_rules, privileges};
 
         match self {
-            Self::Landlock { files, network } => {
+            Self::Landlock { files, network, own } => {
                 privileges::give_up()?;
-                kernel_rules::restrict(files, network)?;
+                kernel_rules::restrict(files, network, own.as_deref())?;
                 let families = if network { filter::NETWORK } else { filter::NOTHING };
                 filter::apply(families)?;
                 Ok(Next::Command)
             }
-            Self::Bubblewrap { files, network, program, cwd } => {
-                let arguments = bubblewrap::arguments(files, network, &cwd)?;
+            Self::Bubblewrap { files, network, program, cwd, own } => {
+                let arguments = bubblewrap::arguments(files, network, &cwd, own.as_deref())?;
                 Ok(Next::Through { program, arguments })
             }
             Self::Inside => {

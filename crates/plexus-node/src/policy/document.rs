@@ -101,7 +101,7 @@ pub enum Level {
     Bubblewrap,
 }
 
-/// Limits of `code_exec`.
+/// Limits of `code_exec`, for a snippet with all that it starts.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Code {
@@ -111,16 +111,16 @@ pub(super) struct Code {
     /// Seconds of processor time.
     #[schemars(range(min = 1, max = 3600))]
     pub(super) cpu_seconds: Option<u64>,
-    /// Mebibytes of memory for each process.
+    /// Mebibytes of memory.
     #[schemars(range(min = 16, max = 1_048_576))]
     pub(super) memory_mb: Option<u64>,
-    /// Mebibytes of one file, and of all files that it leaves.
+    /// Mebibytes of one file, and of all files in its folder.
     #[schemars(range(min = 1, max = 65_536))]
     pub(super) file_mb: Option<u64>,
     /// Processes at the same time.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) processes: Option<u64>,
-    /// Kibibytes of output that are kept.
+    /// Kibibytes that are kept of each output. One that writes 64 times as much is ended.
     #[schemars(range(min = 1, max = 1024))]
     pub(super) output_kb: Option<u64>,
 }

@@ -96,13 +96,14 @@ pub struct SandboxRules {
     pub network: bool,
 }
 
+/// For a snippet with all that it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeLimits {
     pub time: Duration,
     pub cpu: Duration,
-    /// Bytes, for each process.
+    /// Bytes.
     pub memory: u64,
-    /// Bytes of one file, and of all that it leaves.
+    /// Bytes of one file, and of all in its folder.
     pub file: u64,
     pub processes: u64,
     /// Bytes of each output that are kept.

@@ -3,21 +3,24 @@
 //! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and has
 //! nodes run them.
 
-mod captured;
+mod code;
 mod filesystem;
 mod image_view;
+mod output;
 pub mod probe;
 mod ssh;
 mod system_info;
 mod terminal;
-mod text;
 mod transfer;
+mod variables;
 
 use std::io;
 
-use plexus_tools::{Tool, ToolSpec};
+use plexus_proto::api::ToolAnnotations;
+use plexus_tools::{Access, Tool, ToolSpec};
 
 use crate::Machine;
+use code::CodeExec;
 use filesystem::Filesystem;
 use image_view::ImageView;
 use ssh::SshExec;
@@ -32,6 +35,26 @@ pub(crate) const TERMINAL: &str = terminal::NAME;
 /// Follows and feeds what the terminal has started.
 pub(crate) const CONSOLE: &str = console::NAME;
 
+/// What is run does whatever it does: once, and never later than it was asked for.
+const COMMAND: Access = Access {
+    annotations: ToolAnnotations {
+        read_only_hint: false,
+        destructive_hint: true,
+        idempotent_hint: false,
+        open_world_hint: true,
+    },
+    bufferable: false,
+    repeated: false,
+};
+
+/// Who can help where the policy does not allow something.
+const OWNER: &str =
+    "Nothing was run. Do without it, or ask the owner of the machine to change its node.toml.";
+
+/// Who can help where the sandbox that the policy asks for does not work.
+const UNHELD: &str = "Nothing was run. The owner of the machine sees why with `plexus node policy`, and can change its \
+                      node.toml or the machine.";
+
 /// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
 /// To be called within a runtime: each job that runs is watched by a task.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
@@ -40,6 +63,7 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
         Tool::typed(terminal.console()),
         Tool::typed(terminal),
         Tool::typed(Filesystem::open(machine)),
+        Tool::typed(CodeExec::open(machine)?),
         Tool::typed(ImageView::new(machine)),
         Tool::typed(SshExec::open(machine)?),
         Tool::typed(SystemInfo),
@@ -54,6 +78,7 @@ pub fn specs() -> Vec<ToolSpec> {
     vec![
         terminal::spec().typed::<Terminal>(),
         filesystem::spec().typed::<Filesystem>(),
+        code::spec().typed::<CodeExec>(),
         image_view::spec().typed::<ImageView>(),
         ssh::spec().typed::<SshExec>(),
         system_info::spec().typed::<SystemInfo>(),

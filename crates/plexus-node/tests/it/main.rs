@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod calls;
+mod code;
 mod filesystem;
 mod gate;
 mod hosted;

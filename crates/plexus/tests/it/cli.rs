@@ -94,6 +94,7 @@ async fn tools_are_listed_described_and_called() {
     let list = plexus.run(&["tools", "list", "--json"]).await.json(0);
     let names: Vec<_> = items(&list).iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
     let all = [
+        "code_exec",
         "filesystem",
         "image_view",
         "list_profiles",

@@ -57,8 +57,19 @@ async fn help_of_upstream() {
 #[tokio::test]
 async fn help_of_node() {
     let subcommands = [
-        "join", "run", "install", "uninstall", "invite", "invites", "uninvite", "list", "show", "drain", "remove",
-        "label", "rename",
+        "join",
+        "run",
+        "install",
+        "uninstall",
+        "invite",
+        "invites",
+        "uninvite",
+        "list",
+        "show",
+        "drain",
+        "remove",
+        "label",
+        "rename",
     ];
     insta::assert_snapshot!(help(&["node"], &subcommands).await);
 }

@@ -6,7 +6,7 @@ use plexus_tools::ToolContext;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::tools::text::{Decoded, whole_characters};
+use crate::tools::output::{Decoded, whole_characters};
 
 /// Bytes told at once; of more, the last.
 const CHUNK: usize = 16 << 10;

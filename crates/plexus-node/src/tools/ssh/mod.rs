@@ -39,6 +39,7 @@ use tokio::time::Instant;
 
 use crate::Machine;
 use crate::files::Files;
+use crate::tools::COMMAND;
 use args::{Args, DEFAULT_TIME, LONGEST, SshAction};
 use live::Live;
 use pool::Pool;
@@ -52,18 +53,6 @@ const NAME: &str = "ssh_exec";
 const FOLDER: &str = "ssh";
 /// What it takes to stop what takes too long, and to say so.
 const GRACE: Duration = Duration::from_secs(15);
-
-/// On another machine, whatever it does: once, and never later than it was asked for.
-const COMMAND: Access = Access {
-    annotations: ToolAnnotations {
-        read_only_hint: false,
-        destructive_hint: true,
-        idempotent_hint: false,
-        open_world_hint: true,
-    },
-    bufferable: false,
-    repeated: false,
-};
 
 #[derive(Debug)]
 pub(super) struct SshExec {

@@ -23,7 +23,7 @@ use super::live::Live;
 use super::marks::{Ended, Marks};
 use super::master::unusable;
 use super::pool::{Lease, Pool};
-use crate::tools::captured::Captured;
+use crate::tools::output::Captured;
 
 /// Nothing in it means anything to csh or fish that it does not mean to sh.
 const OPENING: &str = r#"exec sh -c 'echo "plexus-ready $$" >&2; IFS= read -r p && eval "$p"'"#;

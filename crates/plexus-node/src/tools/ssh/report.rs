@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::tools::captured::Excerpt;
+use crate::tools::output::Excerpt;
 
 /// The answer to any action; what does not belong to it is left out.
 #[derive(Debug, Default, Serialize, JsonSchema)]

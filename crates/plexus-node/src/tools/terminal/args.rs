@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+use crate::tools::output::Stream;
 
 /// How long `run` and `wait` take at most, if nothing is said.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
@@ -45,14 +47,6 @@ impl TerminalAction {
             Self::List => "list",
         }
     }
-}
-
-/// One of the two that a job writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

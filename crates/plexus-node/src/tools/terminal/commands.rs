@@ -12,6 +12,7 @@ use super::jobs::{Request, Screen, Stdin};
 use crate::Machine;
 use crate::launch::Held;
 use crate::policy::{self, CommandRefused, Policy, Want};
+use crate::tools::{OWNER, UNHELD, variables};
 
 /// What a terminal has where nothing is said: room for what programs print as a table.
 const COLS: u16 = 120;
@@ -41,18 +42,7 @@ pub(super) fn request(
         None => policy.commands.check_argv(&argv),
     };
     checked.map_err(not_allowed)?;
-    let env = args.env.take().unwrap_or_default();
-    for (name, value) in &env {
-        if !policy.environment.can_be_set(name) {
-            return Err(forbidden(format!("the policy of this machine does not let a caller set {name:?}")));
-        }
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(wrong(
-                "env",
-                "the name of a variable is not empty and has no `=`; neither has U+0000",
-            ));
-        }
-    }
+    let env = variables::checked(NAME, &policy, args.env.take())?;
     let given = args.timeout_seconds.map(std::time::Duration::from_secs);
     let (limit, stdin) = match args.action {
         TerminalAction::Start => (given, args.stdin.take().map_or(Stdin::Open, Stdin::Text)),
@@ -124,13 +114,6 @@ fn not_allowed(refused: CommandRefused) -> CallError {
 fn forbidden(message: String) -> CallError {
     CallError::new(ErrorCode::Forbidden, message).hint(OWNER).before_it_ran()
 }
-
-/// Who can help.
-const OWNER: &str =
-    "Nothing was run. Do without it, or ask the owner of the machine to change its node.toml.";
-
-const UNHELD: &str = "Nothing was run. The owner of the machine sees why with `plexus node policy`, and can change its \
-                      node.toml or the machine.";
 
 /// One thing that is wrong with the arguments.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {

@@ -17,10 +17,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::args::Stream;
 use super::jobs::{FeedError, Job, Jobs, Screen};
 use super::read;
 use super::report::JobState;
+use crate::tools::output::Stream;
 
 pub(crate) const NAME: &str = "console";
 /// Bytes of each output in one answer.

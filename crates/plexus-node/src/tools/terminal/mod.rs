@@ -6,8 +6,7 @@
 mod args;
 mod commands;
 pub(crate) mod console;
-mod jobs;
-mod live;
+pub(super) mod jobs;
 mod read;
 mod report;
 
@@ -20,13 +19,15 @@ use plexus_proto::api::ToolAnnotations;
 use plexus_tools::{
     Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
 };
+use serde_json::json;
 
+use super::COMMAND;
+use super::output::{Live, Stream};
 use crate::Machine;
-use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, Stream, TerminalAction};
+use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
 use commands::wrong;
 use console::Console;
 use jobs::{Job, Jobs, Limits, StartError, Why};
-use live::Live;
 use report::Output;
 
 pub(crate) const NAME: &str = "terminal";
@@ -44,18 +45,6 @@ const NOTICING: Duration = Duration::from_millis(300);
 
 /// Jobs in a list, beside those that run: older ones are rarely looked for.
 const LISTED: usize = 30;
-
-/// A command does whatever it does: once, and never later than it was asked for.
-const COMMAND: Access = Access {
-    annotations: ToolAnnotations {
-        read_only_hint: false,
-        destructive_hint: true,
-        idempotent_hint: false,
-        open_world_hint: true,
-    },
-    bufferable: false,
-    repeated: false,
-};
 
 #[derive(Debug)]
 pub(super) struct Terminal {
@@ -125,7 +114,7 @@ impl Terminal {
     async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
         let request = commands::request(&self.machine, context, &mut args)?;
         let leash = Leash(self.jobs.start(request).map_err(not_started)?);
-        Live::from_start(context, &leash.0).until_end().await;
+        follow(Live::from_start(context, &leash.0), context, &leash.0).await;
         self.answer(context, &leash.0).await
     }
 
@@ -148,9 +137,9 @@ impl Terminal {
         let job = self.job(args)?;
         let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST);
         if job.end().is_none() {
-            let mut live = Live::from_now(context, &job);
+            let live = follow(Live::from_now(context, &job), context, &job);
             // A job that has not ended goes on; the answer says that it runs.
-            let _ = tokio::time::timeout(limit, live.until_end()).await;
+            let _ = tokio::time::timeout(limit, live).await;
         }
         self.answer(context, &job).await
     }
@@ -242,6 +231,19 @@ impl Terminal {
         };
         Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
     }
+}
+
+/// Tells what a job writes until it ends, and how it ended.
+async fn follow(mut live: Live<'_, Job>, context: &ToolContext, job: &Job) {
+    live.until_end().await;
+    let state = read::state(job, context.clock.now());
+    live.close(json!({
+        "job": state.job,
+        "exit_code": state.exit_code,
+        "signal": state.signal,
+        "timed_out": state.timed_out,
+        "duration_ms": state.duration_ms,
+    }));
 }
 
 /// Ends a job that nobody waits for any more: whoever cancels a call drops what carries it out.

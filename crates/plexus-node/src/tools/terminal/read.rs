@@ -5,10 +5,27 @@ use std::io;
 use plexus_proto::{ErrorCode, Timestamp};
 use plexus_tools::CallError;
 
-use super::args::Stream;
 use super::jobs::{Exit, Job, Part, Spool, Why};
 use super::report::{JobState, LeftOut, Listed, Page, Shown};
-use crate::tools::text::{Decoded, base64, rest_of_character, whole_characters};
+use crate::tools::output::{Decoded, Source, Stream, rest_of_character, whole_characters};
+
+impl Source for Job {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn size(&self, stream: Stream) -> u64 {
+        self.spool(stream).size()
+    }
+
+    async fn part(&self, stream: Stream, from: u64, limit: usize) -> Option<(u64, Vec<u8>)> {
+        part(self.spool(stream), from, limit).await.ok().map(|part| (part.offset, part.bytes))
+    }
+
+    async fn ended(&self) {
+        Self::ended(self).await;
+    }
+}
 
 /// How a job is now.
 pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
@@ -76,24 +93,17 @@ pub(super) async fn shown(job: &Job, stream: Stream, head: usize, tail: usize) -
     let last = part(spool, size - tail as u64, tail).await.map_err(unreadable)?;
     let begun = rest_of_character(&last.bytes);
     let (last, end_from) = (&last.bytes[begun..], last.offset + begun as u64);
-    let (beginning, end) = (Decoded::of(first), Decoded::of(last));
     let left_out = LeftOut { offset: first.len() as u64, bytes: end_from - first.len() as u64 };
     let place = match stream {
         Stream::Stdout => String::new(),
         Stream::Stderr => r#", stream "stderr""#.to_owned(),
     };
-    let text = format!(
-        "{}\n[… {} bytes left out: action \"read\", job {:?}{place}, offset {} shows them …]\n{}",
-        beginning.text, left_out.bytes, job.id, left_out.offset, end.text
+    let between = format!(
+        "{} bytes left out: action \"read\", job {:?}{place}, offset {} shows them",
+        left_out.bytes, job.id, left_out.offset
     );
-    let is_text = beginning.base64.is_none() && end.base64.is_none();
-    Ok(Shown {
-        text,
-        bytes: size,
-        truncated: true,
-        left_out: Some(left_out),
-        base64: (!is_text).then(|| base64(&[first, last].concat())),
-    })
+    let Decoded { text, base64 } = Decoded::of_ends(first, &between, last);
+    Ok(Shown { text, bytes: size, truncated: true, left_out: Some(left_out), base64 })
 }
 
 /// What `read` shows.

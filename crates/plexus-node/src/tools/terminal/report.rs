@@ -4,7 +4,7 @@ use plexus_proto::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::args::Stream;
+use crate::tools::output::{Stream, on_a_new_line};
 
 /// The answer to any action; what does not belong to it is left out.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -186,11 +186,5 @@ impl JobState {
             words.push_str("; something that it started goes on in the background, action \"kill\" ends it");
         }
         words
-    }
-}
-
-fn on_a_new_line(text: &mut String) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn lives(pid: u32) -> bool {
 }
 
 /// A number that a command has written to a file of its own.
-pub(super) async fn pid_in(path: &std::path::Path) -> u32 {
+pub(crate) async fn pid_in(path: &std::path::Path) -> u32 {
     until(async || std::fs::read_to_string(path).ok()?.trim().parse().ok()).await
 }
 

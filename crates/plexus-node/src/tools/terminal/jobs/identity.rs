@@ -9,6 +9,8 @@ use fs_err as fs;
 use plexus_kit::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group, test_kill_process_group};
 
+use crate::process_stat::{self, Stat};
+
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A process that leads a group.
@@ -17,34 +19,6 @@ pub(super) struct Identity {
     pid: u32,
     /// In ticks since the machine was started.
     born: u64,
-}
-
-/// The part of `/proc/<pid>/stat` that matters here.
-struct Stat {
-    pid: u32,
-    /// It has ended, and nobody has asked how.
-    dead: bool,
-    group: u32,
-    born: u64,
-}
-
-impl Stat {
-    fn parse(text: &str) -> Option<Self> {
-        // The name of the program is in brackets, and may have anything in it.
-        let (before, after) = text.rsplit_once(')')?;
-        let pid = before.split(' ').next()?.parse().ok()?;
-        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-        Some(Self {
-            pid,
-            dead: matches!(*fields.first()?, "Z" | "X"),
-            group: fields.get(2)?.parse().ok()?,
-            born: fields.get(19)?.parse().ok()?,
-        })
-    }
-
-    fn of(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
 }
 
 impl Identity {
@@ -94,9 +68,8 @@ pub(super) fn group_lives(leader: u32) -> bool {
 
 /// Those of a group who have not ended.
 fn members(leader: u32) -> impl Iterator<Item = u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten();
-    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter(move |pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead))
+    process_stat::all()
+        .filter(move |pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead))
 }
 
 /// Sends a signal to those of a group whose leader is gone, and to nobody else: they have this in their environment.
@@ -136,9 +109,5 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(Identity::written(&path), Some(own.clone()));
         }
-        let stat =
-            Stat::parse("7 (a) b ) 1) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0").unwrap();
-        assert_eq!((stat.pid, stat.group, stat.born, stat.dead), (7, 7, 4242, false));
-        assert!(Stat::parse("nonsense").is_none());
     }
 }

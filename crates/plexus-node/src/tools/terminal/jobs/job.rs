@@ -16,7 +16,7 @@ use super::keeper;
 use super::record::{BORN, Exit, Record, STDIN, Why};
 use super::screen::{END_OF_INPUT, Keyboard, Screen};
 use super::spool::Spool;
-use crate::tools::terminal::args::Stream;
+use crate::tools::output::Stream;
 
 /// In the environment of every job, so that what it has left behind can be told from everything else.
 pub(super) const MARK: &str = env::JOB.name;

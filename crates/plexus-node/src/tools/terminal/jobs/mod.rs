@@ -9,7 +9,7 @@ mod job;
 mod keeper;
 mod record;
 mod screen;
-mod signals;
+pub(in crate::tools) mod signals;
 mod spool;
 mod watch;
 
@@ -26,10 +26,10 @@ use plexus_proto::{CallId, SessionId, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::args::Stream;
 use crate::Machine;
 use crate::launch::{Launch, Sandbox, packed};
 use crate::policy::Policy;
+use crate::tools::output::Stream;
 use identity::Identity;
 use job::{MARK, Order};
 use keeper::Begun;
@@ -301,7 +301,7 @@ impl Inner {
         let argv = request.argv.iter().map(OsString::from).collect();
         match (&self.machine.launcher, request.sandbox.take()) {
             (Some(launcher), Some(sandbox)) => {
-                let launch = Launch { argv, sandbox: Some(sandbox), limits: None };
+                let launch = Launch { argv, sandbox: Some(sandbox), ..Launch::default() };
                 Ok((launcher.words(&launch)?, packed(&environment)))
             }
             _ => Ok((argv, environment)),

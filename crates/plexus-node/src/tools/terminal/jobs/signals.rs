@@ -42,7 +42,7 @@ pub(super) fn named(name: &str) -> Option<Signal> {
     SENT.iter().chain(&ENDING).find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
 
-pub(super) fn name(signal: i32) -> Option<&'static str> {
+pub(in crate::tools) fn name(signal: i32) -> Option<&'static str> {
     SENT.iter().chain(&ENDING).find(|(_, known)| known.as_raw() == signal).map(|(name, _)| *name)
 }
 

@@ -1,7 +1,7 @@
-//! What a command writes, told while it runs.
+//! What a program writes, told while it runs.
 //!
 //! Little and seldom enough for a link and for who reads along: a screenful at a time, ten times a second, and after the
-//! first mebibyte only how much there is. Whoever wants all of it reads it from the job.
+//! first mebibyte only how much there is. Whoever wants all of it reads it where it is kept.
 
 use std::time::Duration;
 
@@ -9,10 +9,8 @@ use plexus_tools::ToolContext;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::args::Stream;
-use super::jobs::Job;
-use super::read;
-use crate::tools::text::{Decoded, whole_characters};
+use super::Stream;
+use super::text::{Decoded, base64, whole_characters};
 
 /// Bytes told at once.
 const CHUNK: usize = 16 << 10;
@@ -27,10 +25,30 @@ const SPARSE: Duration = Duration::from_secs(5);
 /// Further behind than this, what is between is passed over.
 const BEHIND: u64 = 4 * CHUNK as u64;
 
-/// Follows the output of one job for one call.
-pub(super) struct Live<'l> {
+/// A program that runs, or has run, and what is kept of what it writes.
+pub(in crate::tools) trait Source: Sync {
+    /// By which those who read along know it.
+    fn id(&self) -> &str;
+
+    /// What it has written in all.
+    fn size(&self, stream: Stream) -> u64;
+
+    /// At most `limit` bytes from `from` on, or from the first byte after it that is kept, and where they begin.
+    fn part(
+        &self,
+        stream: Stream,
+        from: u64,
+        limit: usize,
+    ) -> impl Future<Output = Option<(u64, Vec<u8>)>> + Send;
+
+    /// Waits for its end.
+    fn ended(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Follows the output of one program for one call.
+pub(in crate::tools) struct Live<'l, S> {
     context: &'l ToolContext,
-    job: &'l Job,
+    source: &'l S,
     streams: Vec<Followed>,
     left: usize,
     told_at: Option<Instant>,
@@ -43,47 +61,41 @@ struct Followed {
     at: u64,
 }
 
-impl<'l> Live<'l> {
+impl<'l, S: Source> Live<'l, S> {
     /// From what there is now on.
-    pub(super) fn from_now(context: &'l ToolContext, job: &'l Job) -> Self {
-        Self::new(context, job, |stream| job.spool(stream).size())
+    pub(in crate::tools) fn from_now(context: &'l ToolContext, source: &'l S) -> Self {
+        Self::new(context, source, |stream| source.size(stream))
     }
 
-    pub(super) fn from_start(context: &'l ToolContext, job: &'l Job) -> Self {
-        Self::new(context, job, |_| 0)
+    pub(in crate::tools) fn from_start(context: &'l ToolContext, source: &'l S) -> Self {
+        Self::new(context, source, |_| 0)
     }
 
-    fn new(context: &'l ToolContext, job: &'l Job, at: impl Fn(Stream) -> u64) -> Self {
+    fn new(context: &'l ToolContext, source: &'l S, at: impl Fn(Stream) -> u64) -> Self {
         let followed = |stream| Followed { stream, at: at(stream) };
         let streams = vec![followed(Stream::Stdout), followed(Stream::Stderr)];
-        Self { context, job, streams, left: TOLD, told_at: None }
+        Self { context, source, streams, left: TOLD, told_at: None }
     }
 
-    /// Tells what the job writes until it ends, and how it ended.
-    pub(super) async fn until_end(&mut self) {
+    /// Tells what it writes until it ends.
+    pub(in crate::tools) async fn until_end(&mut self) {
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                () = self.job.ended() => break,
+                () = self.source.ended() => break,
                 _ = pace.tick() => self.next().await,
             }
         }
         for index in 0..self.streams.len() {
             self.tell(index, true).await;
         }
-        let state = read::state(self.job, self.context.clock.now());
-        self.context.emit(
-            "terminal_closed",
-            payload(json!({
-                "job": state.job,
-                "exit_code": state.exit_code,
-                "signal": state.signal,
-                "timed_out": state.timed_out,
-                "duration_ms": state.duration_ms,
-            })),
-        );
+    }
+
+    /// Tells how it ended.
+    pub(in crate::tools) fn close(&self, how: Value) {
+        self.context.emit("terminal_closed", payload(how));
     }
 
     /// Tells something of one stream, of each in its turn.
@@ -100,7 +112,7 @@ impl<'l> Live<'l> {
 
     async fn tell(&mut self, index: usize, last: bool) -> bool {
         let Followed { stream, at } = self.streams[index];
-        let size = self.job.spool(stream).size();
+        let size = self.source.size(stream);
         if size <= at {
             return false;
         }
@@ -108,33 +120,31 @@ impl<'l> Live<'l> {
         let limit = CHUNK.min(self.left);
         if limit == 0 {
             self.streams[index].at = size;
-            let (job, skipped) = (&self.job.id, size - at);
+            let (job, skipped) = (self.source.id(), size - at);
             let progress = json!({ "job": job, "stream": stream, "offset": size, "skipped": skipped });
             return self.context.emit("terminal_output", payload(progress));
         }
         // The last of it is told in one go.
         let behind = if last { limit as u64 } else { BEHIND };
         let from = if size - at > behind { size - limit as u64 } else { at };
-        let Ok(part) = read::part(self.job.spool(stream), from, limit).await else { return false };
-        let whole = if last { part.bytes.len() } else { whole_characters(&part.bytes) };
-        let bytes = &part.bytes[..whole];
+        let Some((offset, bytes)) = self.source.part(stream, from, limit).await else { return false };
+        let whole = if last { bytes.len() } else { whole_characters(&bytes) };
+        let bytes = &bytes[..whole];
         if bytes.is_empty() {
             return false;
         }
         let decoded = Decoded::of(bytes);
-        let mut told = json!({ "job": self.job.id, "stream": stream, "offset": part.offset });
-        if part.offset > at {
-            told["skipped"] = json!(part.offset - at);
+        let mut told = json!({ "job": self.source.id(), "stream": stream, "offset": offset });
+        if offset > at {
+            told["skipped"] = json!(offset - at);
         }
         let text = Value::String(decoded.text);
         match decoded.base64 {
             Some(bytes) => told["base64"] = Value::String(bytes),
-            None if text.to_string().len() > AS_JSON => {
-                told["base64"] = Value::String(crate::tools::text::base64(bytes))
-            }
+            None if text.to_string().len() > AS_JSON => told["base64"] = Value::String(base64(bytes)),
             None => told["text"] = text,
         }
-        self.streams[index].at = part.offset + whole as u64;
+        self.streams[index].at = offset + whole as u64;
         self.left -= whole;
         self.context.emit("terminal_output", payload(told))
     }

@@ -19,6 +19,16 @@ impl Decoded {
             Err(_) => Self { text: String::from_utf8_lossy(bytes).into_owned(), base64: Some(base64(bytes)) },
         }
     }
+
+    /// The beginning and the end of something, with a line between them that says so.
+    pub(in crate::tools) fn of_ends(first: &[u8], between: &str, last: &[u8]) -> Self {
+        let (beginning, end) = (Self::of(first), Self::of(last));
+        let is_text = beginning.base64.is_none() && end.base64.is_none();
+        Self {
+            text: format!("{}\n[… {between} …]\n{}", beginning.text, end.text),
+            base64: (!is_text).then(|| base64(&[first, last].concat())),
+        }
+    }
 }
 
 pub(in crate::tools) fn base64(bytes: &[u8]) -> String {

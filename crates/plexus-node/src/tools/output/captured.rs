@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::text::{Decoded, base64, rest_of_character, whole_characters};
+use super::text::{Decoded, rest_of_character, whole_characters};
 
 /// The beginning and the end of an output.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,15 +56,9 @@ impl Captured {
         }
         let head = &self.head[..whole_characters(&self.head)];
         let tail = &tail[rest_of_character(tail)..];
-        let (beginning, end) = (Decoded::of(head), Decoded::of(tail));
         let left_out = self.size - (head.len() + tail.len()) as u64;
-        let is_text = beginning.base64.is_none() && end.base64.is_none();
-        Excerpt {
-            text: format!("{}\n[… {left_out} bytes left out …]\n{}", beginning.text, end.text),
-            bytes: self.size,
-            truncated: true,
-            base64: (!is_text).then(|| base64(&[head, tail].concat())),
-        }
+        let Decoded { text, base64 } = Decoded::of_ends(head, &format!("{left_out} bytes left out"), tail);
+        Excerpt { text, bytes: self.size, truncated: true, base64 }
     }
 }
 

@@ -1,0 +1,87 @@
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+const ROOM: usize = 10_000;
+
+fn names(found: &Found) -> Vec<&str> {
+    found.files.iter().map(|file| file.name.as_str()).collect()
+}
+
+fn left_out(found: &Found) -> Vec<(&str, Why)> {
+    found.left_out.iter().map(|file| (file.name.as_str(), file.why)).collect()
+}
+
+#[test]
+fn what_is_new_or_changed_is_given_and_the_rest_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("d")).unwrap();
+    for name in ["a", "b", "d/c"] {
+        std::fs::write(path(name), "same").unwrap();
+    }
+    let before = Wanted::Changed(Before::of(dir.path()).unwrap());
+    assert_eq!(collect(dir.path(), &before, ROOM).unwrap(), Found::default());
+    std::fs::write(path("b"), "diff").unwrap();
+    // Whoever sets the time back has changed it all the same.
+    let earlier = std::time::SystemTime::UNIX_EPOCH;
+    File::options().write(true).open(path("b")).unwrap().set_modified(earlier).unwrap();
+    std::fs::write(path("d/new é"), [0, 255]).unwrap();
+    let found = collect(dir.path(), &before, ROOM).unwrap();
+    assert_eq!(names(&found), ["b", "d/new é"]);
+    assert_eq!(found.files[0].text.as_deref(), Some("diff"));
+    assert_eq!((found.files[1].base64.as_deref(), found.files[1].bytes), (Some("AP8="), 2));
+    let named = collect(dir.path(), &Wanted::Named(vec!["d/*".to_owned(), "a".to_owned()]), ROOM).unwrap();
+    assert_eq!(names(&named), ["a", "d/c", "d/new é"]);
+    assert_eq!(collect(dir.path(), &Wanted::Named(vec![]), ROOM).unwrap(), Found::default());
+}
+
+#[test]
+fn nothing_is_followed_waited_for_or_read_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = tempfile::tempdir().unwrap();
+    std::fs::write(secret.path().join("id"), "the secret").unwrap();
+    let path = |name: &str| dir.path().join(name);
+    symlink(secret.path().join("id"), path("file link")).unwrap();
+    symlink(secret.path(), path("folder link")).unwrap();
+    symlink("/dev/zero", path("zero")).unwrap();
+    rustix::fs::mkfifoat(CWD, path("pipe"), Mode::RWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
+    std::fs::write(path("fits"), "x").unwrap();
+    std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"n\xffme")), "y").unwrap();
+    let found = collect(dir.path(), &Wanted::Named(vec!["*".to_owned()]), ROOM).unwrap();
+    assert_eq!(names(&found), ["fits", "n\u{fffd}me"]);
+    let expected = [
+        ("file link", Why::Link),
+        ("folder link", Why::Link),
+        ("pipe", Why::Special),
+        ("socket", Why::Special),
+        ("sparse", Why::TooLarge),
+        ("zero", Why::Link),
+    ];
+    assert_eq!(left_out(&found), expected);
+    assert!(!format!("{found:?}").contains("the secret"));
+    assert_eq!(found.left_out[4].bytes, 1 << 40);
+}
+
+#[test]
+fn an_answer_has_room_for_so_much_and_says_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..400 {
+        std::fs::write(dir.path().join(format!("{n:03}")), "x").unwrap();
+    }
+    let all = Wanted::Named(vec!["*".to_owned()]);
+    let found = collect(dir.path(), &all, 1 << 20).unwrap();
+    assert_eq!((found.files.len(), found.left_out.len(), found.more), (FILES, NAMED, 400 - 256 - 50));
+    assert_eq!(found.left_out[0].why, Why::TooMany);
+    // What is short as bytes and long as JSON does not get past it.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), vec![1; 9_000]).unwrap();
+    std::fs::write(dir.path().join("b"), "small").unwrap();
+    let found = collect(dir.path(), &all, ROOM).unwrap();
+    assert_eq!((names(&found), left_out(&found)), (vec!["b"], vec![("a", Why::TooLarge)]));
+    let taken = super::super::report::json_length(&found.files);
+    assert!(taken < ROOM, "{taken}");
+}

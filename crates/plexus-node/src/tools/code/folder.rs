@@ -1,0 +1,188 @@
+//! The folder of one snippet: made for it, and gone with it.
+//!
+//! | in it | what |
+//! |---|---|
+//! | `work` | where the snippet runs, with the files that were given and those that it leaves |
+//! | `home`, `tmp` | its `HOME` and its `TMPDIR` |
+//! | `stdin` | its standard input, if it was given one |
+//!
+//! Nothing is unpacked here, so there is no archive that could turn out to be larger than it looked.
+
+use std::ffi::CString;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use plexus_kit::private_file;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::args::Given;
+
+/// Names that are read of a folder before anything is done with them.
+const AT_ONCE: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// One that may not be there yet.
+    pub(super) fn at(parent: &Path, id: &str) -> Self {
+        Self(parent.join(id))
+    }
+
+    /// Makes one, with everything that is to be in it.
+    pub(super) fn create(parent: &Path, id: &str, files: &[Given], stdin: Option<&str>) -> io::Result<Self> {
+        let scratch = Self::at(parent, id);
+        let filled = scratch.fill(files, stdin);
+        if filled.is_err() {
+            scratch.remove();
+        }
+        filled.map(|()| scratch)
+    }
+
+    fn fill(&self, files: &[Given], stdin: Option<&str>) -> io::Result<()> {
+        fs::create_dir(&self.0)?;
+        for folder in [self.path().to_owned(), self.work(), self.home(), self.tmp()] {
+            private_file::create_dir(&folder)?;
+        }
+        for file in files {
+            let path = self.work().join(&file.name);
+            if let Some(folder) = path.parent() {
+                private_file::create_dir(folder)?;
+            }
+            write(&path, &file.content)?;
+        }
+        if let Some(stdin) = stdin {
+            write(&self.stdin(), stdin.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn id(&self) -> String {
+        self.0.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.0.join("home")
+    }
+
+    pub(super) fn tmp(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+
+    pub(super) fn stdin(&self) -> PathBuf {
+        self.0.join("stdin")
+    }
+
+    /// Removes it with all that is in it. What cannot be removed is tried again when the node starts next.
+    pub(super) fn remove(&self) {
+        if let Err(error) = remove(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, folder = %self.0.display(), "the folder of a snippet cannot be removed");
+        }
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
+}
+
+/// The folders that snippets of an earlier process have left.
+pub(super) fn left(parent: &Path) -> io::Result<Vec<Scratch>> {
+    let entries = fs::read_dir(parent)?;
+    entries.map(|entry| Ok(Scratch(entry?.path()))).collect()
+}
+
+/// Removes a folder that a program may have done anything to: folders in folders without end, or without rights. What is in a
+/// folder of the folder is moved up into it and removed from there, so two are open at once, however deep it was.
+fn remove(folder: &Path) -> io::Result<()> {
+    let top = open(CWD, folder)?;
+    let mut number = 0_u64;
+    loop {
+        let names = names(&top)?;
+        if names.is_empty() {
+            return Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?);
+        }
+        for name in names {
+            if take_away(&top, &name)? {
+                continue;
+            }
+            let inner = open(&top, &name)?;
+            for name in self::names(&inner)? {
+                if !take_away(&inner, &name)? {
+                    // A folder that is moved has to be writable itself.
+                    rustix::fs::chmodat(&inner, &name, Mode::RWXU, AtFlags::empty())?;
+                    rename(&inner, &name, &top, &mut number)?;
+                }
+            }
+        }
+    }
+}
+
+fn rename(from: &OwnedFd, name: &CString, to: &OwnedFd, number: &mut u64) -> io::Result<()> {
+    use rustix::fs::{RenameFlags, renameat_with};
+    loop {
+        *number += 1;
+        match renameat_with(from, name, to, format!("{number}"), RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// False: it is a folder with something in it.
+fn take_away(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A folder that can be read and written from now on, through no link.
+fn open(parent: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(&parent, name, Mode::RWXU, AtFlags::empty())?;
+            rustix::fs::openat(&parent, name, flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
+    rustix::fs::fchmod(&opened, Mode::RWXU)?;
+    Ok(opened)
+}
+
+fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+        if names.len() == AT_ONCE {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests;

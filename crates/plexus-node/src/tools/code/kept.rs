@@ -1,0 +1,123 @@
+//! What is kept of an output while a program runs: its beginning and its end, in as much memory as was set aside.
+
+use std::collections::VecDeque;
+
+use crate::tools::output::{rest_of_character, whole_characters};
+
+#[derive(Debug)]
+pub(super) struct Kept {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Bytes of each.
+    half: usize,
+    size: u64,
+}
+
+/// The beginning and the end of an output, or all of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) first: Vec<u8>,
+    /// None: all of it is in `first`.
+    pub(super) last: Option<Vec<u8>>,
+    pub(super) left_out: u64,
+}
+
+impl Kept {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), half: bytes.div_ceil(2), size: 0 }
+    }
+
+    /// What was written in all.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+        let (begin, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
+        self.head.extend_from_slice(begin);
+        let rest = &rest[rest.len().saturating_sub(self.half)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.half);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    /// At most `limit` bytes from `from` on, or from the first one after it that is kept.
+    pub(super) fn part(&self, from: u64, limit: usize) -> (u64, Vec<u8>) {
+        let head = self.head.len() as u64;
+        let tail = self.size - self.tail.len() as u64;
+        if from < head {
+            let bytes = self.head.iter().skip(from as usize).take(limit);
+            return (from, bytes.copied().collect());
+        }
+        let from = from.clamp(tail, self.size);
+        (from, self.tail.iter().skip((from - tail) as usize).take(limit).copied().collect())
+    }
+
+    /// No more than `limit` bytes of it, without half a character where it was cut.
+    pub(super) fn ends(&self, limit: usize) -> Ends {
+        let kept = self.head.len() + self.tail.len();
+        let bytes = || self.head.iter().chain(&self.tail).copied();
+        if self.size == kept as u64 && kept <= limit {
+            return Ends { first: bytes().collect(), last: None, left_out: 0 };
+        }
+        let half = (limit / 2).min(self.half);
+        let mut first: Vec<u8> = bytes().take(half).collect();
+        first.truncate(whole_characters(&first));
+        let mut last: Vec<u8> = bytes().skip(kept - half).collect();
+        last.drain(..rest_of_character(&last));
+        let left_out = self.size - (first.len() + last.len()) as u64;
+        Ends { first, last: Some(last), left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the pieces that it comes in: the same beginning, the same end, and every byte counted.
+    #[test]
+    fn beginning_and_end_are_kept_and_the_middle_is_counted() {
+        let all: Vec<u8> = (0..1000_u32).map(|n| b'a' + (n % 26) as u8).collect();
+        for piece in [1, 7, 64, 99, 1000] {
+            let mut kept = Kept::new(100);
+            all.chunks(piece).for_each(|piece| kept.push(piece));
+            assert_eq!(kept.size(), 1000);
+            let ends = kept.ends(100);
+            assert_eq!(
+                (ends.first.as_slice(), ends.last.as_deref()),
+                (&all[..50], Some(&all[950..])),
+                "{piece}"
+            );
+            assert_eq!(ends.left_out, 900);
+            let fewer = kept.ends(40);
+            assert_eq!((fewer.first.as_slice(), fewer.last.as_deref()), (&all[..20], Some(&all[980..])));
+            assert_eq!(kept.part(10, 5), (10, all[10..15].to_vec()));
+            assert_eq!(kept.part(60, 5), (950, all[950..955].to_vec()), "from where it is kept");
+            assert_eq!(kept.part(2000, 5), (1000, vec![]));
+        }
+    }
+
+    #[test]
+    fn what_fits_is_there_as_a_whole() {
+        for size in [0, 1, 49, 50, 51, 99, 100] {
+            let all = vec![b'x'; size];
+            let mut kept = Kept::new(100);
+            kept.push(&all);
+            assert_eq!(kept.ends(100), Ends { first: all.clone(), last: None, left_out: 0 }, "{size}");
+            let cut = kept.ends(10);
+            let shown = cut.first.len() + cut.last.as_ref().map_or(0, Vec::len);
+            assert_eq!(shown as u64 + cut.left_out, size as u64, "{size}");
+            assert!(shown <= 10, "{size}");
+        }
+    }
+
+    #[test]
+    fn no_character_is_cut_in_two() {
+        let all = "€".repeat(100);
+        let mut kept = Kept::new(50);
+        kept.push(all.as_bytes());
+        let ends = kept.ends(50);
+        assert!(std::str::from_utf8(&ends.first).is_ok() && std::str::from_utf8(&ends.last.unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,60 @@
+//! Code whose caller goes away, and a node that stops.
+
+use std::path::Path;
+
+use plexus_proto::ErrorCode;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{nothing_will_be_left, small};
+use crate::terminal::ends::{lives, pid_in};
+
+/// Writes its number to a file outside, and stays.
+pub(super) fn sleeper(file: &Path) -> Value {
+    let code = "
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(20)
+    os._exit(0)
+with open(sys.argv[1] + '.new', 'w') as out: out.write(str(os.getpid()))
+os.rename(sys.argv[1] + '.new', sys.argv[1])
+time.sleep(20)
+";
+    json!({ "language": "python", "code": code, "args": [file] })
+}
+
+#[tokio::test]
+async fn a_cancelled_call_takes_its_code_along() {
+    let bench = small().await;
+    let file = bench.home().join("pid");
+    let cancel = CancellationToken::new();
+    let call = bench.call("code_exec", sleeper(&file), cancel.clone(), None);
+    let (result, pid) = tokio::join!(call, async {
+        let pid = pid_in(&file).await;
+        assert!(lives(pid));
+        cancel.cancel();
+        pid
+    });
+    assert_eq!(result.unwrap_err().code, ErrorCode::Cancelled);
+    nothing_will_be_left(&bench).await;
+    assert!(!lives(pid));
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_is_dropped_takes_its_code_along() {
+    let bench = small().await;
+    let file = bench.home().join("pid");
+    let call = bench.call("code_exec", sleeper(&file), CancellationToken::new(), None);
+    // Whoever waited is gone.
+    let pid = tokio::select! {
+        _ = call => panic!("it goes on"),
+        pid = pid_in(&file) => pid,
+    };
+    assert!(pid > 0);
+    // A caller that is dropped loses the answer and not the record: the call goes on, and ends in time.
+    let bench = bench.restarted().await;
+    nothing_will_be_left(&bench).await;
+    assert!(!lives(pid));
+}

@@ -1,0 +1,120 @@
+//! What code writes: told while it runs, bounded, and kept byte for byte where it is no text.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{nothing_is_left, python, small};
+use crate::workbench::{Told, Workbench};
+
+/// Of what does not end, the beginning and the end are there, and the answer stays small.
+#[tokio::test]
+async fn output_without_end_is_ended() {
+    let bench = small().await;
+    for (language, code) in
+        [("shell", "yes 0123456789"), ("python", "import os, sys\nwhile True: os.write(2, b'0123456789\\n')")]
+    {
+        let call = bench.call(
+            "code_exec",
+            json!({ "language": language, "code": code }),
+            CancellationToken::new(),
+            None,
+        );
+        let output = call.await.unwrap();
+        let answer = output.structured().unwrap().into_owned();
+        assert_eq!(answer["limit"], "output", "{language}");
+        let stream = if language == "shell" { "stdout" } else { "stderr" };
+        let shown = &answer[stream];
+        assert_eq!(shown["truncated"], true);
+        let text = shown["text"].as_str().unwrap();
+        assert!(
+            text.starts_with("0123456789\n") && text.len() < 20 << 10 && text.contains("left out"),
+            "{}",
+            text.len()
+        );
+        assert!(shown["bytes"].as_u64().unwrap() >= 1 << 20, "{}", shown["bytes"]);
+        assert!(output.text().contains("because of a limit: output"), "{}", output.text().len());
+        nothing_is_left(&bench);
+    }
+}
+
+#[tokio::test]
+async fn one_that_closes_its_outputs_is_not_taken_for_ended() {
+    let bench = small().await;
+    let code = "
+import os, time
+print('before')
+os.close(1); os.close(2)
+time.sleep(0.5)
+open('after', 'w').write('it went on')
+os._exit(7)
+";
+    let answer = python(&bench, code).await;
+    assert_eq!(
+        (&answer["exit_code"], &answer["stdout"]["text"]),
+        (&json!(7), &json!("before\n")),
+        "{answer}"
+    );
+    assert_eq!(answer["files"][0]["text"], "it went on");
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_kept_byte_for_byte() {
+    let bench = small().await;
+    let code = "import sys\nsys.stdout.buffer.write(b'a\\xff\\xfeb\\0')\nsys.stderr.write('é\\n')";
+    let answer = python(&bench, code).await;
+    assert_eq!(
+        (&answer["stdout"]["text"], &answer["stdout"]["base64"]),
+        (&json!("a\u{fffd}\u{fffd}b\0"), &json!("Yf/+YgA=")),
+        "{answer}"
+    );
+    assert_eq!((&answer["stderr"]["text"], &answer["stderr"].get("base64")), (&json!("é\n"), &None));
+    let nothing = python(&bench, "pass").await;
+    assert_eq!(nothing["stdout"], json!({ "text": "", "bytes": 0, "truncated": false }));
+}
+
+/// As much as anybody can be told, of everything at once, in what is longest as JSON.
+#[tokio::test]
+async fn the_answer_fits_whatever_is_in_it() {
+    let bench = Workbench::held("[sandbox]\nlevel = 'none'\n[code]\noutput_kb = 1024").await;
+    let code = "
+import sys
+sys.stdout.buffer.write(b'\\x01' * 900000)
+sys.stderr.buffer.write(b'\\xff' * 900000)
+for n in range(20): open(f'f{n:02}', 'wb').write(b'\\x02' * 40000)
+for n in range(20): open(f'g{n:02}', 'wb').write(b'\\xfe' * 40000)
+";
+    let answer = python(&bench, code).await;
+    let length = answer.to_string().len();
+    assert!(length < 1 << 20, "{length} bytes");
+    assert_eq!((&answer["stdout"]["bytes"], &answer["stdout"]["truncated"]), (&json!(900_000), &json!(true)));
+    assert!(
+        !answer["files"].as_array().unwrap().is_empty()
+            && !answer["files_left_out"].as_array().unwrap().is_empty()
+    );
+}
+
+#[tokio::test]
+async fn output_is_told_while_the_code_runs() {
+    let bench = small().await;
+    let go = bench.home().join("go");
+    let code = "
+import os, sys, time
+print('begun é')
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+sys.exit(2)
+";
+    let told = Told::default();
+    let arguments = json!({ "language": "python", "code": code, "args": [go] });
+    let call = bench.call("code_exec", arguments, CancellationToken::new(), Some(told.clone()));
+    let heard = async {
+        crate::workbench::until(async || (!told.lock().unwrap().is_empty()).then_some(())).await;
+        std::fs::write(&go, "").unwrap();
+    };
+    let (answer, ()) = tokio::join!(call, heard);
+    assert_eq!(answer.unwrap().structured().unwrap()["exit_code"], 2);
+    let told = told.lock().unwrap();
+    let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["terminal_output", "terminal_closed"]);
+    assert_eq!((&told[0].1["text"], &told[0].1["offset"]), (&json!("begun é\n"), &json!(0)));
+    assert_eq!((&told[1].1["exit_code"], &told[1].1["job"]), (&json!(2), &told[0].1["job"]));
+}
