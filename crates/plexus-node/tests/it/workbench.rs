@@ -146,7 +146,7 @@ impl Workbench {
     }
 
     /// Folder of a job.
-    pub(crate) fn job_folder(&self, answer: &Value) -> std::path::PathBuf {
+    pub(crate) fn job_folder(&self, answer: &Value) -> PathBuf {
         self.folder().join("jobs").join(answer["job"].as_str().unwrap())
     }
 
