@@ -85,8 +85,8 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWUTS,
     libc::CLONE_NEWCGROUP,
 ];
-/// Types at a terminal for who reads from it.
-const TERMINAL_ORDERS: &[u64] = &[libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+/// Types at a terminal for who reads from it: `TIOCSTI` and `TIOCLINUX`, whose type differs between C libraries.
+const TERMINAL_ORDERS: &[u64] = &[0x5412, 0x541c];
 /// Asks which it is, and takes the usual one.
 const PERSONALITIES: &[u64] = &[0xffff_ffff, 0];
 

@@ -68,7 +68,12 @@ pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
     }
     for path in SYSTEM {
         let real = fs::canonicalize(path).ok();
-        files.read.extend(real.into_iter().chain([PathBuf::from(path)]).map(PathPattern::real));
+        for path in [PathBuf::from(path)].into_iter().chain(real) {
+            // What can be read as a part of more need not be looked at by itself.
+            if !files.read.iter().any(|pattern| pattern.covers(&path)) {
+                files.read.push(PathPattern::real(path));
+            }
+        }
     }
     let mut entries = Vec::new();
     visit(Path::new("/"), true, &files, &mut entries);

@@ -118,6 +118,7 @@ async fn nothing_is_open_but_the_usual_three() {
 
 /// A file that makes its user another one, which is what `sudo` is.
 #[tokio::test]
+#[allow(clippy::print_stderr, reason = "what is left out is named")]
 async fn a_file_of_another_user_does_not_make_one_that_user() {
     if !super::is_root() {
         return eprintln!("left out: only root can make such a file");

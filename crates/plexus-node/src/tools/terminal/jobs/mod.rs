@@ -79,6 +79,9 @@ impl Default for Limits {
     }
 }
 
+/// Names and values.
+type Variables = Vec<(String, String)>;
+
 /// A command to be started.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -296,7 +299,7 @@ impl Inner {
     }
 
     /// Program, arguments and environment: of the command, or of the launcher that becomes it.
-    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Vec<(String, String)>)> {
+    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
         let environment = self.environment(id, request);
         let argv = request.argv.iter().map(OsString::from).collect();
         match (&self.machine.launcher, request.sandbox.take()) {
