@@ -8,6 +8,8 @@ use tokio::process::Child;
 
 use super::{PATIENCE, Site};
 
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Somebody who sits at a terminal.
 struct Typist {
     pty: Pty,
@@ -23,7 +25,7 @@ impl Typist {
             .args(args)
             .env_clear()
             .env("HOME", site.plexus.home())
-            .env("PATH", std::env::var("PATH").expect("PATH"))
+            .env("PATH", PATH)
             .env("TERM", "xterm")
             .kill_on_drop(true)
             .spawn(inside)
@@ -169,7 +171,7 @@ async fn the_terminal_is_what_it_was_before_also_when_the_program_is_ended() {
         .current_dir(site.plexus.home())
         .env_clear()
         .env("HOME", site.plexus.home())
-        .env("PATH", std::env::var("PATH").expect("PATH"))
+        .env("PATH", PATH)
         .env("TERM", "xterm")
         .kill_on_drop(true)
         .spawn(inside)
