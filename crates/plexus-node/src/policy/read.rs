@@ -63,6 +63,8 @@ fn checked(
     let commands = CommandRules::new(&texts(commands.allow, &["*"]), &texts(commands.deny, &[]));
     // What runs then may be chosen by a variable: `PATH`, `LD_PRELOAD`, `GIT_SSH_COMMAND`.
     let settable: &[&str] = if commands.are_restricted() { &[] } else { &["*"] };
+    // On a host that leads back here, as this machine may itself, no list of commands holds.
+    let hosts = settable;
     let mut paths = |key: &str, given: Option<Vec<String>>, default: &[&str]| {
         let given = texts(given, default);
         let parsed = given.iter().enumerate().filter_map(|(place, text)| {
@@ -108,7 +110,7 @@ fn checked(
             processes: code.processes.unwrap_or(64),
             output: code.output_kb.unwrap_or(256) << 10,
         },
-        ssh: SshRules { hosts: texts(ssh.hosts, &["*"]) },
+        ssh: SshRules { hosts: texts(ssh.hosts, hosts) },
         images: ImageRules {
             urls: images.urls.unwrap_or(true),
             private_networks: images.private_networks.unwrap_or(false),

@@ -72,6 +72,7 @@ fn a_list_of_commands_takes_the_variables_and_the_code_with_it() {
     assert!(!narrow.environment.can_be_set("LD_PRELOAD"));
     assert!(narrow.check_tool("code_exec").is_err());
     assert!(narrow.check_tool("terminal").is_ok());
+    assert!(narrow.ssh.hosts.is_empty() && open.ssh.hosts == ["*"]);
     let said = parsed("[commands]\nallow = ['git']\n[environment]\nset = ['GIT_*']").unwrap();
     assert!(said.environment.can_be_set("GIT_DIR") && !said.environment.can_be_set("PATH"));
 }
