@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 /// Files of one folder.
 pub(super) const FILES: usize = 100;
-/// In one file of 500.
+/// In four files of 500, one of each kind.
 pub(super) const RARE: &str = "rare_word_4711";
 
 const ENDS: [&str; 4] = ["rs", "py", "md", "ts"];
@@ -39,10 +39,10 @@ fn content(number: usize) -> Result<String> {
             "    let value_{line} = compute({number}, {line}); // what it is for, in a few words"
         )?;
     }
-    if number % 500 == 0 {
+    if number % 500 < ENDS.len() {
         writeln!(text, "    // {RARE} is here")?;
     }
-    if number % 700 == 0 {
+    if number.is_multiple_of(700) {
         writeln!(text, "fn handler_{number}_4711() {{\n    return;\n}}")?;
     }
     Ok(text)
