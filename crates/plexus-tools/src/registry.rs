@@ -254,10 +254,10 @@ impl Registry {
         Visible::of_profile(&self.catalog.load(), principal, profile, &self.told)
     }
 
-    /// Number of tools.
+    /// Number of tools that lists show to who may use all of them.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.catalog.load().tools.len()
+        self.catalog.load().tools.values().filter(|tool| !tool.spec().handling.unlisted).count()
     }
 
     #[must_use]

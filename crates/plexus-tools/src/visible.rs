@@ -134,12 +134,12 @@ impl Visible {
 
     #[must_use]
     pub fn len(&self) -> usize {
-        self.tools.len()
+        self.tools().count()
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.len() == 0
     }
 
     /// The tool that a name stands for; the module `resolve` says which do.
