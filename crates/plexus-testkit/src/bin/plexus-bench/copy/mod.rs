@@ -87,6 +87,7 @@ pub(crate) async fn run(args: Copy) -> Result<()> {
         };
         let remote = format!("{NODE}:{}", there.display());
         own.there.push(timed(cp(text(&source)?, &remote), &source, &there)?);
+        let remote = format!("{NODE}:{}", source.display());
         own.back.push(timed(cp(&remote, text(&back)?), &source, &back)?);
         if let Some(sshd) = &sshd {
             ssh.there.push(timed(sshd.scp(text(&source)?, &sshd.remote(&there)), &source, &there)?);
