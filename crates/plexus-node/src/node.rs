@@ -97,7 +97,7 @@ impl Node {
         let trying = machine.clone();
         let held = tokio::task::spawn_blocking(move || trying.held(&trying.policy.now())).await;
         match held {
-            Ok(Ok(held)) => tracing::info!(sandbox = %held, "commands are held by this"),
+            Ok(Ok(held)) => tracing::debug!(sandbox = %held, "commands are held by this"),
             Ok(Err(unavailable)) => tracing::error!("no command is run: {unavailable}"),
             Err(_) => {}
         }

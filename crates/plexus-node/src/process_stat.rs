@@ -12,6 +12,7 @@ pub(crate) struct Stat {
     pub(crate) stopped: bool,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    pub(crate) session: u32,
     /// Time of its processors, in ticks.
     pub(crate) ticks: u64,
     /// The same of all its children that have ended and that it has asked about, and of theirs.
@@ -36,6 +37,7 @@ impl Stat {
             stopped: matches!(*fields.first()?, "T" | "t"),
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
             ticks: number(11)? + number(12)?,
             waited_ticks: number(13)? + number(14)?,
             threads: number(17)?,
@@ -64,13 +66,14 @@ mod tests {
     #[test]
     fn a_program_may_be_called_anything() {
         let stat =
-            Stat::parse("7 (a) b ) 1) T 3 7 7 0 -1 4194560 1 0 0 0 5 6 70 8 20 0 9 0 4242 0 77 1").unwrap();
+            Stat::parse("7 (a) b ) 1) T 3 7 6 0 -1 4194560 1 0 0 0 5 6 70 8 20 0 9 0 4242 0 77 1").unwrap();
         let expected = Stat {
             pid: 7,
             dead: false,
             stopped: true,
             parent: 3,
             group: 7,
+            session: 6,
             ticks: 11,
             waited_ticks: 78,
             threads: 9,

@@ -66,7 +66,8 @@ impl Plexus {
         // A second test in the same process finds it installed, which is as good.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        let home = tempfile::tempdir().expect("a temporary folder");
+        // Not among everybody's temporary files, which commands can write: what is denied in a home would be in their midst.
+        let home = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
         Self { binary: binary.into(), home, http, variables: vec![] }
     }
 

@@ -69,10 +69,11 @@ pub(super) fn arguments(
     }
     for entry in entries.iter().filter(|entry| entry.path != Path::new("/")) {
         let is_seen = seen.iter().any(|above| entry.path.starts_with(above));
+        // One that is gone by then is not missed: folders change while they are looked at.
         match entry.access {
-            Access::Write => words.bind("--bind", &entry.path),
+            Access::Write => words.bind("--bind-try", &entry.path),
             Access::List | Access::Read if !is_seen => {
-                words.bind("--ro-bind", &entry.path);
+                words.bind("--ro-bind-try", &entry.path);
                 if entry.access == Access::List {
                     seen.push(&entry.path);
                 }

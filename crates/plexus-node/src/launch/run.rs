@@ -38,6 +38,10 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
         }
         limits.bind_self().map_err(|error| unusable(format!("limits cannot be set: {error}")))?;
     }
+    #[cfg(target_os = "linux")]
+    if matches!(launch.sandbox, Some(super::Sandbox::Inside)) {
+        take_terminal();
+    }
     let put_on = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on);
     let next =
         put_on.map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
@@ -65,6 +69,17 @@ fn close_others() {
     }
 }
 
+/// From inside, the group that has the terminal cannot be seen, since it is outside; a shell that wants to give the terminal
+/// back to it at its end fails. So the command is a group of its own, which has the terminal.
+#[cfg(target_os = "linux")]
+fn take_terminal() {
+    use std::io::IsTerminal as _;
+
+    if io::stdin().is_terminal() && rustix::process::setpgid(None, None).is_ok() {
+        let _ = rustix::termios::tcsetpgrp(io::stdin(), rustix::process::getpgrp());
+    }
+}
+
 fn command(argv: &[OsString]) -> (String, u8) {
     let Some((program, arguments)) = argv.split_first() else {
         return ("there is no command to run".to_owned(), UNUSABLE);
@@ -85,7 +100,7 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
 
     use nix::sys::signal::{SigSet, Signal};
 
-    const HELD_BACK: [Signal; 9] = [
+    const HELD_BACK: [Signal; 10] = [
         Signal::SIGHUP,
         Signal::SIGINT,
         Signal::SIGQUIT,
@@ -95,6 +110,8 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
         Signal::SIGUSR2,
         Signal::SIGTERM,
         Signal::SIGTSTP,
+        // Of who takes the terminal inside.
+        Signal::SIGTTOU,
     ];
 
     let texts = |words: Vec<OsString>| {

@@ -262,7 +262,7 @@ async fn the_hub_is_found_by_flag_variable_or_folder() {
     let (plexus, hub) = running().await;
     let url = hub.url("");
     let status = plexus.run(&["status", "--json"]).await.json(0);
-    assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(11)), "{status}");
+    assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(15)), "{status}");
     assert!(plexus.run(&["status"]).await.ok().starts_with(&format!("hub\t{url}\n")));
 
     // A second home on the same machine has no token and no folder: it names both.

@@ -24,6 +24,7 @@ use serde_json::json;
 use super::COMMAND;
 use super::output::{Live, Stream};
 use crate::Machine;
+use crate::launch::Held;
 use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
 use commands::wrong;
 use console::Console;
@@ -42,6 +43,9 @@ const WRITING: Duration = Duration::from_secs(5);
 const DYING: Duration = Duration::from_secs(5);
 /// How long it is looked at what a signal does.
 const NOTICING: Duration = Duration::from_millis(300);
+
+/// What programs say of files that they may not write.
+const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
 
 /// Jobs in a list, beside those that run: older ones are rarely looked for.
 const LISTED: usize = 30;
@@ -220,15 +224,30 @@ impl Terminal {
         })
     }
 
+    /// Why a command may have failed that complains of files: what holds it says nothing of itself.
+    fn held_back(&self, said: &str) -> Option<String> {
+        if !REFUSALS.iter().any(|refusal| said.contains(refusal)) {
+            return None;
+        }
+        let held = self.machine.held(&self.machine.policy.now()).ok().filter(|held| *held != Held::None)?;
+        Some(format!(
+            "commands on this machine are held to its policy by {held}. They write below the folders that it names, and make \
+             nothing directly in one that has something protected in it, as the home folder has: use a folder in it"
+        ))
+    }
+
     /// How a job is, and both ends of what it wrote.
     async fn answer(&self, context: &ToolContext, job: &Job) -> Result<Output, CallError> {
-        let state = read::state(job, context.clock.now());
+        let mut state = read::state(job, context.clock.now());
         let stdout_shown = if job.record.pty { STDOUT_SHOWN + STDERR_SHOWN } else { STDOUT_SHOWN };
         let stdout = read::shown(job, Stream::Stdout, stdout_shown, stdout_shown).await?;
         let stderr = match job.record.pty {
             true => None,
             false => Some(read::shown(job, Stream::Stderr, STDERR_SHOWN, STDERR_SHOWN).await?),
         };
+        if state.note.is_none() && state.exit_code.is_some_and(|code| code != 0) {
+            state.note = self.held_back(&stderr.as_ref().unwrap_or(&stdout).text);
+        }
         Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
     }
 }

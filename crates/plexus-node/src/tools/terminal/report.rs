@@ -45,7 +45,7 @@ pub(crate) struct JobState {
     /// It has ended, and something that it started in the background goes on.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) left_running: bool,
-    /// Why nothing more is known of its end.
+    /// Why nothing more is known of its end, or what may have made it fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
 }

@@ -4,7 +4,7 @@ use plexus_node::launch::Held;
 use serde_json::json;
 
 use super::{LEVELS, at, is_here};
-use crate::workbench::Workbench;
+use crate::workbench::{Workbench, until};
 
 /// What is run, and the output that it is to have.
 const ORDINARY: &[(&str, &str)] = &[
@@ -49,6 +49,41 @@ async fn what_is_allowed_works_at_every_level() {
             assert_eq!(ran["stdout"]["text"], wanted.replace("{HOME}", &home), "{said}");
             assert_eq!(ran["exit_code"], 0, "{said}");
         }
+    }
+}
+
+#[tokio::test]
+async fn who_is_held_back_is_told_by_what_and_where_to_write_instead() {
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        let bench = bench(level, "").await;
+        let ran = bench.sh("mkdir ~/new").await;
+        let note = ran["note"].as_str().unwrap_or_default();
+        assert!(note.contains(&level.to_string()) && note.contains("use a folder in it"), "{level}: {ran}");
+        assert!(bench.sh("mkdir ~/work/new").await.get("note").is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_shell_in_a_terminal_ends_with_its_job_at_every_level() {
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        let bench = bench(level, "").await;
+        let start = json!({ "action": "start", "command": "exec sh -i", "pty": true });
+        let job = bench.terminal(start).await.unwrap()["job"].clone();
+        let typed = json!({ "action": "write", "job": job, "text": "sleep 1000 & echo be\"gun\"\n" });
+        bench.terminal(typed).await.unwrap();
+        until(async || {
+            let shown = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
+            shown["text"].as_str().unwrap().contains("begun").then_some(())
+        })
+        .await;
+        // A shell gives the terminal back at its end, which it can only to whom it sees.
+        let ends = json!({ "action": "run", "command": "sh -i -c 'exit 7'", "pty": true });
+        assert_eq!(bench.terminal(ends).await.unwrap()["exit_code"], 7, "{level}");
+        let hung_up = json!({ "action": "kill", "job": job, "signal": "HUP" });
+        bench.terminal(hung_up).await.unwrap();
+        let ended =
+            bench.terminal(json!({ "action": "wait", "job": job, "timeout_seconds": 20 })).await.unwrap();
+        assert_eq!(ended["running"], false, "{level}: {ended}");
     }
 }
 

@@ -59,6 +59,16 @@ pub(super) fn signal_group(leader: u32, signal: Signal) -> bool {
     Pid::from_raw(leader.cast_signed()).is_some_and(|leader| kill_process_group(leader, signal).is_ok())
 }
 
+/// Sends a signal to all who have the terminal that a process leads: a shell in it gives a group of its own to each of its
+/// commands and to itself, where it is not the first process there. False when nobody is left.
+pub(super) fn signal_session(leader: u32, signal: Signal) -> bool {
+    let theirs = process_stat::all()
+        .filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.session == leader && !stat.dead))
+        .filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+    // All of them, not only the first.
+    theirs.filter(|pid| kill_process(*pid, signal).is_ok()).count() > 0
+}
+
 /// Whether anybody is in a group who has not ended.
 pub(super) fn group_lives(leader: u32) -> bool {
     let is_there = Pid::from_raw(leader.cast_signed()).is_some_and(|it| test_kill_process_group(it).is_ok());

@@ -72,8 +72,9 @@ impl Leader {
     fn signal(&self, signal: Signal) -> bool {
         match self {
             // As long as nobody has waited for it, its number is its own.
-            Self::Keeper(child) | Self::InTerminal { child, .. } => {
-                child.id().is_some_and(|leader| identity::signal_group(leader, signal))
+            Self::Keeper(child) => child.id().is_some_and(|leader| identity::signal_group(leader, signal)),
+            Self::InTerminal { child, .. } => {
+                child.id().is_some_and(|leader| identity::signal_session(leader, signal))
             }
             Self::Found(leader) => leader.signal(signal),
         }
@@ -161,10 +162,16 @@ impl Watch {
     fn stop(&mut self, why: Why, kill_at: &mut Option<Instant>) {
         if kill_at.is_none() {
             why.write(self.job.folder());
-            self.leader.signal(Signal::TERM);
+            // Its caller was told that it is interrupted. A command that is about to begin in its sandbox does not hear a
+            // request to end, and would run after that.
+            let (signal, grace) = match why {
+                Why::Interrupted => (Signal::KILL, LOOK),
+                _ => (Signal::TERM, GRACE),
+            };
+            self.leader.signal(signal);
             // One that was stopped would not notice.
             self.leader.signal(Signal::CONT);
-            *kill_at = Some(Instant::now() + GRACE);
+            *kill_at = Some(Instant::now() + grace);
         }
     }
 
