@@ -292,7 +292,7 @@ pub(super) fn unknown(error: CallError) -> RpcError {
 }
 
 /// Name of the thing a method acts on, for the `Mcp-Name` header.
-pub(super) fn routed_name<'a>(method: &str, params: &Params<'a>) -> Option<Cow<'a, str>> {
+pub(crate) fn routed_name<'a>(method: &str, params: &Params<'a>) -> Option<Cow<'a, str>> {
     let raw: Option<&RawValue> = match method {
         "tools/call" | "prompts/get" => params.name,
         "resources/read" => params.uri,

@@ -28,14 +28,18 @@ pub(super) fn session_key(
     mcp_session: Option<&str>,
 ) -> Result<SessionKey, RpcError> {
     let named = client.unwrap_or("unknown");
-    let said = |key: &&str| meta.get(*key)?.as_str().filter(|id| !id.is_empty());
     // Whoever starts a client says it where the client itself does not: Claude Code sends no id of its
     // conversation, but any header it was configured with.
     let given = headers::session(headers)?;
-    Ok(match CONVERSATION.iter().find_map(said).or(given) {
+    Ok(match conversation(meta).or(given) {
         Some(id) if named.starts_with("codex") => SessionKey::new("codex", &[id], client),
         Some(id) if named.starts_with("claude") => SessionKey::new("claude", &[id], client),
         Some(id) => SessionKey::new("external", &[named, id], client),
         None => SessionKey::new("external", &[named, mcp_session.unwrap_or(principal.name())], client),
     })
+}
+
+/// The conversation that a client names itself.
+pub fn conversation(meta: &Map<String, Value>) -> Option<&str> {
+    CONVERSATION.iter().find_map(|key| meta.get(*key)?.as_str().filter(|id| !id.is_empty()))
 }

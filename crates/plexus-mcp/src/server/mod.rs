@@ -5,18 +5,18 @@
 //! Whoever calls this has authenticated the caller and bounded the body.
 
 mod aside;
-mod call;
+pub(crate) mod call;
 mod errors;
 mod headers;
-mod identity;
+pub(crate) mod identity;
 mod list;
-mod modern;
+pub(crate) mod modern;
 mod news;
 mod offers;
 mod reads;
-mod rpc;
+pub(crate) mod rpc;
 mod session;
-mod sse;
+pub(crate) mod sse;
 mod under_way;
 mod version;
 mod welcome;
@@ -44,11 +44,12 @@ use list::ListCache;
 use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
-use version::{Dialect, Era};
 use welcome::Streams;
 
+pub(crate) use session::server_info;
+pub use version::Dialect;
 pub use version::Version;
-pub(crate) use version::{MODERN, SUPPORTED};
+pub(crate) use version::{Era, Features, MODERN, SUPPORTED};
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {
@@ -228,7 +229,7 @@ impl McpServer {
 }
 
 /// What this server can do, as JSON.
-fn capabilities(dialect: Dialect) -> &'static str {
+pub(crate) fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Session(_) => concat!(
             r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"#,

@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(super) const PARSE_ERROR: i32 = -32700;
-pub(super) const INVALID_REQUEST: i32 = -32600;
-pub(super) const METHOD_NOT_FOUND: i32 = -32601;
-pub(super) const INVALID_PARAMS: i32 = -32602;
-pub(super) const INTERNAL_ERROR: i32 = -32603;
+pub const PARSE_ERROR: i32 = -32700;
+pub const INVALID_REQUEST: i32 = -32600;
+pub const METHOD_NOT_FOUND: i32 = -32601;
+pub const INVALID_PARAMS: i32 = -32602;
+pub const INTERNAL_ERROR: i32 = -32603;
 /// In the session era only.
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 pub(super) const HEADER_MISMATCH: i32 = -32020;
@@ -23,46 +23,46 @@ pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
 
 /// A refusal, with the HTTP status it travels under.
 #[derive(Debug)]
-pub(super) struct RpcError {
-    pub(super) status: StatusCode,
-    pub(super) code: i32,
-    pub(super) message: String,
-    pub(super) data: Option<Value>,
+pub struct RpcError {
+    pub status: StatusCode,
+    pub code: i32,
+    pub message: String,
+    pub data: Option<Value>,
     /// JSON text of the request's id, once it is known.
-    pub(super) id: Option<String>,
+    pub id: Option<String>,
 }
 
 impl RpcError {
-    pub(super) fn new(status: StatusCode, code: i32, message: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: i32, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), data: None, id: None }
     }
 
-    pub(super) fn invalid_request(message: impl Into<String>) -> Self {
+    pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, message)
     }
 
     /// The request reached its method, which cannot do anything with the parameters.
-    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
+    pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(StatusCode::OK, INVALID_PARAMS, message)
     }
 
-    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+    pub fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
 
-    pub(super) fn with_id(mut self, id: &RawValue) -> Self {
+    pub fn with_id(mut self, id: &RawValue) -> Self {
         self.id = Some(id.get().to_owned());
         self
     }
 
-    pub(super) fn with_data(mut self, data: Value) -> Self {
+    pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
         self
     }
 
     /// The whole message; without an id where none could be read.
-    pub(super) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         let mut json = String::from("{\"jsonrpc\":\"2.0\",");
         if let Some(id) = &self.id {
             let _ = write!(json, "\"id\":{id},");
@@ -106,7 +106,7 @@ pub(super) fn accepted() -> Response {
 }
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}` around a finished result.
-pub(super) fn result_json(id: &RawValue, result: &str) -> String {
+pub fn result_json(id: &RawValue, result: &str) -> String {
     let mut json = String::with_capacity(result.len() + id.get().len() + 40);
     json.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     json.push_str(id.get());
@@ -117,7 +117,8 @@ pub(super) fn result_json(id: &RawValue, result: &str) -> String {
 }
 
 /// One message, as it came.
-pub(super) enum Message<'a> {
+#[derive(Debug)]
+pub enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
     /// An answer to something we asked: a result or an error.
@@ -127,59 +128,61 @@ pub(super) enum Message<'a> {
     },
 }
 
-pub(super) struct Request<'a> {
-    pub(super) id: &'a RawValue,
-    pub(super) method: Cow<'a, str>,
-    pub(super) params: Params<'a>,
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub id: &'a RawValue,
+    pub method: Cow<'a, str>,
+    pub params: Params<'a>,
 }
 
-pub(super) struct Notification<'a> {
-    pub(super) method: Cow<'a, str>,
-    pub(super) params: Params<'a>,
+#[derive(Debug)]
+pub struct Notification<'a> {
+    pub method: Cow<'a, str>,
+    pub params: Params<'a>,
 }
 
 /// Every parameter that some method takes, each still as text.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Params<'a> {
+pub struct Params<'a> {
     #[serde(borrow, rename = "_meta")]
-    pub(super) meta: Option<&'a RawValue>,
+    pub meta: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) name: Option<&'a RawValue>,
+    pub name: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) arguments: Option<&'a RawValue>,
+    pub arguments: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) cursor: Option<&'a RawValue>,
+    pub cursor: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) uri: Option<&'a RawValue>,
+    pub uri: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) protocol_version: Option<&'a RawValue>,
+    pub protocol_version: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) client_info: Option<&'a RawValue>,
+    pub client_info: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) notifications: Option<&'a RawValue>,
+    pub notifications: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) request_id: Option<&'a RawValue>,
+    pub request_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) capabilities: Option<&'a RawValue>,
+    pub capabilities: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) input_responses: Option<&'a RawValue>,
+    pub input_responses: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) request_state: Option<&'a RawValue>,
+    pub request_state: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) task_id: Option<&'a RawValue>,
+    pub task_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) level: Option<&'a RawValue>,
+    pub level: Option<&'a RawValue>,
     #[serde(borrow, rename = "ref")]
-    pub(super) reference: Option<&'a RawValue>,
+    pub reference: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) argument: Option<&'a RawValue>,
+    pub argument: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) context: Option<&'a RawValue>,
+    pub context: Option<&'a RawValue>,
 }
 
 /// A parameter as a string; none if it is absent or something else.
-pub(super) fn text(raw: Option<&RawValue>) -> Option<String> {
+pub fn text(raw: Option<&RawValue>) -> Option<String> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
@@ -205,7 +208,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 /// Takes one message apart.
-pub(super) fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
+pub fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|e| {
         RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
     })?;
@@ -213,13 +216,13 @@ pub(super) fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
 }
 
 /// Takes the messages of a batch apart; each may be wrong on its own.
-pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<&RawValue>, RpcError> {
+pub fn parse_batch(body: &[u8]) -> Result<Vec<&RawValue>, RpcError> {
     serde_json::from_slice(body).map_err(|e| {
         RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
     })
 }
 
-pub(super) fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
+pub fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
     if !raw.get().starts_with('{') {
         return Err(RpcError::invalid_request("a message is a JSON object"));
     }
@@ -271,7 +274,7 @@ fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
 }
 
 /// Refuses a body that nests deeper than `limit`, before anything recurses into it.
-pub(super) fn check_depth(body: &[u8], limit: usize) -> Result<(), RpcError> {
+pub fn check_depth(body: &[u8], limit: usize) -> Result<(), RpcError> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in body {
         match byte {

@@ -25,7 +25,7 @@ pub(super) fn response(events: impl Stream<Item = Bytes> + Send + 'static) -> Re
 
 /// One JSON message. What other servers sent is part of it text for text, line breaks included: each line is a `data`
 /// line of its own, and the reader puts a line break between them again, which in JSON is white space.
-pub(super) fn event(id: Option<&str>, json: &str) -> Bytes {
+pub fn event(id: Option<&str>, json: &str) -> Bytes {
     let mut text = String::with_capacity(json.len() + 40);
     if let Some(id) = id {
         let _ = writeln!(text, "id: {id}");
@@ -47,12 +47,12 @@ pub(super) fn priming(id: &str) -> Bytes {
 }
 
 /// A comment, which keeps connections open and means nothing.
-pub(super) fn keep_alive() -> Bytes {
+pub fn keep_alive() -> Bytes {
     Bytes::from_static(b": \n\n")
 }
 
 /// Ticks for keep-alive comments, the first one a whole period from now.
-pub(super) fn ticks(period: Duration) -> Interval {
+pub fn ticks(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval

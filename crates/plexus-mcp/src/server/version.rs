@@ -45,7 +45,7 @@ impl Version {
     }
 
     /// Several messages in one body: only where the revision, or JSON-RPC alone, has them.
-    pub(super) fn has_batches(self) -> bool {
+    pub(crate) fn has_batches(self) -> bool {
         self <= Self::V2025_03_26
     }
 
@@ -67,7 +67,7 @@ impl Version {
         }
     }
 
-    pub(super) fn features(self) -> Features {
+    pub(crate) fn features(self) -> Features {
         Features {
             annotations: self >= Self::V2025_03_26,
             structured: self >= Self::V2025_06_18,
@@ -84,14 +84,14 @@ impl fmt::Display for Version {
 
 /// What the `MCP-Protocol-Version` header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Era {
+pub(crate) enum Era {
     Session(Version),
     Modern,
     Unknown(String),
 }
 
 impl Era {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         match Version::parse(text) {
             Some(version) => Self::Session(version),
             None if text == MODERN => Self::Modern,
@@ -102,13 +102,13 @@ impl Era {
 
 /// What the client of a request speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub enum Dialect {
     Session(Version),
     Modern,
 }
 
 impl Dialect {
-    pub(super) fn features(self) -> Features {
+    pub(crate) fn features(self) -> Features {
         match self {
             Self::Session(version) => version.features(),
             Self::Modern => Features::ALL,
@@ -118,15 +118,15 @@ impl Dialect {
 
 /// Parts of tools and results that came with some revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Features {
-    pub(super) annotations: bool,
+pub(crate) struct Features {
+    pub(crate) annotations: bool,
     /// Titles, output schemas and structured results.
-    pub(super) structured: bool,
+    pub(crate) structured: bool,
     /// Structured results, and schemas of them, that are no objects. Clients of the session era refuse a whole list or
     /// result for one.
-    pub(super) any_data: bool,
+    pub(crate) any_data: bool,
 }
 
 impl Features {
-    pub(super) const ALL: Self = Self { annotations: true, structured: true, any_data: true };
+    pub(crate) const ALL: Self = Self { annotations: true, structured: true, any_data: true };
 }

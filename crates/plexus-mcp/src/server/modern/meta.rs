@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use crate::server::call;
 use crate::server::rpc::{self, INVALID_PARAMS, Request, RpcError};
 
-pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-pub(super) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
-pub(super) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The revision that the body names.
-pub(super) fn version(params: &rpc::Params<'_>) -> Option<String> {
+pub(crate) fn version(params: &rpc::Params<'_>) -> Option<String> {
     // Cheap for the many requests that have no `_meta` or one without a version.
     let raw = params.meta.filter(|raw| raw.get().contains(META_VERSION))?;
     let meta: Map<String, Value> = serde_json::from_str(raw.get()).ok()?;

@@ -3,7 +3,7 @@
 mod asking;
 mod calls;
 mod listen;
-mod meta;
+pub(crate) mod meta;
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use super::{State, call, capabilities, reads};
 use meta::{META_SERVER, META_VERSION, RequestMeta};
 
 /// How long a list may be taken from a cache.
-const TTL_MS: u64 = 30_000;
+pub(crate) const TTL_MS: u64 = 30_000;
 
 /// Whether a message is of this revision, or of a revision we do not know, which is answered here.
-pub(super) fn is_modern(message: &Message<'_>, header: Option<&Era>) -> bool {
+pub(crate) fn is_modern(message: &Message<'_>, header: Option<&Era>) -> bool {
     let (method, params) = match message {
         Message::Request(request) => (&*request.method, &request.params),
         Message::Notification(notification) => (&*notification.method, &notification.params),

@@ -34,7 +34,7 @@ const MAX_BATCH: usize = 50;
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// Name and version of this server, as JSON.
-pub(super) fn server_info() -> &'static str {
+pub(crate) fn server_info() -> &'static str {
     concat!("{\"name\":\"plexus\",\"title\":\"Plexus\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}")
 }
 

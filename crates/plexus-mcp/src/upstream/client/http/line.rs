@@ -16,6 +16,8 @@ use http::response::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use rustls::ClientConfig;
+use url::Url;
 
 use super::super::net::{Network, shown};
 use super::idle::Idle;
@@ -58,6 +60,19 @@ impl Line {
         let inner = inner || config.allow_private;
         let network = Network::of(&home.url, config.auth.tls.clone(), inner, patience);
         let home = Arc::new(home);
+        Ok(Self { network, headers, account: None, home, idle: Idle::default(), limit })
+    }
+
+    /// To the hub that a proxy is for. Whom it speaks for is said with each request.
+    pub(crate) fn to_hub(
+        url: Url,
+        tls: Option<Arc<ClientConfig>>,
+        patience: Duration,
+        limit: usize,
+    ) -> Result<Self, ClientError> {
+        let network = Network::to(&url, tls, patience);
+        let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
+        let home = Arc::new(Place::own(url)?);
         Ok(Self { network, headers, account: None, home, idle: Idle::default(), limit })
     }
 

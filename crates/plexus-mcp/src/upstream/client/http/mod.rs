@@ -31,7 +31,7 @@ mod listening;
 mod parameters;
 pub(crate) mod place;
 pub(crate) mod refusal;
-mod session;
+pub(crate) mod session;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

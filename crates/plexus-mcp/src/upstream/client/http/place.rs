@@ -69,6 +69,11 @@ impl Place {
         Ok(Self { origin: url.origin(), uri, host, own, url })
     }
 
+    /// The address that everything is for.
+    pub(super) fn own(url: Url) -> Result<Self, ClientError> {
+        Self::new(url, true)
+    }
+
     /// An address that the file does not name: none of its headers go there.
     pub(crate) fn elsewhere(url: Url) -> Result<Self, ClientError> {
         Self::new(url, false)

@@ -8,8 +8,10 @@ mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -82,6 +84,12 @@ impl Network {
         let (at_home, elsewhere) = (OnceCell::new(), OnceCell::new());
         let home = url.origin();
         Self { loopback, inner, remedy: OF_THE_FILE, patience, tls, home, at_home, elsewhere }
+    }
+
+    /// To one server that the user has named, wherever it is; `tls` instead of what the machine trusts.
+    pub(super) fn to(url: &Url, tls: Option<Arc<ClientConfig>>, patience: Duration) -> Self {
+        let known = tls.map(|config| OnceCell::new_with(Some(TlsConnector::from(config))));
+        Self { at_home: known.unwrap_or_default(), ..Self::of(url, None, true, patience) }
     }
 
     /// For URLs that nobody vouches for: naming this machine is not enough to reach it.

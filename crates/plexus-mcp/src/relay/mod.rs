@@ -1,0 +1,42 @@
+//! What a proxy needs that stands between a client and the hub: a line to the hub, messages taken apart, and the hub's own
+//! words where it cannot be asked.
+//!
+//! The proxy passes on what it does not have to change, so most of MCP is not known here: which revision a client speaks,
+//! and what of a tool that revision knows.
+
+mod hub;
+mod request;
+mod tools;
+mod words;
+
+pub use hub::{HubLine, HubReply, Told, Unanswered};
+pub use request::{Stateless, client_info, headers, is_modern, repeated_headers};
+pub use tools::{fit, repeat_arguments};
+pub use words::{acknowledged, called, discovered, initialized, listed, subscribed};
+
+pub use crate::server::identity::conversation;
+pub use crate::server::{Dialect, Version};
+
+/// JSON-RPC.
+pub mod rpc {
+    pub use crate::server::rpc::{
+        INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification,
+        PARSE_ERROR, Params, Request, RpcError, check_depth, message, parse, parse_batch, result_json, text,
+    };
+}
+
+/// Server-sent events.
+pub mod sse {
+    pub use crate::server::sse::{event, keep_alive, ticks};
+}
+
+/// The stateless revision.
+pub const STATELESS: &str = crate::server::MODERN;
+/// Key under which a write carries what it is known by when it is sent again.
+pub const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
+/// And when it was accepted, if it was kept for a while.
+pub const OCCURRED_AT: &str = "plexus/occurred-at";
+/// Of a tool that is listed: which of its actions may be kept while the hub is away.
+pub const BUFFERABLE: &str = "plexus/bufferable";
+/// Of a tool that is listed: where it runs, if not in the hub.
+pub const PLACEMENT: &str = "plexus/placement";

@@ -1,0 +1,122 @@
+//! Requests as the hub wants them over HTTP.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use plexus_proto::Timestamp;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{IDEMPOTENCY_KEY, OCCURRED_AT, STATELESS};
+use crate::marks;
+use crate::server::modern::meta::{META_CAPABILITIES, META_CLIENT, META_VERSION};
+use crate::server::rpc::Message;
+use crate::server::{call, modern};
+use crate::upstream::client::header_text;
+
+/// Names of headers.
+pub mod headers {
+    use http::HeaderName;
+
+    pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+    pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+    pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+    pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+    pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
+    /// The conversation, where a client does not name it.
+    pub const CONVERSATION: HeaderName = HeaderName::from_static("plexus-session");
+}
+
+/// Whether a message is of the stateless revision, by itself or by the header of its version.
+#[must_use]
+pub fn is_modern(message: &Message<'_>, version: Option<&str>) -> bool {
+    let era = version.map(crate::server::Era::parse);
+    modern::is_modern(message, era.as_ref())
+}
+
+/// What every POST says of its body.
+fn posted() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(10);
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+/// The headers of a message: in the stateless revision, what it says is repeated there.
+#[must_use]
+pub fn repeated_headers(message: &Message<'_>, version: Option<&str>) -> HeaderMap {
+    let mut headers = posted();
+    if let Some(version) = version.and_then(|version| HeaderValue::from_str(version).ok()) {
+        headers.insert(headers::PROTOCOL_VERSION, version);
+    }
+    let (Message::Request(_) | Message::Notification(_)) = message else { return headers };
+    if !is_modern(message, version) {
+        return headers;
+    }
+    let (method, params) = match message {
+        Message::Request(request) => (&*request.method, &request.params),
+        Message::Notification(notification) => (&*notification.method, &notification.params),
+        Message::Response { .. } => return headers,
+    };
+    let said = modern::meta::version(params).unwrap_or_else(|| STATELESS.to_owned());
+    headers.insert(headers::PROTOCOL_VERSION, header_text(&said));
+    headers.insert(headers::METHOD, header_text(method));
+    if let Some(name) = call::routed_name(method, params) {
+        headers.insert(headers::NAME, header_text(&name));
+    }
+    headers
+}
+
+/// Arguments that the schema of a tool wants to see in headers.
+pub(super) fn argument_headers(schema: &Value, arguments: &Value) -> Vec<(HeaderName, HeaderValue)> {
+    let marks = marks::marks(schema).unwrap_or_default();
+    let said =
+        marks.iter().filter_map(|mark| Some((mark.header.clone(), header_text(&mark.text(arguments)?))));
+    said.collect()
+}
+
+/// A request of the stateless revision that the proxy itself makes.
+#[derive(Debug)]
+pub struct Stateless<'a> {
+    pub method: &'static str,
+    /// What it acts on, for the header.
+    pub name: Option<&'a str>,
+    pub params: Map<String, Value>,
+    /// `clientInfo` of whom it is for.
+    pub client: Option<Value>,
+    /// The key of a write, and when it was accepted.
+    pub write: Option<(&'a str, Timestamp)>,
+}
+
+impl Stateless<'_> {
+    /// Its headers and its body.
+    #[must_use]
+    pub fn build(self) -> (HeaderMap, Vec<u8>) {
+        let Self { method, name, mut params, client, write } = self;
+        let mut meta = Map::new();
+        meta.insert(META_VERSION.to_owned(), STATELESS.into());
+        meta.insert(META_CAPABILITIES.to_owned(), json!({}));
+        if let Some(client) = client {
+            meta.insert(META_CLIENT.to_owned(), client);
+        }
+        if let Some((key, occurred_at)) = write {
+            meta.insert(IDEMPOTENCY_KEY.to_owned(), key.into());
+            meta.insert(OCCURRED_AT.to_owned(), occurred_at.to_string().into());
+        }
+        params.insert("_meta".to_owned(), Value::Object(meta));
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut headers = posted();
+        headers.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS));
+        headers.insert(headers::METHOD, HeaderValue::from_static(method));
+        if let Some(name) = name {
+            headers.insert(headers::NAME, header_text(name));
+        }
+        (headers, body.to_string().into_bytes())
+    }
+}
+
+/// The client that a request of the stateless revision says it is from.
+#[must_use]
+pub fn client_info(meta: Option<&RawValue>) -> Option<Value> {
+    let meta: Map<String, Value> = serde_json::from_str(meta?.get()).ok()?;
+    meta.get(META_CLIENT).cloned()
+}
