@@ -44,7 +44,7 @@ use list::ListCache;
 use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
-use version::{Dialect, Era};
+use version::{Dialect, Era, Features};
 use welcome::Streams;
 
 pub use version::Version;
@@ -169,6 +169,13 @@ impl McpServer {
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.0.sessions.count()
+    }
+
+    /// Stands for what a principal's list of tools shows, the same on every hub and after a restart.
+    #[must_use]
+    pub fn tools_fingerprint(&self, principal: &Principal) -> String {
+        let registry = self.0.dispatcher.registry();
+        self.0.lists.rendered(registry, principal, Features::ALL).digest().to_owned()
     }
 
     pub async fn post(&self, headers: &HeaderMap, body: Bytes, principal: Arc<Principal>) -> Response {
