@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
 use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER};
-use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Stage, Supervisor, private_file};
+use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
@@ -27,6 +27,9 @@ use crate::{HubError, HubOptions};
 
 /// A single hub; several on one database will each have a name of their own.
 pub const INSTANCE: &str = "main";
+
+/// Requests of one subject that wait for its context to change; one more is refused as retryable.
+const CONTEXT_WAITS: usize = 64;
 
 /// Servers that are tried out at the same time; one more is refused as retryable.
 const UPSTREAM_TRIALS: usize = 4;
@@ -50,6 +53,8 @@ pub(crate) struct Services {
     /// Held while a server is tried out, which starts a process or dials.
     pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
+    /// Taken while a request waits for its context to change, by subject.
+    pub(crate) context_waits: Quota,
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
     /// The hub's own machine, until it is started.
@@ -148,6 +153,7 @@ impl Services {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
             upstream_trials: Semaphore::new(UPSTREAM_TRIALS),
+            context_waits: Quota::new(CONTEXT_WAITS),
             failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),
             draining: CancellationToken::new(),

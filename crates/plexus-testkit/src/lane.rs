@@ -173,7 +173,7 @@ impl Lane {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let reply = self.answer(request.json(&body)).await?;
         let result = &reply["result"];
-        if self.outages && result["_meta"]["plexus/retryable"] == true {
+        if self.outages && result["_meta"]["plexus/error"]["retryable"] == true {
             return Err(NoAnswer);
         }
         assert_eq!(result["isError"], false, "{tool} failed: {reply}");

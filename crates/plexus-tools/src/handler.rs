@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::nodes::selection;
-use crate::{CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
+use crate::{Buffered, CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
 
 /// Work on the database that is committed together with the record of the call.
 pub type Transaction =
@@ -69,11 +69,12 @@ impl ToolSpec {
     /// The same tool with the schemas of these types; for who lists a tool that runs elsewhere.
     #[must_use]
     pub fn typed<T: TypedTool>(self) -> Self {
-        Self {
-            input_schema: schema::of_input::<T::Args>(),
-            output_schema: Some(schema::of_output::<T::Output>()),
-            ..self
-        }
+        let output = schema::of_output::<T::Output>();
+        let output = match self.buffered() {
+            Buffered::Never => output,
+            Buffered::Always | Buffered::Actions(_) => schema::or_queued(output),
+        };
+        Self { input_schema: schema::of_input::<T::Args>(), output_schema: Some(output), ..self }
     }
 }
 

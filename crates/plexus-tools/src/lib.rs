@@ -21,6 +21,7 @@ pub mod nodes;
 pub mod outcome;
 mod output;
 mod profile_view;
+mod queued;
 mod redact;
 mod registry;
 mod resolve;
@@ -43,9 +44,12 @@ pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
 /// For nodes, which make one of each call that their hub sends: [`Principal::relayed`].
 pub use plexus_auth::Principal;
+pub use queued::QueuedWrite;
 pub use redact::text as redacted;
 pub use registry::Registry;
 pub use sessions::SessionKey;
-pub use spec::{Access, Action, Facility, Handling, Host, Placement, TimeArgument, ToolSpec, UpstreamTool};
+pub use spec::{
+    Access, Action, Buffered, Facility, Handling, Host, Placement, TimeArgument, ToolSpec, UpstreamTool,
+};
 pub use tokens::{TOKENIZER, TokenCounter};
 pub use visible::{Visible, nearest};

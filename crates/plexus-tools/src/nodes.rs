@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use plexus_auth::Principal;
 use plexus_proto::{CallId, NodeId, Timestamp};
 use uuid::Uuid;
 
@@ -41,6 +42,11 @@ impl NodeEntry {
             (true, false, _) => None,
         }
     }
+}
+
+/// Those of the machines that somebody may use, whether they are up or not.
+pub fn usable<'n>(all: &'n [NodeEntry], principal: &Principal) -> impl Iterator<Item = &'n NodeEntry> {
+    all.iter().filter(|node| principal.allows(&selection::scope(&node.name)))
 }
 
 /// Who knows the machines, and brings calls to them.

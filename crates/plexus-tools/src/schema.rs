@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::QueuedWrite;
+
 /// What a caller has to send for a `T`.
 pub(crate) fn of_input<T: JsonSchema>() -> Value {
     generate::<T>(|settings| settings, true)
@@ -14,6 +16,37 @@ pub(crate) fn of_input<T: JsonSchema>() -> Value {
 /// What a caller gets for a `T`; a null that is sent stays a null.
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::for_serialize, false)
+}
+
+/// What a caller gets of a tool whose calls may be queued on their way: its own answer, or that it was queued. Both are
+/// closed, so that nothing passes for one of them that is neither; what they refer to stays where references look for it.
+pub(crate) fn or_queued(output: Value) -> Value {
+    let mut forms = [output, of_output::<QueuedWrite>()];
+    let mut schema = json!({ "type": "object" });
+    for (index, form) in forms.iter_mut().enumerate() {
+        move_root(form, &format!("#/anyOf/{index}"));
+        let Value::Object(form) = form else { continue };
+        form.entry("additionalProperties").or_insert(Value::Bool(false));
+        if let Some(definitions) = form.remove("$defs") {
+            schema["$defs"] = definitions;
+        }
+    }
+    schema["anyOf"] = json!(forms);
+    schema
+}
+
+/// Has what refers to the whole schema refer to where it is put.
+fn move_root(schema: &mut Value, to: &str) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("$ref").is_some_and(|reference| reference == "#") {
+                object.insert("$ref".to_owned(), Value::from(to));
+            }
+            object.values_mut().for_each(|value| move_root(value, to));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| move_root(item, to)),
+        _ => {}
+    }
 }
 
 fn generate<T: JsonSchema>(direction: fn(SchemaSettings) -> SchemaSettings, without_null: bool) -> Value {
@@ -98,3 +131,6 @@ pub(crate) fn narrow_actions(schema: &Value, allowed: &[&str]) -> Value {
     }
     schema
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,6 +163,15 @@ impl Action {
     }
 }
 
+/// Which calls of a tool the local proxy may accept while the hub is away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Buffered<'a> {
+    Never,
+    Always,
+    /// Those with one of these actions.
+    Actions(Vec<&'a str>),
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
     /// Canonical: what scopes, profiles and records say.
@@ -196,6 +205,19 @@ impl ToolSpec {
         match &self.placement {
             Placement::Hub | Placement::Custom | Placement::Node => None,
             Placement::Upstream(upstream) => Some(upstream),
+        }
+    }
+
+    /// Which of its calls may be buffered. Of a tool that runs elsewhere none: what became of such a call may be unknown,
+    /// and a buffered one is sent until it is known.
+    #[must_use]
+    pub fn buffered(&self) -> Buffered<'_> {
+        let actions = self.actions.iter().filter(|action| action.access.bufferable);
+        let names: Vec<_> = actions.map(|action| &*action.name).collect();
+        match (self.placement == Placement::Hub, self.actions.is_empty()) {
+            (true, true) if self.access.bufferable => Buffered::Always,
+            (true, false) if !names.is_empty() => Buffered::Actions(names),
+            _ => Buffered::Never,
         }
     }
 

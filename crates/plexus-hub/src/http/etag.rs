@@ -17,12 +17,17 @@ pub(crate) struct Tag(HeaderValue);
 impl Tag {
     pub(crate) fn of(body: &[u8]) -> Result<Self, ApiError> {
         let hash = digest::digest(&digest::SHA256, body);
-        let quoted = format!("\"{}\"", hex::encode(&hash.as_ref()[..16]));
+        Self::named(&hex::encode(&hash.as_ref()[..16]))
+    }
+
+    /// That of an answer which names its own version.
+    pub(crate) fn named(version: &str) -> Result<Self, ApiError> {
+        let quoted = format!("\"{version}\"");
         HeaderValue::from_str(&quoted).map(Self).map_err(|e| ApiError::internal("tagging an answer", &e))
     }
 
     /// Whether the client says that it has this content.
-    fn is_known_to(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_known_to(&self, headers: &HeaderMap) -> bool {
         let listed = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
         listed.flat_map(|list| list.split(',')).map(str::trim).any(|tag| {
             // `W/` says that the client compares loosely, which a read allows.
@@ -44,7 +49,21 @@ impl Tagged {
     /// What this caller may see, which another may not.
     pub(crate) fn json<T: Serialize>(headers: &HeaderMap, value: &T) -> Result<Self, ApiError> {
         let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing an answer", &e))?;
-        Ok(Self { private: true, ..Self::public(headers, Tag::of(&body)?, body.into()) })
+        Ok(Self::private(headers, Tag::of(&body)?, body.into()))
+    }
+
+    fn private(headers: &HeaderMap, tag: Tag, body: Bytes) -> Self {
+        Self { private: true, ..Self::public(headers, tag, body) }
+    }
+
+    /// The same, where the content names its own version.
+    pub(crate) fn versioned<T: Serialize>(
+        headers: &HeaderMap,
+        tag: Tag,
+        value: &T,
+    ) -> Result<Self, ApiError> {
+        let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing an answer", &e))?;
+        Ok(Self::private(headers, tag, body.into()))
     }
 
     /// The same for everyone.

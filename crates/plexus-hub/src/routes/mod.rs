@@ -2,6 +2,7 @@
 
 mod audit;
 mod config;
+mod context;
 mod events;
 mod health;
 mod keys;
@@ -72,6 +73,7 @@ fn api() -> OpenApiRouter<App> {
     let resources = OpenApiRouter::new()
         .merge(status::router())
         .merge(config::router())
+        .merge(context::router())
         .merge(tools::router())
         .merge(tool_cost::router())
         .merge(tool_defined::router())

@@ -1,6 +1,7 @@
 //! The links of nodes, with a node end that says what it is told, over real WebSockets and real requests.
 
 mod calls;
+mod context;
 mod end;
 mod hostile;
 mod links;

@@ -214,11 +214,7 @@ pub(super) fn reply_meta(reply: &CallReply) -> String {
     let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
     let error = match &reply.result {
         Ok(_) => String::new(),
-        Err(error) => format!(
-            ",\"plexus/error\":\"{}\",\"plexus/retryable\":{}",
-            error.code.as_str(),
-            error.code.is_retryable()
-        ),
+        Err(error) => format!(",\"plexus/error\":{}", errors::for_programs(error)),
     };
     let foreign = match &reply.result {
         Ok(ToolOutput::Foreign(ForeignOutput { meta: Some(meta), .. })) => foreign_meta(meta),

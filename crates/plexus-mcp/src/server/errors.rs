@@ -21,6 +21,34 @@ const URL_REQUIRED: i64 = -32042;
 
 /// What a client is told of a call that failed: a result with this text, or an error of the protocol.
 pub(super) fn told(error: CallError, subject: &Subject, dialect: Dialect) -> Result<String, RpcError> {
+    // What another server said is passed on as it is.
+    let ours = error.rpc.is_none().then(|| for_programs(&error));
+    said(error, subject, dialect).map_err(|refusal| match ours {
+        Some(ours) => with_code(refusal, ours),
+        None => refusal,
+    })
+}
+
+/// What went wrong in words for programs: the code, and whether the same call may succeed later.
+pub(super) fn for_programs(error: &CallError) -> Value {
+    json!({ "code": error.code.as_str(), "retryable": error.code.is_retryable() })
+}
+
+/// The same refusal, with the code among its data.
+fn with_code(mut refusal: RpcError, ours: Value) -> RpcError {
+    match (&mut refusal.data, ours) {
+        (Some(Value::Object(data)), Value::Object(ours)) => {
+            for (name, value) in ours {
+                data.entry(name).or_insert(value);
+            }
+        }
+        (Some(_), _) => {}
+        (none, ours) => *none = Some(ours),
+    }
+    refusal
+}
+
+fn said(error: CallError, subject: &Subject, dialect: Dialect) -> Result<String, RpcError> {
     let is_tool = *subject == Subject::Tool;
     match (error.rpc.as_deref(), dialect) {
         (Some(cause @ RpcCause { code: MISSING_CAPABILITY, .. }), Dialect::Modern) => {
@@ -95,6 +123,19 @@ mod tests {
         assert!(of(-32021, NEW).is_ok());
         assert_eq!(of(-32042, NEW), Err(-32042));
         assert!(of(-32042, OLD).is_ok() && of(-32042, Dialect::Modern).is_ok());
+    }
+
+    #[test]
+    fn an_error_of_the_hub_says_its_code_to_programs_too() {
+        let unknown = CallError::new(ErrorCode::UnknownTool, "no such tool").hint("look");
+        let refused = told(unknown, &Subject::Tool, Dialect::Modern).unwrap_err();
+        let data = json!({ "code": "unknown_tool", "retryable": false, "hint": "look" });
+        assert_eq!(refused.data, Some(data));
+        let busy = CallError::new(ErrorCode::Overloaded, "busy");
+        let refused = told(busy, &Subject::Prompt, OLD).unwrap_err();
+        assert_eq!(refused.data, Some(json!({ "code": "overloaded", "retryable": true })));
+        let theirs = told(from_server(-32042), &Subject::Tool, NEW).unwrap_err();
+        assert_eq!(theirs.data, Some(json!({ "elicitations": [] })), "their words are theirs");
     }
 
     #[test]

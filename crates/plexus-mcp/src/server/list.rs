@@ -1,17 +1,19 @@
 //! Lists: rendered once per token and catalogue, sliced into pages. That of tools is here, the others are in `offers`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moka::sync::Cache;
 use plexus_auth::Principal;
+use plexus_kit::hex;
 use plexus_proto::TokenId;
-use plexus_tools::{Registry, Tool, UpstreamTool};
-use serde_json::json;
+use plexus_tools::{Buffered, Placement, Registry, Tool, ToolSpec, UpstreamTool};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::rpc::{self, RpcError};
 use super::version::Features;
@@ -21,6 +23,13 @@ const PAGE: usize = 500;
 /// How long a list is kept that nobody asks for.
 const IDLE: Duration = Duration::from_secs(3_600);
 
+/// What keys of `_meta` begin with that no other server may set.
+const OURS: &str = "plexus/";
+/// Which calls of a tool may be kept while the hub is away: `true`, or the names of actions.
+const BUFFERABLE: &str = "plexus/bufferable";
+/// Where a tool runs, if that is on a machine: `node`, or `node:<name>` if it is always the same.
+const PLACEMENT: &str = "plexus/placement";
+
 /// A principal's list as JSON texts, in order of their names.
 #[derive(Debug)]
 pub(super) struct Rendered {
@@ -29,6 +38,8 @@ pub(super) struct Rendered {
     /// The member of the result that it is.
     member: &'static str,
     entries: Vec<(String, String)>,
+    /// Made when it is first asked for.
+    digest: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -74,7 +85,7 @@ impl Rendered {
 
     /// Entries by name, in order of their names.
     pub(super) fn new(version: (u64, u64), member: &'static str, entries: Vec<(String, String)>) -> Self {
-        Self { version, member, entries }
+        Self { version, member, entries, digest: OnceLock::new() }
     }
 
     pub(super) fn version(&self) -> (u64, u64) {
@@ -96,6 +107,18 @@ impl Rendered {
         let mut hasher = DefaultHasher::new();
         self.entries.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// The same for who compares it with that of another hub, or of this one before a restart.
+    pub(super) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| {
+            let mut hasher = digest::Context::new(&digest::SHA256);
+            for text in self.entries.iter().flat_map(|(name, json)| [name, json]) {
+                hasher.update(&(text.len() as u64).to_be_bytes());
+                hasher.update(text.as_bytes());
+            }
+            hex::encode(&hasher.finish().as_ref()[..16])
+        })
     }
 
     /// `"<member>":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.
@@ -153,10 +176,34 @@ fn tool_json(tool: &Tool, features: Features) -> String {
             json["outputSchema"] = schema.clone();
         }
     }
+    let meta = our_meta(spec);
+    if !meta.is_empty() {
+        json["_meta"] = Value::Object(meta);
+    }
     json.to_string()
 }
 
-/// What another server says of its tool, under our name and with the schema that our callers have to fill.
+/// What programs between a client and the hub have to know of a tool, and clients may.
+fn our_meta(spec: &ToolSpec) -> Map<String, Value> {
+    let mut meta = Map::new();
+    match spec.buffered() {
+        Buffered::Never => {}
+        Buffered::Always => drop(meta.insert(BUFFERABLE.to_owned(), json!(true))),
+        Buffered::Actions(names) => drop(meta.insert(BUFFERABLE.to_owned(), json!(names))),
+    }
+    let node = match &spec.placement {
+        Placement::Hub | Placement::Custom => None,
+        Placement::Node => Some("node".to_owned()),
+        Placement::Upstream(upstream) => upstream.node.as_ref().map(|host| format!("node:{}", host.name)),
+    };
+    if let Some(node) = node {
+        meta.insert(PLACEMENT.to_owned(), Value::String(node));
+    }
+    meta
+}
+
+/// What another server says of its tool, under our name and with the schema that our callers have to fill. What only we may
+/// say, it cannot: a server does not make its tools bufferable.
 fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> String {
     let mut json = upstream.definition.clone();
     json.insert("name".to_owned(), json!(tool.name()));
@@ -172,5 +219,14 @@ fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> Str
     if !is_object && !features.any_data {
         json.remove("outputSchema");
     }
-    serde_json::Value::Object(json).to_string()
+    let mut meta = match json.remove("_meta") {
+        Some(Value::Object(theirs)) => theirs,
+        _ => Map::new(),
+    };
+    meta.retain(|name, _| !name.starts_with(OURS));
+    meta.extend(our_meta(tool.spec()));
+    if !meta.is_empty() {
+        json.insert("_meta".to_owned(), Value::Object(meta));
+    }
+    Value::Object(json).to_string()
 }

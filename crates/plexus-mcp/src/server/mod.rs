@@ -47,8 +47,7 @@ use session::Sessions;
 use welcome::Streams;
 
 pub(crate) use session::server_info;
-pub use version::Dialect;
-pub use version::Version;
+pub use version::{Dialect, Version};
 pub(crate) use version::{Era, Features, MODERN, SUPPORTED};
 
 #[derive(Debug, Clone)]
@@ -170,6 +169,13 @@ impl McpServer {
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.0.sessions.count()
+    }
+
+    /// Stands for what a principal's list of tools shows, the same on every hub and after a restart.
+    #[must_use]
+    pub fn tools_fingerprint(&self, principal: &Principal) -> String {
+        let registry = self.0.dispatcher.registry();
+        self.0.lists.rendered(registry, principal, Features::ALL).digest().to_owned()
     }
 
     pub async fn post(&self, headers: &HeaderMap, body: Bytes, principal: Arc<Principal>) -> Response {

@@ -190,7 +190,7 @@ async fn the_time_of_a_call_stands_still_while_its_client_thinks() {
         let client = willing(&hub, &token, speaks).await;
         let arguments = json!({ "rounds": [[form("a")]], "work_ms": 5_000 });
         let result = client.tool(NAME, arguments).await.unwrap();
-        assert_eq!(result["_meta"]["plexus/error"], "deadline_exceeded", "{speaks:?}: {result}");
+        assert_eq!(result["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{speaks:?}: {result}");
     }
 }
 

@@ -75,6 +75,7 @@ async fn tools_have_all_fields_and_calls_structured_content() {
         assert!(tool["title"].is_string() && tool["annotations"].is_object(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["outputSchema"].is_object(), tool["name"] != "tool_call", "{tool}");
+        assert_eq!(tool["_meta"], crate::tools::meta_of(tool["name"].as_str().unwrap()), "{tool}");
     }
     let added = client.tool("todo", json!({ "action": "add", "text": "milk" })).await;
     assert_eq!(added["structuredContent"]["items"][0]["text"], "milk");

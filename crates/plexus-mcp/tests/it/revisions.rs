@@ -47,6 +47,7 @@ async fn tools_and_results_have_exactly_the_fields_of_the_revision() {
             // `tool_call` answers whatever the tool it calls answers.
             let declares = revision.structured && tool["name"] != "tool_call";
             assert_eq!(tool["outputSchema"].is_object(), declares, "{what}");
+            assert_eq!(tool["_meta"], crate::tools::meta_of(tool["name"].as_str().unwrap()), "{what}");
         }
         let added = client
             .call("tools/call", json!({ "name": "todo", "arguments": { "action": "add", "text": "milk" } }))

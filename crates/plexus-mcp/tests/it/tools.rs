@@ -9,7 +9,7 @@ use plexus_tools::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 
 /// No test waits longer than this for anything.
@@ -17,6 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
+}
+
+/// What a list says of a tool of the hub for programs on the way to it; null for nothing.
+pub(crate) fn meta_of(tool: &str) -> Value {
+    match tool {
+        "scratchpad" => json!({ "plexus/bufferable": ["write", "append", "delete"] }),
+        "todo" => json!({ "plexus/bufferable": ["add", "update", "remove", "clear"] }),
+        _ => Value::Null,
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -2,6 +2,7 @@
 
 mod audit;
 mod config;
+mod context;
 mod key;
 mod node;
 mod profile;
@@ -21,6 +22,7 @@ use utoipa::ToSchema;
 
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
+pub use context::{Context, ContextNode, ContextToken};
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,

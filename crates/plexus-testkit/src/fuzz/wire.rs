@@ -169,7 +169,7 @@ impl Reply {
             refused("no request id");
         }
         // The record of a call that ended by a fault of the hub says so too.
-        if self.body.contains("\"plexus/error\":\"internal\"") {
+        if self.body.contains("\"plexus/error\":{\"code\":\"internal\"") {
             refused("a fault in a call");
         }
         let is_head = request.starts_with(b"HEAD ");

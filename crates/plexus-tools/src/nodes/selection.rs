@@ -37,7 +37,7 @@ pub(crate) fn select(
     asked: &str,
     chosen: Chosen,
 ) -> Result<NodeEntry, CallError> {
-    let usable: Vec<&NodeEntry> = all.iter().filter(|node| principal.allows(&scope(&node.name))).collect();
+    let usable: Vec<&NodeEntry> = super::usable(all, principal).collect();
     let found = match asked.contains('=') {
         true => {
             let labels = labels(asked)?;

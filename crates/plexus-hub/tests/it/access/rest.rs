@@ -53,6 +53,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::GET, "/api/v1/openapi.json", none(), Nothing(200)),
         (Method::GET, "/api/v1/status", none(), Scope("read:status", 403, 200)),
         (Method::GET, "/api/v1/config", none(), Scope("read:config", 403, 200)),
+        (Method::GET, "/api/v1/context", none(), Token(200)),
         (Method::GET, "/api/v1/profiles", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/profiles/{id}", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/audit", none(), Scope("read:audit", 403, 200)),

@@ -6,6 +6,7 @@ use plexus_tools::{CallError, RpcCause};
 use serde_json::{Value, json};
 
 use super::super::call::Subject;
+use super::super::errors;
 use super::super::rpc::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
     RESOURCE_NOT_FOUND, RpcError, UNSUPPORTED_VERSION,
@@ -75,8 +76,7 @@ fn said(cause: &RpcCause, error: &CallError, dialect: Dialect) -> RpcError {
 
 /// What came between the client and the server.
 fn ours(error: &CallError) -> RpcError {
-    let data = json!({ "plexus/error": error.code.as_str(), "plexus/retryable": error.code.is_retryable() });
-    RpcError::new(StatusCode::OK, INTERNAL_ERROR, error.text()).with_data(data)
+    RpcError::new(StatusCode::OK, INTERNAL_ERROR, error.text()).with_data(errors::for_programs(error))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
     }
     hub.add_upstream("neither", &script.install(&hub, "neither")).await;
     let failed = client.tool("mcp__neither__work", json!({})).await;
-    assert_eq!(failed["_meta"]["plexus/error"], "unavailable", "{failed}");
+    assert_eq!(failed["_meta"]["plexus/error"]["code"], "unavailable", "{failed}");
     assert!(text(&failed).contains("Look first"), "{failed}");
     assert_eq!(hub.outcome_of("mcp__neither__work").await, "unavailable");
 }
@@ -47,7 +47,7 @@ async fn of_a_call_that_was_lost_nobody_says_that_nothing_was_run() {
     let script = Script::answering(": > \"$dir/away\"; exit 1").before("[ -e \"$dir/away\" ] && exit 1");
     hub.add_upstream("s", &script.idempotent().install(&hub, "s")).await;
     let lost = agent(&hub).await.tool("mcp__s__work", json!({})).await;
-    assert_eq!(lost["_meta"]["plexus/error"], "unavailable", "{lost}");
+    assert_eq!(lost["_meta"]["plexus/error"]["code"], "unavailable", "{lost}");
     assert!(
         text(&lost).contains("was lost while work ran") && text(&lost).contains("without harm"),
         "{lost}"
@@ -71,7 +71,7 @@ async fn what_a_server_says_of_a_failure_is_told() {
     ] {
         let result = client.tool("mcp__s__work", json!({ "what": what })).await;
         assert_eq!(result["isError"], true, "{result}");
-        assert_eq!(result["_meta"]["plexus/error"], code, "{result}");
+        assert_eq!(result["_meta"]["plexus/error"]["code"], code, "{result}");
         assert!(text(&result).contains(said), "{result}");
     }
 }
@@ -164,7 +164,7 @@ async fn progress_and_the_end_of_a_callers_patience_reach_the_server() {
     drop(stream);
     // The second one ends by its own time.
     let late = client.tool("mcp__fix__slow", json!({})).await;
-    assert_eq!(late["_meta"]["plexus/error"], "deadline_exceeded", "{late}");
+    assert_eq!(late["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{late}");
     let cancelled = async || {
         let described = client.tool("mcp__fix__describe_call", json!({})).await;
         described["structuredContent"]["cancelledCalls"].as_u64().unwrap()
@@ -220,7 +220,7 @@ async fn the_key_of_a_call_that_was_given_up_before_its_turn_is_free_again() {
         hub.write_upstream("s", &document);
         assert_eq!(hub.upstreams().reload().await.changed, ["s"]);
         let late = keyed(&client, "mcp__s__work", "late").await;
-        assert_eq!(late["_meta"]["plexus/error"], "deadline_exceeded", "{late}");
+        assert_eq!(late["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{late}");
         assert!(text(&late).contains("Nothing was run"), "{late}");
         std::fs::write(dir.join("go"), "").unwrap();
     };

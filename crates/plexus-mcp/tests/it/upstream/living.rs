@@ -51,8 +51,8 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
     let names = tools_of(&client, "fix").await;
     let crashed = client.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(crashed["isError"], true);
-    assert_eq!(crashed["_meta"]["plexus/error"], "unavailable", "{crashed}");
-    assert_eq!(crashed["_meta"]["plexus/retryable"], true);
+    assert_eq!(crashed["_meta"]["plexus/error"]["code"], "unavailable", "{crashed}");
+    assert_eq!(crashed["_meta"]["plexus/error"]["retryable"], true);
     assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
     // At once: the call waits for the server that is being started.
     let echoed = client.tool("mcp__fix__echo", json!({ "text": "there again" })).await;
@@ -144,8 +144,8 @@ async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_bac
     signal(upstream.pid.unwrap(), "KILL");
     hub.upstream_when("s", "down", |upstream| upstream.state == UpstreamState::Down).await;
     let refused = client.tool("mcp__s__work", json!({})).await;
-    assert_eq!(refused["_meta"]["plexus/error"], "unavailable", "{refused}");
-    assert_eq!(refused["_meta"]["plexus/retryable"], true);
+    assert_eq!(refused["_meta"]["plexus/error"]["code"], "unavailable", "{refused}");
+    assert_eq!(refused["_meta"]["plexus/error"]["retryable"], true);
     assert!(text(&refused).starts_with("s is not available"), "{refused}");
     assert!(text(&refused).contains("Nothing was run"), "{refused}");
     assert_eq!(tools_of(&client, "s").await, ["mcp__s__work"], "still listed");

@@ -64,7 +64,7 @@ async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
     let down = hub.upstream_when("s", "down by its own words", failed).await;
     let (agent, admin) = (agent(&hub).await, hub.mcp(&hub.admin_token()));
     let refused = agent.tool("mcp__s__work", json!({})).await;
-    assert_eq!(refused["_meta"]["plexus/error"], "unavailable", "{refused}");
+    assert_eq!(refused["_meta"]["plexus/error"]["code"], "unavailable", "{refused}");
     assert!(!refused.to_string().contains(WORDS), "{refused}");
     let status = agent.tool("mcp_status", json!({})).await;
     assert!(status.to_string().contains("exit status: 3") && !status.to_string().contains(WORDS), "{status}");

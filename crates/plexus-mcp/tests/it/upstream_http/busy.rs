@@ -64,11 +64,11 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
                 429 => ("overloaded", "Nothing was run"),
                 _ => ("unavailable", "Nobody knows whether it has done its work"),
             };
-            assert_eq!(refused["_meta"]["plexus/error"], code, "{refused}");
+            assert_eq!(refused["_meta"]["plexus/error"]["code"], code, "{refused}");
             assert!(text(&refused).contains(told), "{refused}");
             assert_eq!(server.count("tools/call"), calls + 1, "it is not run again");
             // A call that is lost makes the hub look for the server, which has no time for that either.
-            assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"], "unavailable");
+            assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"]["code"], "unavailable");
             soon(async {
                 while server.count("tools/list") < lists + 3 {
                     tokio::task::yield_now().await;
@@ -97,11 +97,14 @@ async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_ke
     hub.add_upstream("far", &json!({ "url": server.url() })).await;
     let client = agent(&hub).await;
     let first = keyed(&client, "mcp__far__echo", "k").await;
-    assert_eq!(first["_meta"]["plexus/error"], "unavailable", "{first}");
+    assert_eq!(first["_meta"]["plexus/error"]["code"], "unavailable", "{first}");
     let again = keyed(&client, "mcp__far__echo", "k").await;
     // Trying for longer would not help.
     let meta = &again["_meta"];
-    assert_eq!((&meta["plexus/error"], &meta["plexus/retryable"]), (&json!("conflict"), &json!(false)));
+    assert_eq!(
+        (&meta["plexus/error"]["code"], &meta["plexus/error"]["retryable"]),
+        (&json!("conflict"), &json!(false))
+    );
     assert!(text(&again).contains("503") && text(&again).contains("with a new key"), "{again}");
     assert_eq!(server.count("tools/call"), 1);
     // The tool may be run twice: so it is.

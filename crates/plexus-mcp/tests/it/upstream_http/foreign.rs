@@ -1,6 +1,7 @@
 //! What a server sends that is odd but JSON, on its way through the hub to clients that are strict.
 
 use plexus_testkit::{McpClient, Pinned, TestHub};
+use plexus_tools::QueuedWrite;
 use serde_json::{Value, json};
 
 use super::scripted::{Asked, Scripted, Steps, answer, session_era};
@@ -24,7 +25,11 @@ fn sloppy_tools() -> Value {
         },
         { "name": "listed", "inputSchema": { "type": "object" }, "outputSchema": {} },
         { "name": "unusable", "inputSchema": { "type": "string" } },
-        { "name": "sound", "inputSchema": { "type": "object" } },
+        {
+            "name": "sound",
+            "inputSchema": { "type": "object" },
+            "_meta": { "theirs": 1, "plexus/bufferable": true, "plexus/placement": "node", "plexus/new": {} },
+        },
     ] })
 }
 
@@ -123,6 +128,53 @@ async fn schemas_of_data_that_is_no_object_are_for_the_revision_that_has_them() 
     assert_eq!(seen["outputSchema"]["type"], "array", "{seen}");
     let schema = json!({ "type": "object", "properties": { "x": {}, "y": { "not": {} } } });
     assert_eq!(seen["inputSchema"], schema, "{seen}");
+}
+
+#[tokio::test]
+async fn a_server_does_not_say_what_only_the_hub_says_of_a_tool() {
+    let (hub, _server, token) = hub_with_odd_server().await;
+    let client = hub.mcp(&token);
+    for revision in [None].into_iter().chain(REVISIONS.map(Some)) {
+        let seen = definition(&client, revision, "mcp__odd__sound").await;
+        assert_eq!(seen["_meta"], json!({ "theirs": 1 }), "{revision:?}: {seen}");
+        assert_eq!(definition(&client, revision, TOOL).await.get("_meta"), None, "{revision:?}");
+    }
+}
+
+/// Answers as the local proxy does for a tool of the hub that it keeps a write of.
+fn queueing(asked: &Asked) -> Steps {
+    let queued = QueuedWrite::new("todo", "key-1", "kept until the hub is back");
+    let tools = plexus_tools::native::tools();
+    let todo = tools.iter().find(|tool| tool.name() == "todo").unwrap().spec();
+    let result = match asked.what() {
+        "tools/list" => json!({ "tools": [
+            { "name": "todo", "inputSchema": { "type": "object" }, "outputSchema": todo.output_schema },
+        ] }),
+        "tools/call" => json!({ "content": [], "structuredContent": queued }),
+        _ => return session_era(asked),
+    };
+    let body = json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": result });
+    answer(200, "content-type: application/json\r\n", &body.to_string())
+}
+
+/// They compare a result with the schema of its tool and refuse one that does not fit.
+#[tokio::test]
+async fn clients_that_validate_take_a_queued_write_for_an_answer() {
+    for (set, script, mode) in
+        [("sdk-1", "node/client_v1.mjs", "legacy"), ("sdk-2", "node/client_v2.mjs", "2026-07-28")]
+    {
+        let Some(sdk) = Pinned::npm(set).await else { return };
+        let server = Scripted::start(queueing).await;
+        let hub = TestHub::start().await;
+        let config = json!({ "url": server.url(), "allow_private": true });
+        soon(hub.add_upstream("keeping", &config)).await;
+        let token = hub.token("agent", &["call:*"]).await.token;
+        let arguments = [&*hub.url("/mcp"), mode, "mcp__keeping__todo"];
+        let mut script = sdk.script(&path(script), &arguments, &token);
+        let report = script.line().await;
+        assert_eq!(report["result"]["structuredContent"]["idempotency_key"], "key-1", "{set}: {report}");
+        script.end().await;
+    }
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
     authority.revoke_refresh().await;
     authority.expire_access().await;
     let ended = echo(&client, "too late").await;
-    assert_eq!(ended["_meta"]["plexus/error"], "unavailable", "{ended}");
+    assert_eq!(ended["_meta"]["plexus/error"]["code"], "unavailable", "{ended}");
     assert!(text(&ended).contains("plexus upstream login docs"), "{ended}");
     assert_eq!(server.calls_with("too late"), 0);
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
@@ -146,7 +146,7 @@ async fn an_authorization_server_that_is_away_is_waited_for_and_costs_no_login()
         }
         authority.expire_access().await;
         let result = echo(&client, said).await;
-        assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{result}");
+        assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
         assert!(text(&result).contains("Nothing was run"), "{result}");
         let down = hub.upstream_in("docs", UpstreamState::Down).await;
         let why = down.last_error.unwrap().message;

@@ -21,7 +21,7 @@ async fn whatever_passes_ends_no_login() {
         authority.expire_access();
         let said = format!("while it answers {status}");
         let result = client.tool("mcp__docs__echo", json!({ "text": said })).await;
-        assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{status}: {result}");
+        assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{status}: {result}");
         assert_eq!(server.calls_with(&said), 0);
         authority.answer_renewals();
         // Nobody does anything but call again.
@@ -29,7 +29,9 @@ async fn whatever_passes_ends_no_login() {
             loop {
                 let result = client.tool("mcp__docs__echo", json!({ "text": "after it" })).await;
                 match result["isError"] == true {
-                    true => assert_eq!(result["_meta"]["plexus/retryable"], true, "{status}: {result}"),
+                    true => {
+                        assert_eq!(result["_meta"]["plexus/error"]["retryable"], true, "{status}: {result}")
+                    }
                     false => return assert_eq!(text(&result), "after it", "{status}: {result}"),
                 }
                 tokio::time::sleep(POLL).await;
@@ -49,7 +51,7 @@ async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_
     authority.give_stale(1);
     authority.expire_access();
     let result = client.tool("mcp__docs__echo", json!({ "text": "not yet" })).await;
-    assert_eq!(result["_meta"]["plexus/error"], "unavailable", "{result}");
+    assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
     assert_eq!((server.calls_with("not yet"), authority.asked("refresh_token").len()), (0, 1));
     // Nobody does anything about it.
     let back = tokio::time::timeout(PATIENCE, async {

@@ -183,7 +183,7 @@ async fn check(client: &Client, ledger: &Path, call: &CallAt, seed: &str) {
         let before = count(ledger, "begun", id);
         let again = client.answered("tools/call", call.request()).await;
         let result = &again["result"];
-        let conflicts = result["_meta"]["plexus/error"] == "conflict";
+        let conflicts = result["_meta"]["plexus/error"]["code"] == "conflict";
         let replayed = result["_meta"]["plexus/replayed"] == true;
         let first = *fate == Fate::Early && before == 0;
         assert!(conflicts || replayed || first, "{about}: {again}");

@@ -1,0 +1,170 @@
+//! What a token sees, followed by who waits for it to change.
+
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use reqwest::Response;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::PATIENCE;
+use super::end::{BOTH, Enrolled};
+
+async fn get(hub: &TestHub, token: &str, query: &str, version: Option<&str>) -> Response {
+    let mut request = hub.http().get(hub.url(&format!("/api/v1/context{query}"))).bearer_auth(token);
+    if let Some(version) = version {
+        request = request.header("if-none-match", format!("\"{version}\""));
+    }
+    tokio::time::timeout(PATIENCE, request.send()).await.expect("an answer in time").expect("an answer")
+}
+
+async fn context(hub: &TestHub, token: &str) -> Value {
+    let answer = get(hub, token, "", None).await;
+    let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
+    let context: Value = answer.json().await.unwrap();
+    assert_eq!(tag, format!("{}", context["version"]), "its tag is its version: {context}");
+    context
+}
+
+/// Waits for another version than this one; the answer when it came.
+fn waits(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Value)> {
+    let request = hub.http().get(hub.url("/api/v1/context?wait=60")).bearer_auth(token);
+    let request = request.header("if-none-match", version.to_string());
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move {
+        match request.send().await {
+            Ok(answer) => (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null)),
+            Err(error) => (0, Value::String(error.to_string())),
+        }
+    });
+    waiting
+}
+
+async fn answered(waiting: &mut JoinSet<(u16, Value)>) -> (u16, Value) {
+    let answer = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("an answer in time");
+    answer.expect("one request").unwrap()
+}
+
+async fn changed(mut waiting: JoinSet<(u16, Value)>, before: &Value) -> Value {
+    let (status, now) = answered(&mut waiting).await;
+    assert_eq!(status, 200, "{now}");
+    assert_ne!(now["version"], before["version"]);
+    now
+}
+
+fn node(context: &Value, name: &str) -> Option<bool> {
+    let nodes = context["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["name"] == name).map(|node| node["online"].as_bool().unwrap())
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_of_nodes_that_come_and_go_if_it_may_use_them() {
+    for how in BOTH {
+        let hub = TestHub::start().await;
+        let token = hub.token("agent", &["call:*", "node:nas"]).await.token;
+        let nowhere = hub.token("nowhere", &["call:todo"]).await.token;
+        let (alone, blind) = (context(&hub, &token).await, context(&hub, &nowhere).await);
+        assert_eq!((&alone["nodes"], &blind["nodes"]), (&json!([]), &json!([])), "none that it may use");
+
+        let nas = Enrolled::new(&hub, "nas").await;
+        let joined = changed(waits(&hub, &token, &alone["version"]), &alone).await;
+        assert_eq!(node(&joined, "nas"), Some(false), "{joined}");
+        let (mut end, _) = nas.link(&hub, how).await;
+        end.pass_the_test().await;
+        let linked = changed(waits(&hub, &token, &joined["version"]), &joined).await;
+        assert_eq!(node(&linked, "nas"), Some(true), "{linked}");
+        assert_eq!(context(&hub, &nowhere).await, blind, "nothing that it may see has changed");
+
+        // A restart in itself is no change to anybody: a machine that was linked is on its way.
+        let hub = hub.restart().await;
+        assert_eq!(context(&hub, &token).await, linked);
+        let waiting = waits(&hub, &token, &linked["version"]);
+        let path = format!("/api/v1/nodes/{}", nas.id);
+        let removed = hub.http().delete(hub.url(&path)).bearer_auth(hub.admin_token()).send().await.unwrap();
+        assert_eq!(removed.status(), 200);
+        assert_eq!(node(&changed(waiting, &linked).await, "nas"), None);
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_of_tools_of_its_profile_and_nothing_else() {
+    let hub = TestHub::start().await;
+    let profile = |tools: Value| {
+        let folder = hub.data_dir().join("profiles").join("narrow");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("config.json"), json!({ "enabled_tools": tools }).to_string()).unwrap();
+    };
+    profile(json!(["todo"]));
+    hub.reload_profiles();
+    let params = json!({ "kind": "agent", "name": "narrow", "profile": "narrow" });
+    let request = hub.http().post(hub.url("/api/v1/tokens")).bearer_auth(hub.admin_token()).json(&params);
+    let made: Value = request.send().await.unwrap().json().await.unwrap();
+    let token = made["token"].as_str().unwrap();
+    let before = context(&hub, token).await;
+    assert_eq!(before["subject"], "agent:narrow");
+    assert_eq!(before["token"]["jti"], made["jti"]);
+    assert_eq!(before["token"]["expires_at"], made["expires_at"]);
+    assert_eq!(before["token"]["renew_until"], made["renew_until"]);
+
+    let waiting = waits(&hub, token, &before["version"]);
+    profile(json!(["todo", "scratchpad"]));
+    hub.reload_profiles();
+    let wider = changed(waiting, &before).await;
+    assert_ne!(wider["tools"], before["tools"]);
+
+    // The next token of the same holder sees the same tools, and is another one.
+    let renew = hub.http().post(hub.url("/api/v1/tokens/renew")).bearer_auth(token).send().await.unwrap();
+    let renewed: Value = renew.json().await.unwrap();
+    let next = context(&hub, renewed["token"].as_str().unwrap()).await;
+    assert_eq!((&next["tools"], &next["subject"]), (&wider["tools"], &wider["subject"]));
+    assert_ne!(next["version"], wider["version"]);
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_time_its_token_and_the_hub() {
+    let hub = TestHub::start().await;
+    let made = hub.token("agent", &["call:*"]).await;
+    let now = context(&hub, &made.token).await;
+    let version = now["version"].as_str().unwrap();
+    let same = get(&hub, &made.token, "?wait=0", Some(version)).await;
+    assert_eq!((same.status().as_u16(), same.text().await.unwrap().as_str()), (304, ""));
+    let begun = tokio::time::Instant::now();
+    assert_eq!(get(&hub, &made.token, "?wait=1", Some(version)).await.status(), 304);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it waited");
+    assert_eq!(get(&hub, &made.token, "?wait=60", Some("another")).await.status(), 200, "at once");
+    assert_eq!(get(&hub, &made.token, "?wait=61", None).await.status(), 400);
+
+    let mut waiting = waits(&hub, &made.token, &now["version"]);
+    hub.revoke(made.jti).await;
+    assert_eq!(answered(&mut waiting).await.0, 401);
+
+    let other = hub.token("other", &["call:*"]).await.token;
+    let now = context(&hub, &other).await;
+    let mut waiting = waits(&hub, &other, &now["version"]);
+    let begun = tokio::time::Instant::now();
+    let _dir = hub.stop().await;
+    // 0: the hub was gone before the request came.
+    assert!([304, 503, 0].contains(&answered(&mut waiting).await.0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "it does not hold the hub up");
+}
+
+#[tokio::test]
+async fn so_many_waits_and_no_more() {
+    let hub = TestHub::start().await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let now = context(&hub, &token).await;
+    let mut refused = None;
+    let mut waiting = Vec::new();
+    for _ in 0..65 {
+        waiting.push(waits(&hub, &token, &now["version"]));
+    }
+    // All of them arrive; one has no place, and nobody says which.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while refused.is_none() && tokio::time::Instant::now() < deadline {
+        refused = waiting.iter_mut().find_map(JoinSet::try_join_next).map(Result::unwrap);
+        tokio::time::sleep(super::POLL).await;
+    }
+    let (status, body) = refused.expect("one of them is refused");
+    assert_eq!((status, &body["code"]), (429, &json!("overloaded")), "{body}");
+    assert_eq!(get(&hub, &token, "", None).await.status(), 200, "whoever does not wait takes no place");
+}
