@@ -3,9 +3,10 @@
 //! A hub that restarts has all its nodes at its door at once: each comes a random moment later than the next. Attempts in
 //! vain come ever more seldom, up to a limit; only a link that lasted makes the next loss a first one again.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
+
+pub use plexus_kit::backoff::Jitter;
+use plexus_kit::backoff::doubled;
 
 /// After the first loss, at most.
 const FIRST: Duration = Duration::from_millis(500);
@@ -15,33 +16,6 @@ const LASTED: Duration = Duration::from_secs(30);
 /// Who is refused does not come back soon: something has to be done first, by somebody.
 const UNWANTED: Duration = Duration::from_secs(10);
 const UNWANTED_LONGEST: Duration = Duration::from_secs(300);
-
-/// A source of numbers from 0 up to 1.
-#[derive(Clone)]
-pub struct Jitter(Arc<dyn Fn() -> f64 + Send + Sync>);
-
-impl Jitter {
-    #[must_use]
-    pub fn random() -> Self {
-        Self(Arc::new(rand::random::<f64>))
-    }
-
-    /// The same number each time.
-    #[must_use]
-    pub fn fixed(number: f64) -> Self {
-        Self(Arc::new(move || number))
-    }
-
-    fn number(&self) -> f64 {
-        (self.0)().clamp(0.0, 1.0)
-    }
-}
-
-impl fmt::Debug for Jitter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Jitter")
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Pauses {
@@ -65,20 +39,14 @@ impl Pauses {
         match self.losses {
             // Any moment of it: nodes that were lost together spread over it.
             1 => FIRST.mul_f64(self.jitter.number()),
-            n => self.shortened(FIRST.saturating_mul(1 << (n - 1).min(16)).min(LONGEST)),
+            n => self.jitter.shorten(doubled(FIRST, n - 1, LONGEST)),
         }
     }
 
     /// After a refusal.
     pub(super) fn unwanted(&mut self) -> Duration {
         self.refusals += 1;
-        let pause = UNWANTED.saturating_mul(1 << (self.refusals - 1).min(16));
-        self.shortened(pause.min(UNWANTED_LONGEST))
-    }
-
-    /// Between a half and the whole of it.
-    fn shortened(&self, pause: Duration) -> Duration {
-        pause.mul_f64(0.5 + self.jitter.number() / 2.0)
+        self.jitter.shorten(doubled(UNWANTED, self.refusals - 1, UNWANTED_LONGEST))
     }
 }
 

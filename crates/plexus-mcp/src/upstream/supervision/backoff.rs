@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use plexus_kit::backoff::doubled;
 use tokio::time::Instant;
 
 use super::timing::Timing;
@@ -56,7 +57,7 @@ impl Backoff {
         }
         let pause = match self.pauses {
             0 => Duration::ZERO,
-            n => timing.first_pause.saturating_mul(1 << (n - 1).min(16)).min(timing.longest_pause),
+            n => doubled(timing.first_pause, n - 1, timing.longest_pause),
         };
         self.pauses += 1;
         Next::Retry(timing.jitter.shorten(pause))

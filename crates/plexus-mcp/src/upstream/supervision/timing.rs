@@ -1,8 +1,8 @@
 //! How long is waited for what, in one place, so that a test need not wait as long.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
+
+pub use plexus_kit::backoff::Jitter;
 
 /// What the units go by; [`Default`] is what a hub runs with.
 #[derive(Debug, Clone)]
@@ -73,33 +73,5 @@ impl Default for Timing {
             settle: Duration::from_secs(15),
             jitter: Jitter::random(),
         }
-    }
-}
-
-/// A source of numbers from 0 up to 1.
-#[derive(Clone)]
-pub struct Jitter(Arc<dyn Fn() -> f64 + Send + Sync>);
-
-impl Jitter {
-    #[must_use]
-    pub fn random() -> Self {
-        Self(Arc::new(rand::random::<f64>))
-    }
-
-    /// The same number each time.
-    #[must_use]
-    pub fn fixed(number: f64) -> Self {
-        Self(Arc::new(move || number))
-    }
-
-    /// Between a half and the whole of it.
-    pub(in crate::upstream) fn shorten(&self, pause: Duration) -> Duration {
-        pause.mul_f64(0.5 + (self.0)().clamp(0.0, 1.0) / 2.0)
-    }
-}
-
-impl fmt::Debug for Jitter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Jitter")
     }
 }
