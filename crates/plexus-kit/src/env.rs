@@ -47,12 +47,17 @@ pub const SSH_AUTH_SOCK: Variable =
     Variable { name: "SSH_AUTH_SOCK", about: "agent with the keys that a node's ssh uses" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
+pub const PROXY: Variable =
+    Variable { name: "PLEXUS_PROXY", about: "0, false or off: `plexus mcp` passes everything on and keeps nothing" };
+pub const PROXY_SECRET: Variable =
+    Variable { name: "PLEXUS_PROXY_SECRET", about: "what clients of `plexus mcp --http` present as their token" };
+
 /// What a program of someone else gets; see [`Environment::passed_on`].
 const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

@@ -21,6 +21,7 @@ mod options;
 mod outbox;
 pub mod policy;
 mod process_stat;
+pub mod proxy;
 mod retention;
 pub mod tools;
 mod warden;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, cp, db, doctor, events, exec, keys, man, node, profile, sessions, shell,
+    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, profile, sessions, shell,
     token, tools, up, upstream,
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
     /// URL of the hub [env: PLEXUS_HUB] [default: the hub running on this data folder, else
@@ -68,6 +68,8 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
+    /// Stand between an agent and the hub, so that the agent never notices that the hub is away
+    Mcp(mcp::McpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),
     /// List and show profiles: what agents are for, and which tools they are shown

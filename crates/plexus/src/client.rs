@@ -4,7 +4,7 @@
 //! followed (they would carry the token elsewhere), and a loopback hub is never reached through a
 //! proxy or a name service.
 
-mod pinned;
+pub(crate) mod pinned;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod node;
 pub(crate) mod profile;
 pub(crate) mod sessions;
@@ -27,7 +28,7 @@ use plexus_kit::{Clock, Environment, env};
 use crate::cli::GlobalArgs;
 use crate::client::Hub;
 use crate::output::Output;
-use crate::target::Target;
+use crate::target::{self, Target};
 
 /// One run of a client command: where it prints and which hub it talks to.
 #[derive(Debug)]
@@ -49,6 +50,22 @@ impl<'a> Invocation<'a> {
     /// The data folder that was named on the command line.
     pub(crate) fn data_dir(&self) -> Option<&Path> {
         self.global.data_dir.as_deref()
+    }
+
+    /// The hub of the global flags, and what to present to it.
+    pub(crate) fn target(&self) -> anyhow::Result<Target> {
+        Target::resolve(self.global, self.environment)
+    }
+
+    /// Finds it again, as it may have changed.
+    pub(crate) fn again(&self) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
+        let (global, environment) = (self.global.clone(), self.environment.clone());
+        move || Target::resolve(&global, &environment)
+    }
+
+    /// The data folder, named or not.
+    pub(crate) fn any_data_dir(&self) -> Option<std::path::PathBuf> {
+        target::data_dir(self.global, self.environment)
     }
 
     /// Whether the user said which hub is meant.

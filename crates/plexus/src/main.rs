@@ -14,6 +14,8 @@ mod listing;
 mod output;
 mod remote;
 mod shell;
+mod signals;
+mod standard;
 mod stream;
 mod target;
 
@@ -83,6 +85,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
     let invocation = commands::Invocation::new(&cli.global, environment);
     match cli.command {
         Command::Up(args) => commands::up::run(args, environment).await,
+        Command::Mcp(args) => commands::mcp::run(args, &invocation).await,
         Command::Token(args) => commands::token::run(args, &invocation).await,
         Command::Profile(args) => commands::profile::run(args, &invocation).await,
         Command::Keys(args) => commands::keys::run(args, &invocation).await,

@@ -42,11 +42,7 @@ pub(crate) enum Credential {
 
 impl Target {
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
-        let data_dir = global
-            .data_dir
-            .clone()
-            .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
-            .or_else(|| config::default_data_dir(environment));
+        let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
         let (url, own) = match named_hub(global.hub.as_deref(), environment)? {
             Some(url) => (url, None),
@@ -88,6 +84,12 @@ fn named_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Op
         (None, Some(text)) => parse(text, env::HUB.name).map(Some),
         (None, None) => Ok(None),
     }
+}
+
+/// The data folder, as far as one is named or there is a home folder.
+pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
+    let named = global.data_dir.clone().or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from));
+    named.or_else(|| config::default_data_dir(environment))
 }
 
 /// Two ways to write one address of this machine: a port has one owner, under whatever name.

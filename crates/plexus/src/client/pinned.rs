@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Connects to whoever has the certificate with this SHA-256, and to nobody else.
-pub(super) fn only(certificate: &str) -> anyhow::Result<ClientConfig> {
+pub(crate) fn only(certificate: &str) -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let pinned = Pinned { certificate: certificate.to_owned(), provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider)

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use plexus_kit::config::UPSTREAMS_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, env};
 use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport};
 use plexus_proto::api::JoinNodeParams;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::place::{self, TlsArgs};
@@ -17,6 +15,7 @@ use crate::arguments;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, one_line};
+use crate::signals::Signals;
 
 /// Calls that run get so long to end when the node is told to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -122,29 +121,5 @@ async fn membership(
         let pause = if error.may_pass() { JOIN_AGAIN } else { REFUSED_AGAIN };
         tracing::error!(again = ?pause, "this machine could not join {}: {error}", hub.address());
         tokio::time::sleep(pause).await;
-    }
-}
-
-/// What tells a process to stop.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self([
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::interrupt())?,
-            // A terminal that is closed says this.
-            listen(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }

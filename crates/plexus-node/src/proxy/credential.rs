@@ -1,0 +1,323 @@
+//! What a proxy shows to the hub: read with every request, renewed before it expires, and never seen by the agent.
+//!
+//! It begins with what the user gave, and goes on with what the hub gave for it; that is in a file which all proxies of one
+//! agent share. The admin token of this machine's hub is not shown for an agent: a token of the agent's own is made with it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use jiff::fmt::rfc2822;
+use plexus_kit::{Clock, ExposeSecret, Secret, hex, private_file};
+use plexus_mcp::relay::{HubLine, Unanswered};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
+use plexus_proto::{ErrorEnvelope, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+const FILE: &str = "credential.json";
+/// What an agent's token lives for, where the proxy makes it: it is renewed all the time.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Before a renewal that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+/// For the hub to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the user gave the proxy to begin with.
+pub enum First {
+    /// A token of the agent.
+    Token(Secret),
+    /// Finds the admin token of this machine's hub, to make one with, or says why there is none. It is looked for when it is
+    /// needed: it may come with the hub.
+    Admin(Box<dyn Fn() -> Result<Secret, String> + Send + Sync>),
+}
+
+impl fmt::Debug for First {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token(_) => "Token",
+            Self::Admin(_) => "Admin",
+        })
+    }
+}
+
+impl First {
+    /// Tells what was given apart from what was given before.
+    fn mark(&self) -> String {
+        match self {
+            Self::Token(token) => {
+                hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16])
+            }
+            Self::Admin(_) => "admin".to_owned(),
+        }
+    }
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum NoCredential {
+    /// Nothing can be done without the user.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Away(#[from] Unanswered),
+}
+
+/// A token that is shown.
+pub(super) struct Live {
+    header: HeaderValue,
+    /// When to ask for another, by the clock of this machine; none: not at all, or not known yet.
+    renew_at: Option<Timestamp>,
+}
+
+impl Live {
+    fn new(token: &str, renew_at: Option<Timestamp>) -> Option<Self> {
+        let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+        header.set_sensitive(true);
+        Some(Self { header, renew_at })
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// What it was given for.
+    first: String,
+    token: String,
+    renew_at: Option<Timestamp>,
+}
+
+pub(super) struct Credential {
+    first: First,
+    agent: String,
+    file: PathBuf,
+    clock: Clock,
+    current: ArcSwapOption<Live>,
+    /// One at a time asks the hub for a token.
+    asking: Mutex<()>,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+impl Credential {
+    pub(super) fn new(first: First, agent: &str, folder: &std::path::Path, clock: Clock) -> Self {
+        let credential = Self {
+            agent: agent.to_owned(),
+            file: folder.join(FILE),
+            clock,
+            current: ArcSwapOption::empty(),
+            asking: Mutex::default(),
+            first,
+        };
+        let known = credential.stored().or_else(|| credential.given());
+        credential.current.store(known.map(Arc::new));
+        credential
+    }
+
+    /// What the hub gave for the same first credential, in this run or another.
+    fn stored(&self) -> Option<Live> {
+        let content = match private_file::read(&self.file) {
+            Ok(content) => content?,
+            Err(error) => {
+                tracing::warn!(%error, "the stored credential cannot be used");
+                return None;
+            }
+        };
+        let stored: Stored = serde_json::from_slice(&content).ok()?;
+        if stored.first != self.first.mark() {
+            return None;
+        }
+        Live::new(&stored.token, stored.renew_at)
+    }
+
+    fn given(&self) -> Option<Live> {
+        match &self.first {
+            First::Token(token) => Live::new(token.expose_secret(), None),
+            First::Admin(_) => None,
+        }
+    }
+
+    /// What to show now; made first where there is none.
+    pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+        match self.current.load_full() {
+            Some(live) => Ok(live),
+            None => Box::pin(self.make(line)).await,
+        }
+    }
+
+    async fn make(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+        let _asking = self.asking.lock().await;
+        if let Some(live) = self.current.load_full() {
+            return Ok(live);
+        }
+        self.mint(line).await
+    }
+
+    /// What to show after the hub has refused `refused`.
+    pub(super) async fn after(&self, refused: &Arc<Live>, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+        let _asking = self.asking.lock().await;
+        let other = |live: &Live| live.header != refused.header;
+        if let Some(live) = self.current.load_full().filter(|live| other(live)) {
+            return Ok(live);
+        }
+        if let Some(live) = self.stored().or_else(|| self.given()).filter(other) {
+            return Ok(self.put(live));
+        }
+        // What is in the file is good for nothing; what was given may be.
+        if let Some(live) = self.given().filter(other) {
+            return Ok(self.put(live));
+        }
+        self.mint(line).await
+    }
+
+    fn put(&self, live: Live) -> Arc<Live> {
+        let live = Arc::new(live);
+        self.current.store(Some(live.clone()));
+        live
+    }
+
+    async fn mint(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+        let admin = match &self.first {
+            First::Admin(find) => find().map_err(Unanswered::Unreached)?,
+            First::Token(_) => {
+                return Err(NoCredential::Refused("the hub does not take the token of this agent".to_owned()));
+            }
+        };
+        let params = CreateTokenParams {
+            kind: TokenKind::Agent,
+            name: self.agent.clone(),
+            profile: None,
+            node: None,
+            scopes: Vec::new(),
+            ttl_seconds: Some(LIFE.as_secs()),
+            renew_seconds: None,
+        };
+        let body = serde_json::to_vec(&params).unwrap_or_default();
+        let Some(admin) = Live::new(admin.expose_secret(), None) else {
+            return Err(NoCredential::Refused("the admin token holds characters that no token has".to_owned()));
+        };
+        self.ask(line, "api/v1/tokens", &admin, body.into()).await
+    }
+
+    /// Whether it is time to ask for another.
+    pub(super) fn is_due(&self) -> bool {
+        let current = self.current.load();
+        let renew_at = current.as_ref().and_then(|live| live.renew_at);
+        renew_at.is_some_and(|renew_at| renew_at <= self.clock.now())
+    }
+
+    /// Takes another token in the place of the current one.
+    pub(super) async fn renew(&self, line: &HubLine) {
+        let _asking = self.asking.lock().await;
+        let Some(current) = self.current.load_full() else { return };
+        // Another proxy of this agent may have done it.
+        if let Some(stored) = self.stored()
+            && stored.header != current.header
+            && stored.renew_at.is_some_and(|renew_at| renew_at > self.clock.now())
+        {
+            self.put(stored);
+            return;
+        }
+        if let Err(error) = self.ask(line, "api/v1/tokens/renew", &current, Bytes::new()).await {
+            tracing::warn!(%error, "the token of the agent could not be renewed");
+            let renew_at = self.clock.now().checked_add(AGAIN).ok();
+            self.put(Live { header: current.header(), renew_at });
+        }
+    }
+
+    /// Asks for a token and stores it.
+    async fn ask(
+        &self,
+        line: &HubLine,
+        path: &str,
+        shown: &Live,
+        body: Bytes,
+    ) -> Result<Arc<Live>, NoCredential> {
+        let headers = HeaderMap::from_iter([
+            (AUTHORIZATION, shown.header()),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        ]);
+        let asked = async {
+            let reply = line.api(path, &Method::POST, &headers, &body).await?;
+            let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
+            Ok::<_, Unanswered>((status, now, reply.whole().await?))
+        };
+        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let (status, hub_now, body) = answered.map_err(|_| late())??;
+        if status != StatusCode::CREATED {
+            return Err(refusal(status, &body));
+        }
+        let created: CreatedToken = serde_json::from_slice(&body)
+            .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+        let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
+        let stored = Stored { first: self.first.mark(), token: created.token, renew_at };
+        let text = serde_json::to_vec(&stored).unwrap_or_default();
+        if let Err(error) = private_file::write(&self.file, &text) {
+            // It is used all the same: the next start begins with what was given.
+            tracing::warn!(%error, "the token of the agent cannot be stored");
+        }
+        let live = Live::new(&stored.token, renew_at)
+            .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
+        Ok(self.put(live))
+    }
+
+    /// What the hub says of the token that was shown, which tells when to renew one that the user gave.
+    pub(super) fn learn(
+        &self,
+        shown: &Arc<Live>,
+        expires_at: Timestamp,
+        renew_until: Option<Timestamp>,
+        hub_now: Timestamp,
+    ) {
+        if shown.renew_at.is_some() {
+            return;
+        }
+        let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
+        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at) });
+        self.current.compare_and_swap(&Some(shown.clone()), Some(known));
+    }
+
+    /// At half of the time that is left, by the clock of this machine.
+    fn renew_at(
+        &self,
+        expires_at: Timestamp,
+        renew_until: Option<Timestamp>,
+        hub_now: Timestamp,
+    ) -> Option<Timestamp> {
+        renew_until.filter(|until| *until > hub_now)?;
+        let left = expires_at.duration_since(hub_now).as_secs().max(0);
+        self.clock.now().checked_add(Duration::from_secs(u64::try_from(left / 2).unwrap_or(0))).ok()
+    }
+}
+
+/// The hub's clock as an answer says it: ours may be wrong.
+pub(super) fn hub_time(date: Option<&HeaderValue>, clock: &Clock) -> Timestamp {
+    let said = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
+    said.map_or_else(|| clock.now(), |date| date.timestamp())
+}
+
+/// A token that was not given.
+fn refusal(status: StatusCode, body: &[u8]) -> NoCredential {
+    let message = match serde_json::from_slice::<ErrorEnvelope>(body) {
+        Ok(envelope) => envelope.message,
+        Err(_) => format!("the answer was {status}"),
+    };
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return NoCredential::Away(Unanswered::Lost(format!("the hub gives no token now: {message}")));
+    }
+    NoCredential::Refused(format!("the hub gives no token: {message}"))
+}

@@ -1,0 +1,375 @@
+//! The proxy on a port of this machine, for one agent that knows its secret.
+//!
+//! Whatever else runs here, and every page in a browser, can reach a port of this machine. So a request counts only with the
+//! secret, under the name of this machine, and from no page of another site.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use plexus_kit::{ExposeSecret, Secret, Stage, in_place};
+use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
+use plexus_mcp::relay::{Told, headers, sse};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Interval;
+
+use super::agent::{Agent, Given, REFUSED};
+use super::answer::Answer;
+use super::listen::Listener;
+use super::{Proxy, ProxyError, Shared};
+
+const PATH: &str = "/mcp";
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
+/// Connections at the same time; one more waits in the kernel's queue.
+const CONNECTIONS: usize = 128;
+/// Time to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Sessions that are kept; the one that was not used for longest goes first.
+const MAX_SESSIONS: usize = 256;
+/// A message of a client.
+pub(super) const MAX_BODY: usize = 16 << 20;
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Where an agent finds the proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub url: String,
+    pub address: SocketAddr,
+}
+
+struct Door {
+    proxy: Arc<Shared>,
+    /// Of the secret: two of them are compared in the same time, whatever is in them.
+    secret: [u8; 32],
+    sessions: Mutex<HashMap<String, (Arc<Agent>, u64)>>,
+    /// For clients that have no session.
+    stateless: Arc<Agent>,
+}
+
+impl Proxy {
+    /// Takes requests on an address of this machine, with this secret as their bearer token.
+    ///
+    /// # Errors
+    /// When the address is of no use or taken.
+    pub async fn listen(&self, address: SocketAddr, secret: &Secret) -> Result<Endpoint, ProxyError> {
+        if !address.ip().is_loopback() {
+            return Err(ProxyError::Address(format!(
+                "{address} can be reached from other machines; the proxy is for this one: use 127.0.0.1:{}",
+                address.port()
+            )));
+        }
+        if secret.expose_secret().len() < 16 {
+            return Err(ProxyError::Address("the secret is too short to keep anybody out".to_owned()));
+        }
+        let failed = |source| ProxyError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let door = Arc::new(Door {
+            proxy: self.0.clone(),
+            secret: hashed(secret.expose_secret().as_bytes()),
+            sessions: Mutex::default(),
+            stateless: Agent::new(self.0.clone()),
+        });
+        let supervisor = self.0.supervisor.clone();
+        let stop = supervisor.stopping(Stage::Intake);
+        self.0.supervisor.spawn(Stage::Intake, "loopback endpoint", async move {
+            let places = Arc::new(Semaphore::new(CONNECTIONS));
+            loop {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let accepted = tokio::select! {
+                    () = stop.cancelled() => return,
+                    accepted = listener.accept() => accepted,
+                };
+                match accepted {
+                    Ok((stream, _)) => {
+                        let (door, stop) = (door.clone(), stop.clone());
+                        supervisor.spawn(Stage::Intake, "client of the proxy", async move {
+                            let _place = place;
+                            tokio::select! {
+                                () = in_place(serve(stream, door)) => {}
+                                () = stop.cancelled() => {}
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
+        Ok(Endpoint { url: format!("http://{address}{PATH}"), address })
+    }
+}
+
+async fn serve(stream: TcpStream, door: Arc<Door>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let door = door.clone();
+        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a client's connection ended early");
+    }
+}
+
+fn hashed(text: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text).as_ref());
+    hash
+}
+
+impl Door {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<Agent>, u64)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path().trim_end_matches('/') != PATH {
+            return refused(StatusCode::NOT_FOUND, INVALID_REQUEST, "there is nothing at this path");
+        }
+        if !is_of_this_machine(request.headers(), request.uri()) {
+            return refused(StatusCode::FORBIDDEN, REFUSED, "this Host or Origin may not use the proxy");
+        }
+        if !self.knows_secret(request.headers()) {
+            return refused(StatusCode::UNAUTHORIZED, REFUSED, "the secret of this proxy is missing or wrong");
+        }
+        match *request.method() {
+            Method::POST => self.post(request).await,
+            Method::GET => self.get(request.headers()),
+            Method::DELETE => self.delete(request.headers()),
+            _ => {
+                let mut response = refused(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    INVALID_REQUEST,
+                    "the proxy takes POST, GET and DELETE",
+                );
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("DELETE,GET,POST"));
+                response
+            }
+        }
+    }
+
+    fn knows_secret(&self, headers: &HeaderMap) -> bool {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let bearer = given.next().and_then(|value| value.as_bytes().split_at_checked(7));
+        let Some((scheme, secret)) = bearer.filter(|_| given.next().is_none()) else { return false };
+        scheme.eq_ignore_ascii_case(b"bearer ")
+            && verify_slices_are_equal(&hashed(secret), &self.secret).is_ok()
+    }
+
+    async fn post(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let body = match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => {
+                return refused(StatusCode::PAYLOAD_TOO_LARGE, INVALID_REQUEST, &format!("the body cannot be taken: {error}"));
+            }
+        };
+        let given = Given {
+            version: text(&head.headers, headers::PROTOCOL_VERSION.as_str()),
+            conversation: text(&head.headers, headers::CONVERSATION.as_str()).filter(|name| !name.is_empty()),
+        };
+        let (agent, opened) = match self.agent_of(&head.headers, &body, &given) {
+            Ok(found) => found,
+            Err(error) => return respond(Answer::error(&error)),
+        };
+        let mut response = respond(agent.take(&body, &given).await);
+        if let Some(id) = opened.and_then(|id| HeaderValue::from_str(&id).ok()) {
+            response.headers_mut().insert(headers::SESSION_ID, id);
+        }
+        response
+    }
+
+    /// Whose a message is, and the id of its session where it begins one.
+    fn agent_of(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        given: &Given,
+    ) -> Result<(Arc<Agent>, Option<String>), RpcError> {
+        if let Some(id) = text(headers, headers::SESSION_ID.as_str()) {
+            return match self.session(&id) {
+                Some(agent) => Ok((agent, None)),
+                None => Err(RpcError::new(
+                    StatusCode::NOT_FOUND,
+                    INVALID_REQUEST,
+                    "there is no such session; begin with initialize",
+                )),
+            };
+        }
+        let Ok(message) = rpc::parse(body) else { return Ok((self.stateless.clone(), None)) };
+        let begins = matches!(&message, Message::Request(request) if request.method == "initialize");
+        if begins && !plexus_mcp::relay::is_modern(&message, given.version.as_deref()) {
+            let (id, agent) = (uuid::Uuid::new_v4().to_string(), Agent::new(self.proxy.clone()));
+            self.keep(id.clone(), agent.clone());
+            return Ok((agent, Some(id)));
+        }
+        Ok((self.stateless.clone(), None))
+    }
+
+    fn session(&self, id: &str) -> Option<Arc<Agent>> {
+        let mut sessions = self.sessions();
+        let newest = sessions.values().map(|(_, used)| *used).max().unwrap_or_default();
+        let (agent, used) = sessions.get_mut(id)?;
+        *used = newest + 1;
+        Some(agent.clone())
+    }
+
+    fn keep(&self, id: String, agent: Arc<Agent>) {
+        let mut sessions = self.sessions();
+        if sessions.len() >= MAX_SESSIONS
+            && let Some(oldest) = sessions.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| id.clone())
+        {
+            sessions.remove(&oldest);
+        }
+        let newest = sessions.values().map(|(_, used)| *used).max().unwrap_or_default();
+        sessions.insert(id, (agent, newest + 1));
+    }
+
+    fn get(&self, headers: &HeaderMap) -> Response<Body> {
+        let agent = match text(headers, headers::SESSION_ID.as_str()) {
+            Some(id) => match self.session(&id) {
+                Some(agent) => agent,
+                None => return refused(StatusCode::NOT_FOUND, INVALID_REQUEST, "there is no such session"),
+            },
+            None => self.stateless.clone(),
+        };
+        let last = text(headers, headers::LAST_EVENT_ID.as_str());
+        let news = News { source: Source::News(Box::new(Listener::of_session(agent, last))), ticks: ticks() };
+        events(stream::once(async { Bytes::from_static(b": connected\n\n") }), news)
+    }
+
+    fn delete(&self, headers: &HeaderMap) -> Response<Body> {
+        let ended = text(headers, headers::SESSION_ID.as_str()).and_then(|id| self.sessions().remove(&id));
+        if let Some((agent, _)) = ended {
+            self.proxy.supervisor.spawn(Stage::Work, "end of a session", async move { agent.end().await });
+        }
+        empty(StatusCode::NO_CONTENT)
+    }
+}
+
+/// The host of a request must be this machine, and a page that makes one must be of it too. A name that only resolves to this
+/// machine is what a rebinding attack looks like.
+fn is_of_this_machine(headers: &HeaderMap, uri: &Uri) -> bool {
+    let one = |name| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next().map(|value| value.to_str().unwrap_or("\0"));
+        if values.next().is_some() { Some("\0") } else { value }
+    };
+    let host_ok = one(HOST).is_some_and(is_here) && uri.authority().is_none_or(|target| is_here(target.as_str()));
+    let origin_ok = one(ORIGIN).is_none_or(|origin| {
+        origin.parse::<Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.authority().is_some_and(|authority| is_here(authority.as_str()))
+        })
+    });
+    host_ok && origin_ok
+}
+
+/// `127.0.0.1:port`, `[::1]:port` or `localhost:port`.
+fn is_here(authority: &str) -> bool {
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => authority,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(|text| text.trim().to_owned())
+}
+
+fn respond(answer: Answer) -> Response<Body> {
+    match answer {
+        Answer::Nothing => empty(StatusCode::ACCEPTED),
+        Answer::One(status, json) => one(status, json),
+        Answer::Stream(stream) => {
+            events(stream::empty(), News { source: Source::Answer(stream), ticks: ticks() })
+        }
+        Answer::News(listener) => {
+            events(stream::empty(), News { source: Source::News(listener), ticks: ticks() })
+        }
+    }
+}
+
+fn one(status: StatusCode, json: Bytes) -> Response<Body> {
+    let mut response = Response::new(Full::new(json).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+fn refused(status: StatusCode, code: i32, message: &str) -> Response<Body> {
+    let mut error = RpcError::new(status, code, message);
+    error.id = Some("null".to_owned());
+    one(status, error.to_json().into())
+}
+
+enum Source {
+    Answer(Box<super::stream::Following>),
+    News(Box<Listener>),
+}
+
+/// Messages as events, and a comment where there are none for a while.
+struct News {
+    source: Source,
+    ticks: Interval,
+}
+
+fn ticks() -> Interval {
+    sse::ticks(KEEP_ALIVE)
+}
+
+impl News {
+    async fn next(&mut self) -> Option<Bytes> {
+        let next = async {
+            match &mut self.source {
+                Source::Answer(stream) => stream.next().await,
+                Source::News(listener) => listener.next().await,
+            }
+        };
+        tokio::select! {
+            told = next => told.map(|Told { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
+            _ = self.ticks.tick() => Some(sse::keep_alive()),
+        }
+    }
+}
+
+fn events(first: impl Stream<Item = Bytes> + Send + 'static, news: News) -> Response<Body> {
+    use futures_util::StreamExt as _;
+    let rest = stream::unfold(news, |mut news| async { Some((news.next().await?, news)) });
+    let frames = first.chain(rest).map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    response
+}

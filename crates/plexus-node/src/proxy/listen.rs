@@ -1,0 +1,195 @@
+//! News for a client, for as long as it listens: those of the hub, whenever it is there, and a word when other tools are
+//! visible.
+//!
+//! What the hub says of its list of tools is not passed on: whether the client sees something else now is the proxy's to say.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plexus_kit::backoff::{Jitter, doubled};
+use plexus_mcp::relay::rpc::{self, Message, Request};
+use plexus_mcp::relay::{self, HubReply, Told};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::agent::{Agent, Given};
+use super::answer::here;
+use super::hub::{Failure, Reach};
+
+const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// How the client listens.
+enum Ear {
+    /// To its session.
+    Session,
+    /// To what it named with one request.
+    Subscription { id: Box<RawValue>, body: Bytes, given: Given, wanted: Value, acknowledged: bool },
+}
+
+pub(super) struct Listener {
+    agent: Arc<Agent>,
+    ear: Ear,
+    tools: watch::Receiver<u64>,
+    reach: watch::Receiver<Reach>,
+    hub: Option<HubReply>,
+    /// When the hub is asked again, and how often it was in vain.
+    again: Instant,
+    failures: u32,
+    last_id: Option<String>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    /// To the session of a client of the older era; `last`: what it has heard.
+    pub(super) fn of_session(agent: Arc<Agent>, last: Option<String>) -> Self {
+        Self::new(agent, Ear::Session, last)
+    }
+
+    pub(super) fn subscribed(agent: Arc<Agent>, request: &Request<'_>, body: &Bytes, given: &Given) -> Self {
+        let wanted = request.params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let ear = Ear::Subscription {
+            id: request.id.to_owned(),
+            body: body.clone(),
+            given: given.clone(),
+            wanted: wanted.unwrap_or_default(),
+            acknowledged: false,
+        };
+        Self::new(agent, ear, None)
+    }
+
+    fn new(agent: Arc<Agent>, ear: Ear, last_id: Option<String>) -> Self {
+        let (tools, reach) = (agent.proxy.lists.changes(), agent.proxy.hub.reach());
+        Self { agent, ear, tools, reach, hub: None, again: Instant::now(), failures: 0, last_id }
+    }
+
+    /// The next piece of news; none when there will be no more.
+    pub(super) async fn next(&mut self) -> Option<Told> {
+        loop {
+            if let Some(told) = self.acknowledge() {
+                return Some(told);
+            }
+            let wants_tools = self.wants_tools();
+            let heard = tokio::select! {
+                biased;
+                Ok(()) = self.tools.changed(), if wants_tools => return Some(self.tools_changed()),
+                heard = hear(&mut self.hub) => heard,
+                () = tokio::time::sleep_until(self.again), if self.hub.is_none() => {
+                    self.dial().await;
+                    continue;
+                }
+                Ok(()) = self.reach.changed(), if self.hub.is_none() => {
+                    if *self.reach.borrow_and_update() == Reach::There {
+                        self.again = Instant::now();
+                    }
+                    continue;
+                }
+            };
+            match heard {
+                Some(told) => {
+                    if told.id.is_some() {
+                        self.last_id.clone_from(&told.id);
+                    }
+                    if let Some(told) = self.pass(told) {
+                        return Some(told);
+                    }
+                }
+                None => self.pause(),
+            }
+        }
+    }
+
+    /// Where the hub is away, the proxy says what will be told.
+    fn acknowledge(&mut self) -> Option<Told> {
+        let Ear::Subscription { id, wanted, acknowledged, .. } = &mut self.ear else { return None };
+        if *acknowledged || self.failures == 0 {
+            return None;
+        }
+        *acknowledged = true;
+        let tools = wanted["toolsListChanged"] == Value::Bool(true);
+        let honoured = if tools { json!({ "toolsListChanged": true }) } else { json!({}) };
+        Some(here(relay::acknowledged(id, &honoured)))
+    }
+
+    fn wants_tools(&self) -> bool {
+        match &self.ear {
+            Ear::Session => true,
+            Ear::Subscription { wanted, acknowledged, .. } => {
+                *acknowledged && wanted["toolsListChanged"] == Value::Bool(true)
+            }
+        }
+    }
+
+    fn tools_changed(&self) -> Told {
+        match &self.ear {
+            Ear::Session => here(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{TOOLS_CHANGED}\"}}")),
+            Ear::Subscription { id, .. } => here(relay::subscribed(id, TOOLS_CHANGED)),
+        }
+    }
+
+    /// What of the hub's news is for the client.
+    fn pass(&mut self, told: Told) -> Option<Told> {
+        let method = match rpc::parse(&told.json) {
+            Ok(Message::Notification(notification)) => notification.method.into_owned(),
+            // The end of a subscription: the proxy goes on.
+            Ok(Message::Response { .. }) if matches!(self.ear, Ear::Subscription { .. }) => {
+                self.pause();
+                return None;
+            }
+            _ => return Some(told),
+        };
+        match (&mut self.ear, &*method) {
+            (_, TOOLS_CHANGED) => None,
+            (Ear::Subscription { acknowledged, .. }, ACKNOWLEDGED) => {
+                (!std::mem::replace(acknowledged, true)).then_some(told)
+            }
+            _ => Some(told),
+        }
+    }
+
+    /// Asks the hub for its news.
+    async fn dial(&mut self) {
+        let hub = &self.agent.proxy.hub;
+        let patience = self.agent.proxy.options.timing.greet;
+        let opened = async {
+            match &self.ear {
+                Ear::Session => self.agent.listen(self.last_id.as_deref()).await,
+                Ear::Subscription { body, given, .. } => {
+                    let Ok(message) = rpc::parse(body) else { return Err(Failure::Refused(String::new())) };
+                    self.agent.forward(&message, body, given, patience).await
+                }
+            }
+        };
+        let reply = tokio::time::timeout(patience, opened).await;
+        match reply.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience)))) {
+            Ok(reply) if reply.is_stream() => {
+                self.hub = Some(reply);
+                self.failures = 0;
+            }
+            _ => self.pause(),
+        }
+    }
+
+    fn pause(&mut self) {
+        self.hub = None;
+        let [first, longest] = self.agent.proxy.options.timing.pauses;
+        let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
+        self.failures = self.failures.saturating_add(1);
+        self.again = Instant::now() + pause;
+    }
+}
+
+/// The next message of the hub; none: it says no more. Waits for ever where there is nobody to listen to.
+async fn hear(hub: &mut Option<HubReply>) -> Option<Told> {
+    match hub {
+        Some(reply) => reply.next().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}

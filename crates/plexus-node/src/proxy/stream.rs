@@ -1,0 +1,130 @@
+//! The stream of one request: what the hub says meanwhile, and its answer last.
+//!
+//! A stream that breaks is taken up where it was left, if the hub still has it. Otherwise the client is told what holds: a
+//! write that may be kept is kept, and of anything else nobody knows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plexus_mcp::relay::rpc::{self, Message};
+use plexus_mcp::relay::{Dialect, HubReply, Told};
+use serde_json::value::RawValue;
+
+use super::agent::{Agent, Running, failed};
+use super::answer::{Answer, here};
+use super::calls::{self, Write};
+use super::hub::Failure;
+
+/// Attempts in a row to go on with a stream that bring nothing new.
+const MAX_RESUMES: u32 = 3;
+/// The hub says something on a stream at least this often, if only that it is there.
+const SILENCE: Duration = Duration::from_secs(120);
+
+pub(super) struct Following {
+    agent: Arc<Agent>,
+    /// None: the answer was given.
+    reply: Option<HubReply>,
+    id: Box<RawValue>,
+    dialect: Dialect,
+    write: Option<Write>,
+    running: Running,
+    resumes: u32,
+}
+
+impl std::fmt::Debug for Following {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Following").field("id", &self.id.get()).finish_non_exhaustive()
+    }
+}
+
+impl Following {
+    pub(super) fn new(
+        agent: Arc<Agent>,
+        reply: HubReply,
+        id: &RawValue,
+        dialect: Dialect,
+        write: Option<Write>,
+        running: Running,
+    ) -> Self {
+        Self { agent, reply: Some(reply), id: id.to_owned(), dialect, write, running, resumes: 0 }
+    }
+
+    /// The next message; none after the answer.
+    pub(super) async fn next(&mut self) -> Option<Told> {
+        loop {
+            let reply = self.reply.as_mut()?;
+            let cancelled = self.running.cancelled().clone();
+            let closes = self.dialect == Dialect::Modern;
+            let next = tokio::select! {
+                next = tokio::time::timeout(SILENCE, reply.next()) => next,
+                () = cancelled.cancelled(), if closes => {
+                    self.reply = None;
+                    return None;
+                }
+            };
+            let broken = match next {
+                Ok(Ok(Some(told))) => {
+                    self.resumes = 0;
+                    if !self.is_answer(&told.json) {
+                        return Some(told);
+                    }
+                    if let Some(reply) = self.reply.take() {
+                        reply.leave();
+                    }
+                    let json = self.agent.proxy.with_letters(told.json).await;
+                    return Some(Told { json, ..told });
+                }
+                Ok(Ok(None)) => Failure::Away { why: "its answer broke off".to_owned(), sent: true },
+                Ok(Err(error)) => error.into(),
+                Err(_) => Failure::Late(SILENCE),
+            };
+            // Who cancelled a request expects no answer to it.
+            if self.running.cancelled().is_cancelled() {
+                self.reply = None;
+                return None;
+            }
+            if !self.resume().await {
+                self.reply = None;
+                return self.give_up(broken).await;
+            }
+        }
+    }
+
+    fn is_answer(&self, json: &[u8]) -> bool {
+        matches!(rpc::parse(json), Ok(Message::Response { id, .. }) if id.get() == self.id.get())
+    }
+
+    /// Goes on where the stream was left. False: there is nothing to go on with.
+    async fn resume(&mut self) -> bool {
+        let Dialect::Session(_) = self.dialect else { return false };
+        let last = self.reply.as_ref().and_then(HubReply::last_id).map(str::to_owned);
+        let Some(last) = last.filter(|_| self.resumes < MAX_RESUMES) else { return false };
+        self.resumes += 1;
+        match self.agent.listen(Some(&last)).await {
+            Ok(reply) if reply.is_stream() => {
+                self.reply = Some(reply);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    async fn give_up(&mut self, failure: Failure) -> Option<Told> {
+        let failure = self.agent.proxy.hub.noted(failure);
+        let answer = calls::unanswered(&self.agent, &self.id, failure, self.dialect, self.write.take()).await;
+        match answer {
+            Answer::One(_, json) => Some(here(json)),
+            _ => Some(here(failed(&self.id, &Failure::Late(SILENCE), self.dialect))),
+        }
+    }
+
+    /// The answer alone.
+    pub(super) async fn last(mut self: Box<Self>) -> Option<Bytes> {
+        let mut last = None;
+        while let Some(told) = self.next().await {
+            last = Some(told.json);
+        }
+        last
+    }
+}

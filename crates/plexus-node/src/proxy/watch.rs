@@ -1,0 +1,144 @@
+//! Follows the hub: whether it is there, what the circumstances of the agent are, and whether its tools are others now.
+//!
+//! One request waits at the hub until something changes. Where that fails it is made again after a pause that grows and is
+//! never the same for two proxies, so that a hub which comes back is found soon and not by all at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{ETAG, HeaderValue};
+use plexus_kit::backoff::{Jitter, doubled};
+use plexus_proto::Timestamp;
+use serde::Deserialize;
+
+use super::Shared;
+use super::credential::hub_time;
+use super::hub::Failure;
+use super::narrow::Context;
+
+/// Between two looks at a hub that cannot say when something changes.
+const LOOK: Duration = Duration::from_secs(30);
+/// Between two looks at the credential and at connections that nobody uses.
+const TEND: Duration = Duration::from_secs(15);
+
+/// What the hub says of the agent; more may come.
+#[derive(Debug, Deserialize)]
+struct Said {
+    token: SaidToken,
+    nodes: Vec<SaidNode>,
+    tools: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct SaidToken {
+    expires_at: Timestamp,
+    renew_until: Option<Timestamp>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SaidNode {
+    name: String,
+    online: bool,
+}
+
+pub(super) async fn run(proxy: Arc<Shared>) {
+    let mut watch = Watch { proxy: proxy.clone(), tag: None, tools: None, failures: 0 };
+    let mut tend = tokio::time::interval(TEND);
+    tend.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let watching = async {
+        loop {
+            let pause = watch.look().await;
+            tokio::time::sleep(pause).await;
+        }
+    };
+    let tending = async {
+        loop {
+            tend.tick().await;
+            proxy.hub.tend().await;
+        }
+    };
+    tokio::join!(watching, tending);
+}
+
+struct Watch {
+    proxy: Arc<Shared>,
+    /// Of what was said last.
+    tag: Option<HeaderValue>,
+    /// The list that was fetched last.
+    tools: Option<String>,
+    failures: u32,
+}
+
+impl Watch {
+    /// One look, which ends when there is something to see. How long to wait before the next.
+    async fn look(&mut self) -> Duration {
+        match self.ask().await {
+            Ok(pause) => {
+                self.failures = 0;
+                pause
+            }
+            Err(failure) => {
+                if let Failure::Refused(_) = failure {
+                    self.proxy.lists.forget();
+                    self.tools = None;
+                }
+                self.tag = None;
+                let [first, longest] = self.proxy.options.timing.pauses;
+                let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
+                self.failures = self.failures.saturating_add(1);
+                tracing::debug!(%failure, ?pause, "the hub says nothing of the agent");
+                pause
+            }
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Duration, Failure> {
+        let (hub, timing) = (&self.proxy.hub, &self.proxy.options.timing);
+        // The first look is answered at once: it tells whether the hub is there.
+        let wait = if self.tag.is_some() { timing.wait } else { Duration::ZERO };
+        let path = format!("api/v1/context?wait={}", wait.as_secs());
+        let patience = wait + timing.answer;
+        let look = async {
+            let (reply, shown) = hub.look(&path, self.tag.as_ref()).await?;
+            let (status, tag) = (reply.status(), reply.header(ETAG.as_str()).cloned());
+            let now = hub_time(reply.header("date"), &self.proxy.options.clock);
+            let body = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+            Ok((status, tag, now, body, shown))
+        };
+        let looked = tokio::time::timeout(patience, look).await;
+        let (status, tag, now, body, shown) =
+            looked.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience))))?;
+        match status {
+            StatusCode::NOT_MODIFIED => Ok(Duration::ZERO),
+            StatusCode::OK => {
+                let said: Said = serde_json::from_slice(&body).map_err(|error| Failure::Away {
+                    why: format!("what the hub says of the agent cannot be read: {error}"),
+                    sent: true,
+                })?;
+                hub.credential().learn(&shown, said.token.expires_at, said.token.renew_until, now);
+                self.heard(said).await?;
+                self.tag = tag;
+                Ok(Duration::ZERO)
+            }
+            // A hub that is older than this.
+            StatusCode::NOT_FOUND => {
+                self.proxy.lists.refresh(hub, None).await?;
+                Ok(LOOK)
+            }
+            status => Err(Failure::Away { why: format!("the answer was {status}"), sent: true }),
+        }
+    }
+
+    async fn heard(&mut self, said: Said) -> Result<(), Failure> {
+        let online = said.nodes.into_iter().filter(|node| node.online).map(|node| node.name).collect();
+        let (lists, context) = (&self.proxy.lists, Context { online: Some(online) });
+        if self.tools.as_ref() == Some(&said.tools) {
+            lists.note_context(&context);
+        } else {
+            lists.refresh(&self.proxy.hub, Some(context)).await?;
+            self.tools = Some(said.tools);
+        }
+        Ok(())
+    }
+}
