@@ -4,6 +4,7 @@
 //! - Every write goes through one group-commit [`Writer`]; readers use a pool that cannot write.
 //! - A caller that was told "done" was told so after the commit; of records alone, after they were in the
 //!   [`journal`], and whoever reads what they are about finds them.
+//! - The [`outbox`] of a proxy is a file of its own, beside all that.
 //! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
 
 mod append;
@@ -26,6 +27,7 @@ mod node_calls;
 mod node_certificates;
 mod node_invites;
 mod nodes;
+pub mod outbox;
 mod retention;
 mod scratchpad;
 mod sessions;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Durability, Stage, Supervisor, private_file};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
 use sqlx::{ConnectOptions, Connection as _, SqlitePool};
 
 use super::{Connection, Migrations, migrator};
@@ -21,6 +23,9 @@ const ACQUIRE: Duration = Duration::from_secs(10);
 /// How often the size of the log is looked at, and from which size on it is folded into the file.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
+
+/// Bytes of a page in the files of [`small`].
+pub(crate) const SMALL_PAGE: u32 = 4096;
 
 pub(super) const MIGRATIONS: Migrations = &[
     (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
@@ -107,6 +112,37 @@ pub(crate) async fn open(
     Ok(Opened { writer: Conn(Connection::Sqlite(connection)), readers })
 }
 
+/// The one connection to a small file of its own, which several processes share: on the disk when a statement returns, and
+/// with little memory. The schema is the caller's; what is deleted leaves nothing behind in the file.
+pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
+    let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .page_size(SMALL_PAGE)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(5))
+        .statement_cache_capacity(24)
+        .disable_statement_logging()
+        .pragma("cache_size", "-512")
+        .pragma("fullfsync", "on")
+        .pragma("journal_size_limit", "1048576")
+        .pragma("secure_delete", "on")
+        .pragma("temp_store", "memory")
+        .pragma("wal_autocheckpoint", "256");
+    let pool = SqlitePoolOptions::new()
+        .max_connections(1)
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options)
+        .await
+        .map_err(failed)?;
+    Ok(Conn(Connection::Sqlite(pool.acquire().await.map_err(failed)?)))
+}
+
 /// A connection of one's own that only reads; a hub may use the file meanwhile.
 /// Without a trace: where there is no log, none is made.
 pub(crate) async fn reader(path: &Path, traceless: bool) -> Result<Conn, StoreError> {
@@ -148,7 +184,7 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
 }
 
 /// What was written and is not in the file yet.
-fn log_of(path: &Path) -> PathBuf {
+pub(crate) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     PathBuf::from(log)

@@ -17,6 +17,7 @@ mod backend;
 mod events;
 mod journal;
 mod nodes;
+mod outbox;
 mod postgres;
 mod retention;
 mod sessions;

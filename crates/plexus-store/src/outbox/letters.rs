@@ -1,0 +1,148 @@
+//! What people and programs see of an outbox, and what becomes of dead letters.
+//!
+//! A dead letter is never a line in a log only: it stays, and those who have to know are told until they were.
+
+use super::queue::{LEASED, lease_values};
+use super::row::Row;
+use super::write::{TOLD_AGENT, TOLD_HUB, Which, Write};
+use super::{LONGEST_LEASE, Outbox, OutboxError, millis};
+use crate::conn::{Sql, Value};
+
+/// Who is told of a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Hub,
+    Agent,
+}
+
+impl Told {
+    fn bit(self) -> i64 {
+        match self {
+            Self::Hub => TOLD_HUB,
+            Self::Agent => TOLD_AGENT,
+        }
+    }
+}
+
+/// How dropping a write went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    Done,
+    /// It waits to be delivered, and only dead letters were to be dropped.
+    Waits,
+    /// It is being sent at this moment.
+    UnderWay,
+    NotThere,
+}
+
+impl Outbox {
+    /// Writes after the one of this id, oldest first, at most `limit`.
+    pub async fn list(&self, which: Which, after: i64, limit: u32) -> Result<Vec<Write>, OutboxError> {
+        let condition = match which {
+            Which::Pending => "AND died_at IS NULL",
+            Which::Dead => "AND died_at IS NOT NULL",
+            Which::All => "",
+        };
+        let rest = format!("WHERE id > $1 {condition} ORDER BY id LIMIT $2");
+        let writes = self.writes(rest, vec![after.into(), i64::from(limit).into()]).await?;
+        Ok(writes.into_iter().map(|(write, _)| write).collect())
+    }
+
+    /// A write with the JSON of what it would write.
+    pub async fn show(&self, id: i64) -> Result<Option<(Write, String)>, OutboxError> {
+        Ok(self.writes("WHERE id = $1".to_owned(), vec![id.into()]).await?.into_iter().next())
+    }
+
+    async fn writes(&self, rest: String, values: Vec<Value>) -> Result<Vec<(Write, String)>, OutboxError> {
+        let now = self.now();
+        let is_leased = move |until: i64| until > now && until <= now.saturating_add(millis(LONGEST_LEASE));
+        self.run(move |conn| {
+            let (sql, values) = (Row::select(&rest), values.clone());
+            Box::pin(async move {
+                let rows = conn.rows("listing writes", sql, values).await?;
+                rows.iter().map(|row| Ok(Write::of(Row::checked(row)?, is_leased))).collect()
+            })
+        })
+        .await
+    }
+
+    /// Puts a dead letter at the end of the queue of its session, with the key and the time that it has. Returns its new id; none
+    /// where there is no such dead letter.
+    ///
+    /// One that was dead for longer than a hub remembers keys may be done twice, if it was done before.
+    pub async fn retry(&self, id: i64) -> Result<Option<i64>, OutboxError> {
+        let now = self.now();
+        let new = self
+            .run(move |conn| {
+                Box::pin(async move {
+                    let sql = "UPDATE writes SET id = (SELECT last_id + 1 FROM tally), died_at = NULL, note = NULL, \
+                               told = 0, attempts = 0, not_before = 0, queued_at = $2, epoch = epoch + 1 \
+                               WHERE id = $1 AND died_at IS NOT NULL RETURNING id";
+                    let row = conn.row("retrying a dead letter", sql, vec![id.into(), now.into()]).await?;
+                    row.map(|row| row.int(0)).transpose()
+                })
+            })
+            .await?;
+        if new.is_some() {
+            self.wake();
+        }
+        Ok(new)
+    }
+
+    /// Forgets a dead letter; with `waiting` also a write that waits, which then is never delivered.
+    pub async fn drop(&self, id: i64, waiting: bool) -> Result<Dropped, OutboxError> {
+        let now = self.now();
+        self.run(move |conn| {
+            Box::pin(async move {
+                let sql = format!(
+                    "DELETE FROM writes WHERE id = $3 AND (died_at IS NOT NULL OR ($4 = 1 AND NOT {LEASED}))"
+                );
+                let mut values = lease_values(now);
+                values.extend([id.into(), i64::from(waiting).into()]);
+                if conn.execute("dropping a write", Sql::Built(sql), values).await? == 1 {
+                    return Ok(Dropped::Done);
+                }
+                let there = "SELECT 1 FROM writes WHERE id = $1";
+                let there = conn.row("looking for a write", there, vec![id.into()]).await?;
+                Ok(match (there, waiting) {
+                    (None, _) => Dropped::NotThere,
+                    (Some(_), true) => Dropped::UnderWay,
+                    (Some(_), false) => Dropped::Waits,
+                })
+            })
+        })
+        .await
+    }
+
+    /// Dead letters that the hub, or the agent, was not told of yet, oldest first; of one session, where that is given. Whoever
+    /// has told marks them: a crash in between tells twice and never not at all.
+    pub async fn untold(
+        &self,
+        whom: Told,
+        session: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Write>, OutboxError> {
+        let rest = "WHERE died_at IS NOT NULL AND told & $1 = 0 AND ($2 IS NULL OR session = $2) ORDER BY id LIMIT $3";
+        let values = vec![whom.bit().into(), session.into(), i64::from(limit).into()];
+        let writes = self.writes(rest.to_owned(), values).await?;
+        Ok(writes.into_iter().map(|(write, _)| write).collect())
+    }
+
+    /// Notes that the hub, or the agent, knows of these dead letters.
+    pub async fn mark_told(&self, whom: Told, letters: &[Write]) -> Result<(), OutboxError> {
+        if letters.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Value> = letters.iter().map(|letter| letter.id.into()).collect();
+        let places = (2..ids.len() + 2).map(|n| format!("${n}")).collect::<Vec<_>>().join(",");
+        let sql =
+            format!("UPDATE writes SET told = told | $1 WHERE died_at IS NOT NULL AND id IN ({places})");
+        let values: Vec<Value> = std::iter::once(whom.bit().into()).chain(ids).collect();
+        self.run(move |conn| {
+            let (sql, values) = (Sql::Built(sql.clone()), values.clone());
+            Box::pin(async move { conn.execute("noting who was told", sql, values).await })
+        })
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,351 @@
+//! The queue: rows come in, are claimed in order, and are settled, postponed or buried.
+
+use std::time::Duration;
+
+use plexus_kit::clock::from_millis;
+use plexus_proto::Timestamp;
+
+use super::row::{Row, damaged};
+use super::{Counts, LONGEST_LEASE, LONGEST_PAUSE, Outbox, OutboxError, millis};
+use crate::conn::{Sql, Value};
+use crate::{Conn, StoreError};
+
+/// A write that the hub did not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWrite {
+    /// The idempotency key, made before the first attempt.
+    pub key: String,
+    /// The conversation: what is of one is delivered in order.
+    pub session: String,
+    /// JSON: the `clientInfo` of the agent.
+    pub client: String,
+    pub tool: String,
+    /// JSON: name and arguments of the call.
+    pub params: String,
+}
+
+/// A write that is in the outbox now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    pub id: i64,
+    /// Stamped when it was first accepted, and never again.
+    pub occurred_at: Timestamp,
+    /// It was there before.
+    pub earlier: bool,
+    /// It was there before, and is a dead letter.
+    pub dead: bool,
+}
+
+/// A row that is to be sent, and the right to say what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    pub id: i64,
+    pub key: String,
+    pub session: String,
+    pub client: String,
+    pub tool: String,
+    pub params: String,
+    pub occurred_at: Timestamp,
+    pub queued_at: Timestamp,
+    /// This one included.
+    pub attempts: u32,
+    epoch: i64,
+}
+
+/// `$1` is now, `$2` the longest lease; below, `$3` the longest pause.
+pub(super) const LEASED: &str = "(owner IS NOT NULL AND lease_until > $1 AND lease_until <= $1 + $2)";
+const DUE: &str = "(not_before <= $1 OR not_before > $1 + $3)";
+/// The oldest row of each session that waits, found by one step in the index for each session.
+const HEADS: &str = "WITH RECURSIVE heads (session, head) AS (\
+    SELECT * FROM (SELECT session, id FROM writes WHERE died_at IS NULL ORDER BY session, id LIMIT 1) \
+    UNION ALL \
+    SELECT next.session, next.id FROM heads JOIN writes AS next ON next.id = (\
+      SELECT behind.id FROM writes AS behind WHERE behind.died_at IS NULL AND behind.session > heads.session \
+      ORDER BY behind.session, behind.id LIMIT 1))";
+
+/// The values of [`LEASED`].
+pub(super) fn lease_values(now: i64) -> Vec<Value> {
+    vec![now.into(), millis(LONGEST_LEASE).into()]
+}
+
+/// The values of [`LEASED`] and [`DUE`].
+fn times(now: i64) -> Vec<Value> {
+    vec![now.into(), millis(LONGEST_LEASE).into(), millis(LONGEST_PAUSE).into()]
+}
+
+impl Outbox {
+    /// Stores a write; it is on the disk when this returns. Refused when the outbox is full.
+    pub async fn enqueue(&self, write: NewWrite) -> Result<Queued, OutboxError> {
+        let NewWrite { key, session, client, tool, params } = write;
+        if key.is_empty() || session.is_empty() {
+            return Err(OutboxError::Invalid("key and session must not be empty"));
+        }
+        if [&key, &session, &client, &tool, &params].iter().any(|text| text.contains('\0')) {
+            return Err(OutboxError::Invalid("there is a character U+0000 in it"));
+        }
+        let now = self.now();
+        let mut row = Row {
+            id: 0,
+            key,
+            session,
+            tool,
+            client,
+            bytes: 0,
+            occurred_at: now,
+            queued_at: now,
+            not_before: 0,
+            attempts: 0,
+            owner: None,
+            lease_until: 0,
+            epoch: 0,
+            note: None,
+            died_at: None,
+            told: 0,
+            params,
+        };
+        row.bytes = row.weight();
+        let limits = self.limits();
+        if row.bytes.unsigned_abs() > limits.bytes {
+            return Err(OutboxError::TooLarge { bytes: row.bytes.unsigned_abs(), limit: limits.bytes });
+        }
+        let bounds = [limits.rows, limits.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let age = millis(limits.age);
+        let wanted = row.clone();
+        let stored = self
+            .run(move |conn| {
+                let row = row.clone();
+                Box::pin(async move {
+                    let key = row.key.clone();
+                    if let Some(id) = insert(conn, row, bounds).await? {
+                        return Ok(Stored::New(id));
+                    }
+                    if let Some(earlier) = by_key(conn, key).await? {
+                        return Ok(Stored::Earlier(Box::new(earlier)));
+                    }
+                    // What is too old makes no room, but is said to be dead.
+                    expire(conn, now, age).await?;
+                    counts(conn).await.map(Stored::Full)
+                })
+            })
+            .await?;
+        match stored {
+            Stored::New(id) => {
+                self.wake();
+                Ok(Queued { id, occurred_at: from_millis(now), earlier: false, dead: false })
+            }
+            Stored::Earlier(row) if !row.is_same_write(&wanted) => {
+                Err(OutboxError::KeyTaken { key: wanted.key })
+            }
+            Stored::Earlier(row) => Ok(Queued {
+                id: row.id,
+                occurred_at: from_millis(row.occurred_at),
+                earlier: true,
+                dead: row.died_at.is_some(),
+            }),
+            Stored::Full(counts) => Err(OutboxError::Full { counts, limits }),
+        }
+    }
+
+    /// Takes the oldest row that is due, of a session of which no other is under way, for as long as `lease`. Whoever may hold it
+    /// is `owner`, for people. What has become too old is buried first.
+    pub async fn claim(&self, owner: &str, lease: Duration) -> Result<Option<Claimed>, OutboxError> {
+        let (now, age) = (self.now(), millis(self.limits().age));
+        let owner = owner.replace('\0', "");
+        let until = now.saturating_add(millis(lease.min(LONGEST_LEASE)));
+        self.run(move |conn| {
+            let owner = owner.clone();
+            Box::pin(async move {
+                expire(conn, now, age).await?;
+                let sql = format!(
+                    "{HEADS} UPDATE writes SET owner = $4, lease_until = $5, epoch = epoch + 1, attempts = attempts + 1 \
+                     WHERE id = (SELECT id FROM heads JOIN writes ON id = head WHERE {DUE} AND NOT {LEASED} \
+                     ORDER BY id LIMIT 1) RETURNING {}",
+                    Row::COLUMNS
+                );
+                let mut values = times(now);
+                values.extend([owner.into(), until.into()]);
+                let row = conn.row("claiming a write", Sql::Built(sql), values).await?;
+                Ok(row.map(|row| Row::checked(&row)).transpose()?.map(Claimed::of))
+            })
+        })
+        .await
+    }
+
+    /// Holds a claim for as long as `lease` from now. False: another has taken over, or the row is gone.
+    pub async fn renew_lease(&self, claimed: &Claimed, lease: Duration) -> Result<bool, OutboxError> {
+        let until = self.now().saturating_add(millis(lease.min(LONGEST_LEASE)));
+        self.change(claimed, "UPDATE writes SET lease_until = $4", vec![until.into()]).await
+    }
+
+    /// The hub has it: the row is gone. False: another has taken over, and says what becomes of it.
+    pub async fn settle(&self, claimed: &Claimed) -> Result<bool, OutboxError> {
+        self.change(claimed, "DELETE FROM writes", vec![]).await
+    }
+
+    /// Gives a claim back, to be claimed again at `not_before`, which is at most [`LONGEST_PAUSE`] from now. False: another has
+    /// taken over.
+    pub async fn postpone(
+        &self,
+        claimed: &Claimed,
+        not_before: Timestamp,
+        why: &str,
+    ) -> Result<bool, OutboxError> {
+        let latest = self.now().saturating_add(millis(LONGEST_PAUSE));
+        let not_before = not_before.as_millisecond().min(latest);
+        let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = $4, note = $5";
+        self.change(claimed, sql, vec![not_before.into(), why.into()]).await
+    }
+
+    /// Makes a dead letter of it, with the reason. False: another has taken over.
+    pub async fn bury(&self, claimed: &Claimed, reason: &str) -> Result<bool, OutboxError> {
+        let now = self.now();
+        let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $4, note = $5, told = 0";
+        self.change(claimed, sql, vec![now.into(), reason.into()]).await
+    }
+
+    /// Runs a statement on the row of a claim that is still the newest; `$1` to `$3` say which that is.
+    async fn change(
+        &self,
+        claimed: &Claimed,
+        sql: &'static str,
+        more: Vec<Value>,
+    ) -> Result<bool, OutboxError> {
+        let mut values: Vec<Value> =
+            vec![claimed.id.into(), claimed.epoch.into(), claimed.key.as_str().into()];
+        values.extend(more);
+        let sql = format!(
+            "{sql} WHERE id = $1 AND epoch = $2 AND key = $3 AND owner IS NOT NULL AND died_at IS NULL"
+        );
+        let changed = self
+            .run(move |conn| {
+                let (sql, values) = (Sql::Built(sql.clone()), values.clone());
+                Box::pin(async move { conn.execute("changing a claimed write", sql, values).await })
+            })
+            .await?;
+        Ok(changed == 1)
+    }
+
+    /// Has everything that was postponed be due now: for when the hub is known to be back.
+    pub async fn hurry(&self) -> Result<(), OutboxError> {
+        self.run(|conn| {
+            let sql = "UPDATE writes SET not_before = 0 WHERE died_at IS NULL AND not_before > 0";
+            Box::pin(async move { conn.execute("hurrying the outbox", sql, vec![]).await })
+        })
+        .await?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Whether something of this session waits: then what comes after it has to wait too.
+    pub async fn has_pending(&self, session: &str) -> Result<bool, OutboxError> {
+        let session = session.to_owned();
+        self.run(move |conn| {
+            let session = session.clone();
+            Box::pin(async move {
+                let sql = "SELECT 1 FROM writes WHERE died_at IS NULL AND session = $1 LIMIT 1";
+                Ok(conn.row("looking for waiting writes", sql, vec![session.into()]).await?.is_some())
+            })
+        })
+        .await
+    }
+
+    pub async fn counts(&self) -> Result<Counts, OutboxError> {
+        self.run(|conn| Box::pin(counts(conn))).await
+    }
+
+    /// When the next row can be claimed, a time that is over meaning now; none where nothing waits.
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, OutboxError> {
+        let now = self.now();
+        self.run(move |conn| {
+            Box::pin(async move {
+                let sql = format!(
+                    "{HEADS} SELECT min(CASE WHEN {LEASED} THEN lease_until WHEN {DUE} THEN $1 ELSE not_before END) \
+                     FROM heads JOIN writes ON id = head"
+                );
+                let row = conn.row("looking for what is due", Sql::Built(sql), times(now)).await?;
+                let due = row.map(|row| row.opt_int(0)).transpose()?.flatten();
+                Ok(due.map(from_millis))
+            })
+        })
+        .await
+    }
+}
+
+/// What became of a write that was to be stored.
+enum Stored {
+    New(i64),
+    Earlier(Box<Row>),
+    Full(Counts),
+}
+
+impl Claimed {
+    fn of(row: Row) -> Self {
+        Self {
+            id: row.id,
+            key: row.key,
+            session: row.session,
+            client: row.client,
+            tool: row.tool,
+            params: row.params,
+            occurred_at: from_millis(row.occurred_at),
+            queued_at: from_millis(row.queued_at),
+            attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
+            epoch: row.epoch,
+        }
+    }
+}
+
+/// The id of the new row; none where there is one of that key, or no room.
+async fn insert(conn: &mut Conn, row: Row, [rows, bytes]: [i64; 2]) -> Result<Option<i64>, StoreError> {
+    let sum = row.sum();
+    let values = vec![
+        row.key.into(),
+        row.session.into(),
+        row.tool.into(),
+        row.client.into(),
+        row.bytes.into(),
+        sum.into(),
+        row.occurred_at.into(),
+        row.params.into(),
+        rows.into(),
+        bytes.into(),
+    ];
+    let sql = "INSERT INTO writes (id, key, session, tool, client, bytes, sum, occurred_at, queued_at, params) \
+               SELECT last_id + 1, $1, $2, $3, $4, $5, $6, $7, $7, $8 FROM tally \
+               WHERE pending + dead < $9 AND bytes + $5 <= $10 \
+               ON CONFLICT (key) DO NOTHING RETURNING id";
+    conn.row("queueing a write", sql, values).await?.map(|row| row.int(0)).transpose()
+}
+
+async fn by_key(conn: &mut Conn, key: String) -> Result<Option<Row>, StoreError> {
+    let row = conn.row("looking for a key", Row::select("WHERE key = $1"), vec![key.into()]).await?;
+    row.map(|row| Row::checked(&row)).transpose()
+}
+
+/// Makes dead letters of what waited too long and nobody has claimed.
+async fn expire(conn: &mut Conn, now: i64, age: i64) -> Result<(), StoreError> {
+    let sql = format!(
+        "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $1, told = 0, note = $4 \
+         WHERE died_at IS NULL AND queued_at < $3 AND NOT {LEASED}"
+    );
+    let mut values = lease_values(now);
+    values.extend([now.saturating_sub(age).into(), EXPIRED.into()]);
+    conn.execute("burying what is too old", Sql::Built(sql), values).await?;
+    Ok(())
+}
+
+/// Why a write that waited too long is a dead letter.
+const EXPIRED: &str = "expired: it waited for so long that the hub may have forgotten its key, and would do it twice if it \
+                       was done before; retry it if it was not";
+
+async fn counts(conn: &mut Conn) -> Result<Counts, StoreError> {
+    let sql =
+        "SELECT pending, dead, bytes, (SELECT min(queued_at) FROM writes WHERE died_at IS NULL) FROM tally";
+    let row = conn.row("counting an outbox", sql, vec![]).await?.ok_or_else(|| damaged("no tally"))?;
+    Ok(Counts {
+        pending: row.int(0)?.unsigned_abs(),
+        dead: row.int(1)?.unsigned_abs(),
+        bytes: row.int(2)?.unsigned_abs(),
+        oldest: row.opt_int(3)?.map(from_millis),
+    })
+}

@@ -1,0 +1,154 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Answer::{Error, Result as Done, Status};
+use super::Verdict::{self, RenewThenRetry, Retry, Settled};
+use super::*;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn judged(answer: Answer<'_>, renewed: bool) -> Verdict {
+    judge(answer, renewed, NOW.parse().unwrap())
+}
+
+fn status(status: u16) -> Answer<'static> {
+    Status { status, retry_after: None, message: "because" }
+}
+
+#[test]
+fn a_status_says_whether_another_attempt_can_help() {
+    let retry = Retry(None);
+    let bury = |status| Verdict::Bury(format!("the hub refused it (HTTP {status}): because"));
+    let table = [
+        (401, RenewThenRetry, retry.clone()),
+        (403, RenewThenRetry, bury(403)),
+        (400, bury(400), bury(400)),
+        (404, bury(404), bury(404)),
+        (409, bury(409), bury(409)),
+        (410, bury(410), bury(410)),
+        (412, bury(412), bury(412)),
+        (413, bury(413), bury(413)),
+        (422, bury(422), bury(422)),
+        (408, retry.clone(), retry.clone()),
+        (425, retry.clone(), retry.clone()),
+        (429, retry.clone(), retry.clone()),
+        (500, retry.clone(), retry.clone()),
+        (501, retry.clone(), retry.clone()),
+        (502, retry.clone(), retry.clone()),
+        (503, retry.clone(), retry.clone()),
+        (504, retry.clone(), retry.clone()),
+        (511, retry.clone(), retry.clone()),
+        // Somebody in between.
+        (202, retry.clone(), retry.clone()),
+        (204, retry.clone(), retry.clone()),
+        (302, retry.clone(), retry.clone()),
+        (307, retry.clone(), retry.clone()),
+    ];
+    for (code, first, renewed) in table {
+        assert_eq!(judged(status(code), false), first, "{code}");
+        assert_eq!(judged(status(code), true), renewed, "{code} after a renewal");
+    }
+    assert_eq!(judged(Answer::None, false), retry);
+}
+
+#[test]
+fn what_the_hub_asks_for_is_waited_for_within_reason() {
+    let table = [
+        ("0", Some(0)),
+        ("7", Some(7)),
+        (" 7 ", Some(7)),
+        ("301", Some(300)),
+        ("99999999999999999999999999", Some(300)),
+        ("Thu, 01 Jan 2026 00:00:09 GMT", Some(9)),
+        ("Thu, 01 Jan 2026 09:00:00 GMT", Some(300)),
+        ("Wed, 31 Dec 2025 00:00:00 GMT", Some(0)),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("Thu, 99 Jan 2026 00:00:09 GMT", None),
+    ];
+    for (text, seconds) in table {
+        let expected = Retry(seconds.map(Duration::from_secs));
+        for status in [429, 503] {
+            let answer = Status { status, retry_after: Some(text), message: "" };
+            assert_eq!(judged(answer, false), expected, "{text:?}");
+        }
+    }
+    // Not asked for with an answer that is final.
+    let refused = Status { status: 409, retry_after: Some("5"), message: "" };
+    assert_eq!(judged(refused, false), Verdict::Bury("the hub refused it (HTTP 409)".to_owned()));
+}
+
+#[test]
+fn an_error_of_the_protocol_is_final_unless_it_says_otherwise() {
+    let bury = |code| Verdict::Bury(format!("the hub refused it (error {code}): no"));
+    let said = |code: &str, retryable: bool| {
+        Some(json!({ "plexus/error": { "code": code, "retryable": retryable } }))
+    };
+    let beside =
+        |code: &str, retryable: bool| Some(json!({ "plexus/error": code, "plexus/retryable": retryable }));
+    let table = [
+        (-32700, None, bury(-32700)),
+        (-32600, None, bury(-32600)),
+        (-32601, None, bury(-32601)),
+        (-32602, None, bury(-32602)),
+        (-32603, None, Retry(None)),
+        (-32603, said("internal", false), bury(-32603)),
+        (-32000, said("overloaded", true), Retry(None)),
+        (-32000, beside("unavailable", true), Retry(None)),
+        (-32000, beside("conflict", false), bury(-32000)),
+        (-32602, said("idempotency_conflict", false), bury(-32602)),
+        (-32001, said("unauthenticated", false), RenewThenRetry),
+        (-32000, said("forbidden", false), RenewThenRetry),
+        (-32000, said("feature_off", false), Settled),
+        (-32000, Some(json!("text")), bury(-32000)),
+    ];
+    for (code, data, expected) in table {
+        let answer = Error { code, message: "no", data: data.as_ref() };
+        assert_eq!(judged(answer, false), expected, "{code} {data:?}");
+    }
+    let again = said("forbidden", false);
+    assert_eq!(judged(Error { code: -32000, message: "no", data: again.as_ref() }, true), bury(-32000));
+    let again = said("unauthenticated", false);
+    let answer = Error { code: -32001, message: "no", data: again.as_ref() };
+    assert_eq!(judged(answer, true), Retry(None));
+}
+
+#[test]
+fn a_result_is_delivered_unless_it_is_an_error() {
+    let failed = |meta| json!({ "isError": true, "content": [{ "type": "text", "text": "no section" }], "_meta": meta });
+    let bury = |text: &str| Verdict::Bury(text.to_owned());
+    let table = [
+        (json!({ "content": [] }), Settled),
+        (json!({ "isError": false, "structuredContent": {} }), Settled),
+        // The first result again, and a call that goes on at the hub.
+        (json!({ "content": [], "_meta": { "plexus/replayed": true } }), Settled),
+        (json!({ "resultType": "task", "taskId": "t" }), Settled),
+        (failed(json!({})), bury("the tool failed: no section")),
+        (
+            failed(json!({ "plexus/error": { "code": "conflict", "retryable": false } })),
+            bury("the tool failed (conflict): no section"),
+        ),
+        (failed(json!({ "plexus/error": { "code": "overloaded", "retryable": true } })), Retry(None)),
+        (failed(json!({ "plexus/error": "unavailable", "plexus/retryable": true })), Retry(None)),
+        (failed(json!({ "plexus/error": { "code": "feature_off", "retryable": false } })), Settled),
+        (json!({ "isError": true }), bury("the tool failed")),
+        // Not a result.
+        (json!("<html>"), Retry(None)),
+    ];
+    for (result, expected) in table {
+        assert_eq!(judged(Done(&result), false), expected, "{result}");
+    }
+    let asks = judged(Done(&json!({ "resultType": "input_required" })), false);
+    assert!(matches!(&asks, Verdict::Bury(reason) if reason.contains("question")), "{asks:?}");
+}
+
+#[test]
+fn a_reason_has_an_end() {
+    let message = "ü".repeat(5_000);
+    let answer = Status { status: 400, retry_after: None, message: &message };
+    let Verdict::Bury(reason) = judged(answer, false) else { panic!("it is final") };
+    assert!(reason.chars().count() < 600 && reason.ends_with('…'), "{reason}");
+}

@@ -1,0 +1,90 @@
+//! A write as others see it.
+
+use plexus_kit::clock::from_millis;
+use plexus_proto::Timestamp;
+
+use super::row::Row;
+
+/// A write in the outbox, without what it would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Tells it from the others in this file, and orders it among them.
+    pub id: i64,
+    /// The idempotency key.
+    pub key: String,
+    pub session: String,
+    pub tool: String,
+    /// JSON: who the client said it is.
+    pub client: String,
+    pub bytes: u64,
+    pub occurred_at: Timestamp,
+    /// When it was put into the queue; later than `occurred_at` for one that was retried.
+    pub queued_at: Timestamp,
+    /// How often it was claimed.
+    pub attempts: u32,
+    pub state: WriteState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteState {
+    /// `why` is what the last attempt failed with.
+    Waiting {
+        not_before: Option<Timestamp>,
+        why: Option<String>,
+    },
+    /// Claimed by somebody.
+    Sending {
+        owner: String,
+        until: Timestamp,
+    },
+    Dead {
+        at: Timestamp,
+        reason: String,
+        told_hub: bool,
+        told_agent: bool,
+    },
+}
+
+/// Which writes are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Pending,
+    Dead,
+    All,
+}
+
+pub(super) const TOLD_HUB: i64 = 1;
+pub(super) const TOLD_AGENT: i64 = 2;
+
+impl Write {
+    pub(super) fn of(row: Row, is_leased: impl Fn(i64) -> bool) -> (Self, String) {
+        let state = match (row.died_at, row.owner) {
+            (Some(at), _) => WriteState::Dead {
+                at: from_millis(at),
+                reason: row.note.unwrap_or_default(),
+                told_hub: row.told & TOLD_HUB != 0,
+                told_agent: row.told & TOLD_AGENT != 0,
+            },
+            (None, Some(owner)) if is_leased(row.lease_until) => {
+                WriteState::Sending { owner, until: from_millis(row.lease_until) }
+            }
+            _ => WriteState::Waiting {
+                not_before: (row.not_before > 0).then(|| from_millis(row.not_before)),
+                why: row.note,
+            },
+        };
+        let write = Self {
+            id: row.id,
+            key: row.key,
+            session: row.session,
+            tool: row.tool,
+            client: row.client,
+            bytes: row.bytes.unsigned_abs(),
+            occurred_at: from_millis(row.occurred_at),
+            queued_at: from_millis(row.queued_at),
+            attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
+            state,
+        };
+        (write, row.params)
+    }
+}

@@ -1,0 +1,94 @@
+use plexus_store::outbox::{Dropped, Told, Which, Write, WriteState};
+
+use super::{Bench, claim, deliver, fill};
+use crate::backend::bounded;
+
+fn ids(writes: &[Write]) -> Vec<i64> {
+    writes.iter().map(|write| write.id).collect()
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_is_retried_goes_to_the_end_with_its_key_and_time() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a", "b"]).await;
+        let first = claim(&outbox, "me").await.unwrap();
+        outbox.bury(&first, "HTTP 409").await.unwrap();
+        bench.clock.advance(super::LEASE);
+        let new = outbox.retry(first.id).await.unwrap().unwrap();
+        assert!(new > first.id, "{new}");
+        assert_eq!(outbox.retry(first.id).await.unwrap(), None, "it is no dead letter any more");
+        assert_eq!(outbox.retry(new).await.unwrap(), None);
+        assert!(!outbox.settle(&first).await.unwrap(), "the old claim is worth nothing");
+        let second = claim(&outbox, "me").await.unwrap();
+        assert_eq!(second.key, "b");
+        outbox.settle(&second).await.unwrap();
+        let again = claim(&outbox, "me").await.unwrap();
+        assert_eq!((&again.key, again.occurred_at), (&first.key, first.occurred_at));
+        assert_eq!((again.id, again.attempts), (new, 1));
+        outbox.settle(&again).await.unwrap();
+        // A number is not given twice.
+        fill(&outbox, "s", &["c"]).await;
+        assert!(ids(&outbox.list(Which::All, 0, 10).await.unwrap())[0] > new);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waits_is_dropped_only_on_purpose_and_not_while_it_is_sent() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a", "b", "c"]).await;
+        let listed = outbox.list(Which::Pending, 0, 10).await.unwrap();
+        let [a, b, c] = ids(&listed)[..] else { panic!("{listed:?}") };
+        assert_eq!(ids(&outbox.list(Which::Pending, a, 1).await.unwrap()), [b]);
+        assert_eq!(outbox.drop(b, false).await.unwrap(), Dropped::Waits);
+        let claimed = claim(&outbox, "me").await.unwrap();
+        let (sending, params) = outbox.show(a).await.unwrap().unwrap();
+        assert!(matches!(sending.state, WriteState::Sending { owner, .. } if owner == "me"));
+        assert!(params.contains("\"text\":\"a\""), "{params}");
+        assert_eq!(outbox.drop(a, true).await.unwrap(), Dropped::UnderWay);
+        assert_eq!(outbox.drop(b, true).await.unwrap(), Dropped::Done);
+        assert_eq!(outbox.drop(b, true).await.unwrap(), Dropped::NotThere);
+        outbox.bury(&claimed, "no").await.unwrap();
+        assert_eq!(ids(&outbox.list(Which::Dead, 0, 10).await.unwrap()), [a]);
+        assert_eq!(ids(&outbox.list(Which::All, 0, 10).await.unwrap()), [a, c]);
+        assert_eq!(outbox.drop(a, false).await.unwrap(), Dropped::Done);
+        assert_eq!(deliver(&outbox).await, ["c"]);
+        assert_eq!(outbox.counts().await.unwrap().bytes, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn hub_and_agent_are_told_each_until_they_know() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a"]).await;
+        fill(&outbox, "t", &["b"]).await;
+        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap(), []);
+        for _ in 0..2 {
+            let claimed = claim(&outbox, "me").await.unwrap();
+            outbox.bury(&claimed, "no").await.unwrap();
+        }
+        let letters = outbox.untold(Told::Hub, None, 10).await.unwrap();
+        assert_eq!(letters.len(), 2);
+        outbox.mark_told(Told::Hub, &letters).await.unwrap();
+        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap(), []);
+        let of_t = outbox.untold(Told::Agent, Some("t"), 10).await.unwrap();
+        assert_eq!(of_t.iter().map(|letter| letter.key.as_str()).collect::<Vec<_>>(), ["b"]);
+        outbox.mark_told(Told::Agent, &of_t).await.unwrap();
+        assert_eq!(outbox.untold(Told::Agent, None, 10).await.unwrap().len(), 1);
+        let (told, _) = outbox.show(of_t[0].id).await.unwrap().unwrap();
+        assert!(matches!(told.state, WriteState::Dead { told_hub: true, told_agent: true, .. }), "{told:?}");
+        // One that dies again is news again.
+        outbox.retry(of_t[0].id).await.unwrap().unwrap();
+        let claimed = claim(&outbox, "me").await.unwrap();
+        outbox.bury(&claimed, "still no").await.unwrap();
+        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap().len(), 1);
+    })
+    .await;
+}

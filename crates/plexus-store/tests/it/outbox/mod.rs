@@ -1,0 +1,71 @@
+//! The outbox of a proxy, on real files.
+
+mod crash;
+mod damage;
+mod disk;
+mod letters;
+mod model;
+mod queue;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plexus_kit::Clock;
+use plexus_store::outbox::{Claimed, Limits, NewWrite, Outbox};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// A folder, a clock, and as many outboxes on the same file as are wanted.
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+        Self { dir: tempfile::tempdir().unwrap(), clock, limits: Limits::default() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("codex-0011aabb/outbox.db")
+    }
+
+    /// As another process would open it.
+    pub(crate) async fn open(&self) -> Outbox {
+        let (outbox, opened) = Outbox::open(&self.path(), self.clock.clone(), self.limits).await.unwrap();
+        assert_eq!(opened.recovered, None);
+        outbox
+    }
+}
+
+pub(crate) fn write(session: &str, key: &str) -> NewWrite {
+    NewWrite {
+        key: key.to_owned(),
+        session: session.to_owned(),
+        client: r#"{"name":"codex","version":"1"}"#.to_owned(),
+        tool: "todo".to_owned(),
+        params: format!(r#"{{"name":"todo","arguments":{{"action":"add","text":"{key}"}}}}"#),
+    }
+}
+
+pub(crate) async fn fill(outbox: &Outbox, session: &str, keys: &[&str]) {
+    for key in keys {
+        outbox.enqueue(write(session, key)).await.unwrap();
+    }
+}
+
+pub(crate) async fn claim(outbox: &Outbox, owner: &str) -> Option<Claimed> {
+    outbox.claim(owner, LEASE).await.unwrap()
+}
+
+/// Delivers all that is due, and says in which order.
+pub(crate) async fn deliver(outbox: &Outbox) -> Vec<String> {
+    let mut delivered = Vec::new();
+    while let Some(claimed) = claim(outbox, "deliver").await {
+        assert!(outbox.settle(&claimed).await.unwrap());
+        delivered.push(claimed.key);
+    }
+    delivered
+}

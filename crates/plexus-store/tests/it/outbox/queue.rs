@@ -1,0 +1,312 @@
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use plexus_kit::backoff::Jitter;
+use plexus_store::outbox::{
+    self, Counts, LONGEST_LEASE, LONGEST_PAUSE, Limits, NewWrite, Outbox, OutboxError, WriteState,
+};
+
+use super::{Bench, LEASE, claim, deliver, fill, write};
+use crate::backend::bounded;
+
+#[tokio::test]
+async fn what_was_accepted_comes_back_as_it_was_and_in_order() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        let stamped = bench.clock.now();
+        let queued = outbox.enqueue(write("codex:1", "a")).await.unwrap();
+        assert_eq!((queued.occurred_at, queued.earlier, queued.dead), (stamped, false, false));
+        bench.clock.advance(Duration::from_secs(60));
+        fill(&outbox, "codex:1", &["b", "c"]).await;
+        outbox.close().await.unwrap();
+
+        let outbox = bench.open().await;
+        let first = claim(&outbox, "me").await.unwrap();
+        let sent = write("codex:1", "a");
+        assert_eq!((&first.key, &first.client, &first.params), (&sent.key, &sent.client, &sent.params));
+        assert_eq!((first.occurred_at, first.attempts, first.id), (stamped, 1, queued.id));
+        assert!(outbox.settle(&first).await.unwrap());
+        assert_eq!(deliver(&outbox).await, ["b", "c"]);
+        assert_eq!(outbox.counts().await.unwrap(), Counts::default());
+        assert_eq!(outbox.next_due().await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a"]).await;
+        let folder = bench.path().parent().unwrap().to_owned();
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_is_one_row_and_stands_for_one_write() {
+    bounded(async {
+        let bench = Bench::new();
+        let (one, other) = (bench.open().await, bench.open().await);
+        let first = one.enqueue(write("s", "a")).await.unwrap();
+        bench.clock.advance(Duration::from_secs(5));
+        let again = other.enqueue(write("s", "a")).await.unwrap();
+        assert_eq!((again.id, again.occurred_at, again.earlier), (first.id, first.occurred_at, true));
+        let mut changed = write("s", "a");
+        changed.params = "{}".to_owned();
+        let error = one.enqueue(changed).await.unwrap_err();
+        assert!(matches!(error, OutboxError::KeyTaken { .. }), "{error}");
+        assert!(matches!(one.enqueue(write("s", "")).await, Err(OutboxError::Invalid(_))));
+        assert!(matches!(one.enqueue(write("s", "a\0")).await, Err(OutboxError::Invalid(_))));
+        assert_eq!(deliver(&other).await, ["a"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_the_oldest_of_a_session_is_claimed_and_sessions_do_not_wait_for_each_other() {
+    bounded(async {
+        let bench = Bench::new();
+        let (one, other) = (bench.open().await, bench.open().await);
+        fill(&one, "s", &["s1", "s2"]).await;
+        fill(&other, "t", &["t1", "t2"]).await;
+        let s1 = claim(&one, "one").await.unwrap();
+        let t1 = claim(&other, "other").await.unwrap();
+        assert_eq!((s1.key.as_str(), t1.key.as_str()), ("s1", "t1"));
+        assert_eq!(claim(&one, "one").await, None);
+        assert_eq!(claim(&other, "other").await, None);
+        assert!(one.settle(&s1).await.unwrap());
+        // Postponed, and with it what is behind it.
+        assert!(other.postpone(&t1, bench.clock.now() + LEASE, "HTTP 503").await.unwrap());
+        assert_eq!(deliver(&other).await, ["s2"]);
+        assert!(!one.has_pending("s").await.unwrap());
+        assert!(one.has_pending("t").await.unwrap());
+        assert_eq!(one.next_due().await.unwrap(), Some(bench.clock.now() + LEASE));
+        let (waiting, _) = one.show(t1.id).await.unwrap().unwrap();
+        assert!(matches!(waiting.state, WriteState::Waiting { why: Some(why), .. } if why == "HTTP 503"));
+        bench.clock.advance(LEASE);
+        assert_eq!(deliver(&one).await, ["t1", "t2"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_lets_the_queue_move_on() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a", "b"]).await;
+        let first = claim(&outbox, "me").await.unwrap();
+        assert!(outbox.bury(&first, "the hub refused it (HTTP 409)").await.unwrap());
+        assert!(!outbox.settle(&first).await.unwrap(), "it ended once");
+        assert_eq!(deliver(&outbox).await, ["b"]);
+        let counts = outbox.counts().await.unwrap();
+        assert_eq!((counts.pending, counts.dead, counts.oldest), (0, 1, None));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_lost_its_lease_has_no_say_any_more() {
+    bounded(async {
+        let bench = Bench::new();
+        let (slow, quick) = (bench.open().await, bench.open().await);
+        fill(&slow, "s", &["a", "b"]).await;
+        let lost = claim(&slow, "slow").await.unwrap();
+        assert_eq!(quick.next_due().await.unwrap(), Some(bench.clock.now() + LEASE));
+        bench.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(claim(&quick, "quick").await, None, "the lease is still good");
+        assert!(slow.renew_lease(&lost, LEASE).await.unwrap());
+        bench.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(claim(&quick, "quick").await, None, "it was renewed");
+        bench.clock.advance(Duration::from_millis(1));
+        let taken = claim(&quick, "quick").await.unwrap();
+        assert_eq!((taken.key.as_str(), taken.attempts), ("a", 2));
+        let now = bench.clock.now();
+        assert!(!slow.settle(&lost).await.unwrap());
+        assert!(!slow.postpone(&lost, now, "late").await.unwrap());
+        assert!(!slow.bury(&lost, "late").await.unwrap());
+        assert!(!slow.renew_lease(&lost, LEASE).await.unwrap());
+        assert!(quick.settle(&taken).await.unwrap());
+        assert_eq!(deliver(&slow).await, ["b"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_is_still_good_while_nobody_took_over() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a"]).await;
+        let claimed = claim(&outbox, "me").await.unwrap();
+        bench.clock.advance(LEASE * 2);
+        assert!(outbox.settle(&claimed).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_parks_nothing() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "leased", &["a"]).await;
+        fill(&outbox, "postponed", &["b"]).await;
+        let far = Duration::from_secs(365 * 24 * 60 * 60);
+        claim(&outbox, "crashed").await.unwrap();
+        let postponed = claim(&outbox, "me").await.unwrap();
+        // However far in the future: cut to the longest pause.
+        outbox.postpone(&postponed, bench.clock.now() + far, "later").await.unwrap();
+        assert_eq!(outbox.next_due().await.unwrap(), Some(bench.clock.now() + LEASE));
+        bench.clock.advance(LONGEST_PAUSE - Duration::from_millis(1));
+        assert_eq!(claim(&outbox, "me").await.unwrap().key, "a");
+        assert_eq!(claim(&outbox, "me").await, None);
+        // Back by a year: what was said to be then is over.
+        bench.clock.set(bench.clock.now() - far);
+        assert_eq!(outbox.next_due().await.unwrap(), Some(bench.clock.now()));
+        assert_eq!(deliver(&outbox).await, ["a", "b"]);
+        assert!(LONGEST_LEASE >= LEASE);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_stamped_by_a_clock_that_was_ahead_is_delivered_as_it_was_stamped() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        let ahead = bench.clock.now() + Duration::from_secs(1_000_000);
+        bench.clock.set(ahead);
+        fill(&outbox, "s", &["a"]).await;
+        bench.clock.set(ahead - Duration::from_secs(1_000_000));
+        fill(&outbox, "s", &["b"]).await;
+        let first = claim(&outbox, "me").await.unwrap();
+        assert_eq!((first.key.as_str(), first.occurred_at), ("a", ahead));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waited_for_too_long_is_not_sent_but_kept() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["old"]).await;
+        bench.clock.advance(bench.limits.age);
+        fill(&outbox, "s", &["new"]).await;
+        let held = claim(&outbox, "me").await.unwrap();
+        assert_eq!(held.key, "old", "it is just young enough");
+        bench.clock.advance(Duration::from_millis(1));
+        assert_eq!(claim(&outbox, "me").await, None, "it is under way, and not buried meanwhile");
+        assert!(outbox.postpone(&held, bench.clock.now(), "HTTP 503").await.unwrap());
+        assert_eq!(deliver(&outbox).await, ["new"]);
+        let (write, _) = outbox.show(held.id).await.unwrap().unwrap();
+        let WriteState::Dead { reason, .. } = write.state else { panic!("{write:?}") };
+        assert!(reason.starts_with("expired"), "{reason}");
+        // A person says that it may be sent.
+        let occurred = write.occurred_at;
+        outbox.retry(held.id).await.unwrap().unwrap();
+        let again = claim(&outbox, "me").await.unwrap();
+        assert_eq!((again.key.as_str(), again.occurred_at), ("old", occurred));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_outbox_refuses_and_takes_again_when_there_is_room() {
+    bounded(async {
+        let mut bench = Bench::new();
+        bench.limits.rows = 3;
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a", "b", "c"]).await;
+        let error = outbox.enqueue(write("s", "d")).await.unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        assert!(error.to_string().contains("3 writes wait and 0 dead letters"), "{error}");
+        // What is there already is answered, full or not.
+        assert!(outbox.enqueue(write("s", "a")).await.unwrap().earlier);
+        let first = claim(&outbox, "me").await.unwrap();
+        outbox.bury(&first, "no").await.unwrap();
+        assert!(outbox.enqueue(write("s", "d")).await.is_err(), "a dead letter takes room too");
+        let second = claim(&outbox, "me").await.unwrap();
+        outbox.settle(&second).await.unwrap();
+        outbox.enqueue(write("s", "d")).await.unwrap();
+        assert_eq!(deliver(&outbox).await, ["c", "d"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_too() {
+    bounded(async {
+        let mut bench = Bench::new();
+        let mut long = write("s", "long");
+        long.params = format!("\"{}\"", "x".repeat(10_000));
+        bench.limits = Limits { bytes: 25_000, ..Limits::default() };
+        let outbox = bench.open().await;
+        for key in ["one", "two"] {
+            outbox.enqueue(NewWrite { key: key.to_owned(), ..long.clone() }).await.unwrap();
+        }
+        assert!(matches!(outbox.enqueue(long.clone()).await, Err(OutboxError::Full { .. })));
+        fill(&outbox, "s", &["short"]).await;
+        long.params = "x".repeat(30_000);
+        let error = outbox.enqueue(long).await.unwrap_err();
+        assert!(matches!(error, OutboxError::TooLarge { .. }) && !error.is_retryable(), "{error}");
+        assert_eq!(deliver(&outbox).await, ["one", "two", "short"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_waits_for_work_is_woken_by_it() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        let clone: Outbox = outbox.clone();
+        assert!(outbox.woken().now_or_never().is_none());
+        fill(&clone, "s", &["a"]).await;
+        outbox.woken().await;
+        assert!(outbox.woken().now_or_never().is_none());
+        let claimed = claim(&outbox, "me").await.unwrap();
+        outbox.postpone(&claimed, bench.clock.now() + LEASE, "no link").await.unwrap();
+        assert_eq!(claim(&outbox, "me").await, None);
+        outbox.hurry().await.unwrap();
+        outbox.woken().await;
+        assert_eq!(deliver(&outbox).await, ["a"]);
+    })
+    .await;
+}
+
+#[test]
+fn pauses_grow_up_to_a_minute() {
+    let pauses: Vec<_> = (1..=9).map(|n| outbox::pause(n, &Jitter::fixed(1.0)).as_millis()).collect();
+    assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+    assert_eq!(outbox::pause(u32::MAX, &Jitter::fixed(0.0)), Duration::from_secs(30));
+    assert_eq!(outbox::pause(0, &Jitter::fixed(0.0)), Duration::from_millis(250));
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a"]).await;
+        outbox.close().await.unwrap();
+        let newer = sqlx::SqlitePool::connect(&format!("sqlite:{}", bench.path().display())).await.unwrap();
+        sqlx::query("PRAGMA user_version = 2000006").execute(&newer).await.unwrap();
+        newer.close().await;
+        let error = Outbox::open(&bench.path(), bench.clock.clone(), bench.limits).await.unwrap_err();
+        assert!(matches!(error, OutboxError::Newer { version: 2, .. }), "{error}");
+        assert!(error.to_string().contains("newer version of Plexus"), "{error}");
+    })
+    .await;
+}
