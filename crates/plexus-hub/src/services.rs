@@ -259,8 +259,17 @@ pub enum DataDirState {
     Foreign,
 }
 
-/// What a person may have put into a data folder before its first start.
-const PUT_THERE: [&str; 5] = [FILE_NAME, UPSTREAMS_FOLDER, TOOLS_FOLDER, LEGACY_FILE, profiles::FOLDER];
+/// What may be in a data folder before its first start: what a person has put there, and what proxies and runs of agents keep,
+/// which need no hub to begin.
+const PUT_THERE: [&str; 7] = [
+    FILE_NAME,
+    UPSTREAMS_FOLDER,
+    TOOLS_FOLDER,
+    LEGACY_FILE,
+    profiles::FOLDER,
+    plexus_node::proxy::FOLDER,
+    "runs",
+];
 
 /// Looks into a folder that is there.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {

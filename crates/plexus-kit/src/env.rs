@@ -47,10 +47,14 @@ pub const SSH_AUTH_SOCK: Variable =
     Variable { name: "SSH_AUTH_SOCK", about: "agent with the keys that a node's ssh uses" };
 pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `dumb` has no colours" };
 
-pub const PROXY: Variable =
-    Variable { name: "PLEXUS_PROXY", about: "0, false or off: `plexus mcp` passes everything on and keeps nothing" };
-pub const PROXY_SECRET: Variable =
-    Variable { name: "PLEXUS_PROXY_SECRET", about: "what clients of `plexus mcp --http` present as their token" };
+pub const PROXY: Variable = Variable {
+    name: "PLEXUS_PROXY",
+    about: "0, false or off: `plexus mcp` passes everything on and keeps nothing",
+};
+pub const PROXY_SECRET: Variable = Variable {
+    name: "PLEXUS_PROXY_SECRET",
+    about: "what clients of `plexus mcp --http` present as their token",
+};
 
 /// What a program of someone else gets; see [`Environment::passed_on`].
 const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];

@@ -51,6 +51,8 @@ pub(super) struct Agent {
     conversation: String,
     state: Mutex<State>,
     opening: tokio::sync::Mutex<()>,
+    /// Writes that may be kept go one after the other: what was sent first is done first, whatever becomes of it.
+    pub(super) writing: tokio::sync::Mutex<()>,
     /// Requests that are answered now, by their ids.
     running: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -66,6 +68,7 @@ impl Agent {
             conversation,
             state: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             running: Mutex::default(),
         })
     }
@@ -197,7 +200,9 @@ impl Agent {
         let hub = &self.proxy.hub;
         let params = self.state().initialize.as_ref().map(|raw| raw.get().to_owned());
         let Some(params) = params else { return Ok(Err("it was not begun with initialize".to_owned())) };
-        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"plexus\",\"method\":\"initialize\",\"params\":{params}}}");
+        let body = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"plexus\",\"method\":\"initialize\",\"params\":{params}}}"
+        );
         let reply = hub.mcp(&Method::POST, self.plain(None), &body.into()).await?;
         let session = reply.header(headers::SESSION_ID.as_str()).cloned();
         if !reply.is_json() {
@@ -209,7 +214,9 @@ impl Agent {
             Err(error) => return Ok(Err(format!("its answer cannot be read: {error}"))),
         };
         let (Some(mut session), Some(result)) = (session, answer.result) else {
-            return Ok(Err(answer.error.map_or_else(|| "it gives none".to_owned(), |error| error.get().to_owned())));
+            return Ok(Err(answer
+                .error
+                .map_or_else(|| "it gives none".to_owned(), |error| error.get().to_owned())));
         };
         session.set_sensitive(true);
         let version = version_of(&result);
@@ -360,7 +367,9 @@ pub(super) fn failed(id: &RawValue, failure: &Failure, dialect: Dialect) -> Byte
     };
     let what = match failure {
         Failure::Refused(why) => why.clone(),
-        failure if failure.nothing_ran() => format!("The hub is away, and nothing was done. Try again later. ({failure})"),
+        failure if failure.nothing_ran() => {
+            format!("The hub is away, and nothing was done. Try again later. ({failure})")
+        }
         failure => format!(
             "The hub was lost before it answered. Nobody knows whether this was done: look before you try again. ({failure})"
         ),

@@ -194,7 +194,14 @@ impl Agent {
             return calls::unanswered(self, id, Failure::Away { why, sent: true }, dialect, write).await;
         }
         if reply.is_stream() {
-            return Answer::Stream(Box::new(Following::new(self.clone(), reply, id, dialect, write, running)));
+            return Answer::Stream(Box::new(Following::new(
+                self.clone(),
+                reply,
+                id,
+                dialect,
+                write,
+                running,
+            )));
         }
         if !reply.is_json() {
             if status == StatusCode::ACCEPTED {
@@ -217,7 +224,13 @@ impl Agent {
         }
     }
 
-    async fn discover(&self, message: &Message<'_>, request: &Request<'_>, body: &Bytes, given: &Given) -> Answer {
+    async fn discover(
+        &self,
+        message: &Message<'_>,
+        request: &Request<'_>,
+        body: &Bytes,
+        given: &Given,
+    ) -> Answer {
         #[derive(Deserialize)]
         struct Discovered {
             result: Box<RawValue>,
@@ -273,7 +286,9 @@ fn is_rpc(json: &[u8]) -> bool {
         _jsonrpc: serde::de::IgnoredAny,
     }
     let first = json.iter().find(|byte| !byte.is_ascii_whitespace());
-    first == Some(&b'[') || json.starts_with(b"{\"jsonrpc\":") || serde_json::from_slice::<Marked>(json).is_ok()
+    first == Some(&b'[')
+        || json.starts_with(b"{\"jsonrpc\":")
+        || serde_json::from_slice::<Marked>(json).is_ok()
 }
 
 fn refused(status: StatusCode, json: &[u8]) -> RpcError {

@@ -57,7 +57,8 @@ impl Write {
             None => uuid::Uuid::now_v7().to_string(),
         };
         let conversation = agent.conversation(&meta, given);
-        let client = agent.client(request.params.meta).unwrap_or_else(|| json!({ "name": "unknown", "version": "" }));
+        let client =
+            agent.client(request.params.meta).unwrap_or_else(|| json!({ "name": "unknown", "version": "" }));
         meta.insert(IDEMPOTENCY_KEY.to_owned(), key.as_str().into());
         let arguments = request.params.arguments.map_or("{}", RawValue::get);
         let called = format!("\"name\":{},\"arguments\":{arguments}", Value::from(tool.as_str()));
@@ -68,7 +69,9 @@ impl Write {
 
     /// Stores it, and says so.
     async fn keep(self, agent: &Agent, id: &RawValue, dialect: Dialect, note: &str) -> Result<Bytes, String> {
-        let Some(outbox) = &agent.proxy.outbox else { return Err("nothing is kept while the proxy is off".to_owned()) };
+        let Some(outbox) = &agent.proxy.outbox else {
+            return Err("nothing is kept while the proxy is off".to_owned());
+        };
         let Self { key, tool, conversation, client, params } = self;
         let write = NewWrite {
             key: key.clone(),
@@ -88,7 +91,8 @@ impl Write {
 /// The request with its key. Every other parameter is left as it is.
 fn stamped(request: &Request<'_>, called: &str, meta: &Value) -> Bytes {
     let mut params = format!("{called},\"_meta\":{meta}");
-    let more = [("inputResponses", request.params.input_responses), ("requestState", request.params.request_state)];
+    let more =
+        [("inputResponses", request.params.input_responses), ("requestState", request.params.request_state)];
     for (name, value) in more.into_iter().filter_map(|(name, value)| Some((name, value?))) {
         params.push_str(&format!(",\"{name}\":{}", value.get()));
     }
@@ -116,6 +120,7 @@ pub(super) async fn call(
             Err(failure) => Answer::One(http::StatusCode::OK, failed(request.id, &failure, dialect)),
         };
     };
+    let _turn = agent.writing.lock().await;
     if let Some(outbox) = &agent.proxy.outbox {
         match outbox.has_pending(&write.conversation).await {
             Ok(false) => {}

@@ -193,7 +193,9 @@ impl Credential {
         let admin = match &self.first {
             First::Admin(find) => find().map_err(Unanswered::Unreached)?,
             First::Token(_) => {
-                return Err(NoCredential::Refused("the hub does not take the token of this agent".to_owned()));
+                return Err(NoCredential::Refused(
+                    "the hub does not take the token of this agent".to_owned(),
+                ));
             }
         };
         let params = CreateTokenParams {
@@ -207,7 +209,9 @@ impl Credential {
         };
         let body = serde_json::to_vec(&params).unwrap_or_default();
         let Some(admin) = Live::new(admin.expose_secret(), None) else {
-            return Err(NoCredential::Refused("the admin token holds characters that no token has".to_owned()));
+            return Err(NoCredential::Refused(
+                "the admin token holds characters that no token has".to_owned(),
+            ));
         };
         self.ask(line, "api/v1/tokens", &admin, body.into()).await
     }

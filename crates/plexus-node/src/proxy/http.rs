@@ -152,7 +152,11 @@ impl Door {
             return refused(StatusCode::FORBIDDEN, REFUSED, "this Host or Origin may not use the proxy");
         }
         if !self.knows_secret(request.headers()) {
-            return refused(StatusCode::UNAUTHORIZED, REFUSED, "the secret of this proxy is missing or wrong");
+            return refused(
+                StatusCode::UNAUTHORIZED,
+                REFUSED,
+                "the secret of this proxy is missing or wrong",
+            );
         }
         match *request.method() {
             Method::POST => self.post(request).await,
@@ -183,7 +187,11 @@ impl Door {
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) => {
-                return refused(StatusCode::PAYLOAD_TOO_LARGE, INVALID_REQUEST, &format!("the body cannot be taken: {error}"));
+                return refused(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    INVALID_REQUEST,
+                    &format!("the body cannot be taken: {error}"),
+                );
             }
         };
         let given = Given {
@@ -277,7 +285,8 @@ fn is_of_this_machine(headers: &HeaderMap, uri: &Uri) -> bool {
         let value = values.next().map(|value| value.to_str().unwrap_or("\0"));
         if values.next().is_some() { Some("\0") } else { value }
     };
-    let host_ok = one(HOST).is_some_and(is_here) && uri.authority().is_none_or(|target| is_here(target.as_str()));
+    let host_ok =
+        one(HOST).is_some_and(is_here) && uri.authority().is_none_or(|target| is_here(target.as_str()));
     let origin_ok = one(ORIGIN).is_none_or(|origin| {
         origin.parse::<Uri>().is_ok_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https"))
@@ -294,7 +303,8 @@ fn is_here(authority: &str) -> bool {
         _ => authority,
     };
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

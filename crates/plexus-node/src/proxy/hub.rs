@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderMap, IF_NONE_MATCH, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
 use plexus_mcp::relay::{HubLine, HubReply, Unanswered};
 use plexus_proto::ErrorEnvelope;
@@ -164,7 +164,9 @@ impl Hub {
                 Ok(newer) => newer,
                 Err(Failure::Refused(_)) => {
                     let why = told(reply).await;
-                    return Err(self.noted(Failure::Refused(format!("the hub does not let this agent in: {why}"))));
+                    return Err(
+                        self.noted(Failure::Refused(format!("the hub does not let this agent in: {why}")))
+                    );
                 }
                 Err(away) => return Err(self.noted(away)),
             };
@@ -204,10 +206,7 @@ impl Hub {
 
 /// What a gateway in front of the hub says when the hub is not there, and the hub while it starts or stops.
 pub(super) fn is_away(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-    )
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
 /// What an answer that is no message says.

@@ -102,7 +102,9 @@ async fn add_letters(outbox: &Outbox, json: &[u8]) -> Result<Option<Bytes>, Outb
     if letters.is_empty() {
         return Ok(None);
     }
-    let mut text = "Not part of this result: writes that were stored while the hub was away could not be done.".to_owned();
+    let mut text =
+        "Not part of this result: writes that were stored while the hub was away could not be done."
+            .to_owned();
     for letter in &letters {
         let _ = write!(
             text,

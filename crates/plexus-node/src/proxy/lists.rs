@@ -96,7 +96,11 @@ impl Known {
     fn same_as(&self, other: &Self) -> bool {
         self.context == other.context
             && self.instructions == other.instructions
-            && self.tools.values().map(|t| t.definition.get()).eq(other.tools.values().map(|t| t.definition.get()))
+            && self
+                .tools
+                .values()
+                .map(|t| t.definition.get())
+                .eq(other.tools.values().map(|t| t.definition.get()))
     }
 }
 
@@ -271,12 +275,13 @@ async fn fetch(hub: &Hub) -> Result<Vec<Box<RawValue>>, Failure> {
             let reply = hub.mcp(&Method::POST, headers, &body).await?;
             let status = reply.status();
             let answer = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
-            let strange = |what: &str| Failure::Away { why: format!("the hub's list of tools {what}"), sent: true };
+            let strange =
+                |what: &str| Failure::Away { why: format!("the hub's list of tools {what}"), sent: true };
             if !status.is_success() {
                 return Err(strange(&format!("was answered {status}")));
             }
-            let answer: Answer =
-                serde_json::from_slice(&answer).map_err(|error| strange(&format!("cannot be read: {error}")))?;
+            let answer: Answer = serde_json::from_slice(&answer)
+                .map_err(|error| strange(&format!("cannot be read: {error}")))?;
             answer.result.ok_or_else(|| strange("is an error"))
         };
         let page = tokio::time::timeout(PATIENCE, asked).await;

@@ -52,6 +52,8 @@ use self::lists::Lists;
 pub use self::credential::First;
 pub use self::http::Endpoint;
 
+/// Below the data folder: a folder for each agent and hub.
+pub const FOLDER: &str = "proxy";
 /// The outbox in the folder of a proxy.
 pub const OUTBOX_FILE: &str = "outbox.db";
 
@@ -131,7 +133,7 @@ pub fn folder(data_dir: &std::path::Path, agent: &str, hub: &Url) -> PathBuf {
     let hash = hex::encode(digest(&SHA256, hub.as_str().trim_end_matches('/').as_bytes()).as_ref());
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let agent: String = agent.chars().map(plain).collect();
-    data_dir.join("proxy").join(format!("{}-{}", agent.trim_start_matches('.'), &hash[..8]))
+    data_dir.join(FOLDER).join(format!("{}-{}", agent.trim_start_matches('.'), &hash[..8]))
 }
 
 /// Why the proxy cannot be.

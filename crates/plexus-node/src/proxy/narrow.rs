@@ -47,7 +47,9 @@ impl ShownIf {
         let Some(online) = &context.online else { return true };
         match self {
             Self::SomeNodeIsOnline => !online.is_empty(),
-            Self::ThatNodeIsOnline => placement.strip_prefix("node:").is_some_and(|node| online.contains(node)),
+            Self::ThatNodeIsOnline => {
+                placement.strip_prefix("node:").is_some_and(|node| online.contains(node))
+            }
         }
     }
 }

@@ -60,7 +60,8 @@ impl Proxy {
             let line = match line {
                 Line::End => break,
                 Line::TooLong => {
-                    let mut error = RpcError::invalid_request(format!("a message has at most {MAX_BODY} bytes"));
+                    let mut error =
+                        RpcError::invalid_request(format!("a message has at most {MAX_BODY} bytes"));
                     error.id = Some("null".to_owned());
                     debug_assert_eq!(error.code, INVALID_REQUEST);
                     out.write(error.to_json().as_bytes()).await;

@@ -102,9 +102,10 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     })?;
     let tls = target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new);
     let folder = proxy::folder(&data_dir, &args.agent, &target.url);
-    let off = invocation.environment().get(env::PROXY).is_some_and(|value| {
-        matches!(value.to_ascii_lowercase().as_str(), "0" | "false" | "off")
-    });
+    let off = invocation
+        .environment()
+        .get(env::PROXY)
+        .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "false" | "off"));
     Ok(ProxyOptions {
         tls,
         session: args.session.clone(),
