@@ -41,7 +41,8 @@ pub(super) fn end_all() -> Last {
         let mut left = tree::all_below(own);
         let nobody = left.is_empty();
         left.retain(|process| !process.dead);
-        last.found = last.found.max(left.len() as u64);
+        let counted = left.iter().filter(|process| tree::counts(process)).count();
+        last.found = last.found.max(counted as u64);
         if nobody {
             return last;
         }

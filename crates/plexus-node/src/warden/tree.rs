@@ -28,16 +28,22 @@ pub(super) fn stop_below(root: u32) -> u64 {
         let mut running = all_below(root);
         running.retain(runs);
         signal_all(&running, Signal::STOP);
-        return running.len() as u64;
+        return running.iter().filter(|process| counts(process)).count() as u64;
     }
     let mut stopped = 0;
     walk(root, usize::MAX, |process| {
         if runs(process) {
-            stopped += 1;
+            stopped += u64::from(counts(process));
             signal_all(std::slice::from_ref(process), Signal::STOP);
         }
     });
     stopped
+}
+
+/// Whether it is the program's: the first process in a sandbox of bubblewrap is there a moment longer than what it holds.
+pub(super) fn counts(process: &Stat) -> bool {
+    let program = fs::read_link(format!("/proc/{}/exe", process.pid)).ok();
+    program.is_none_or(|program| program.file_name().is_none_or(|name| name != "bwrap"))
 }
 
 fn runs(process: &Stat) -> bool {

@@ -42,6 +42,22 @@ sys.exit(5)
             "{level}: {answer}"
         );
         assert_eq!(answer["files"], json!([{ "name": "out", "bytes": 10, "text": "given read" }]), "{level}");
+        assert_eq!(answer["left_running"], json!(null), "{level}: {answer}");
+        nothing_is_left(&bench);
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_in_the_background_is_counted_alike_at_every_level() {
+    for level in all() {
+        let bench = at(&level).await;
+        let code = "sleep 30 & sleep 30 & exit 0";
+        let answer = bench.code(json!({ "language": "shell", "code": code })).await.unwrap();
+        assert_eq!(
+            (&answer["exit_code"], &answer["left_running"]),
+            (&json!(0), &json!(2)),
+            "{level}: {answer}"
+        );
         nothing_is_left(&bench);
     }
 }
