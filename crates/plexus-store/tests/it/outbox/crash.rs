@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use plexus_kit::Clock;
@@ -16,6 +16,7 @@ use crate::backend::bounded;
 /// One of the ignored tests below, in a process whose folder is `folder`.
 pub(super) fn process(test: &str, folder: &Path, under: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap();
+    std::fs::write(folder.join(MARK), "").unwrap();
     let mut command = match under {
         [] => Command::new(own),
         [program, args @ ..] => {
@@ -31,6 +32,14 @@ pub(super) fn process(test: &str, folder: &Path, under: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
     command
+}
+
+/// In the folder of a process that was started by [`process`].
+const MARK: &str = "run-by-another-test";
+
+/// The folder of this process; none where it is just one of all ignored tests.
+pub(super) fn own_folder() -> Option<PathBuf> {
+    std::env::current_dir().ok().filter(|folder| folder.join(MARK).exists())
 }
 
 /// Killed when it is dropped, whatever became of the test.
@@ -59,7 +68,8 @@ pub(super) fn said(out: impl std::io::Read) -> impl Iterator<Item = String> {
 #[tokio::test]
 #[ignore = "the process that another test kills"]
 async fn queues_for_ever() {
-    let path = std::env::current_dir().unwrap().join("box/outbox.db");
+    let Some(folder) = own_folder() else { return };
+    let path = folder.join("box/outbox.db");
     let (outbox, _) = Outbox::open(&path, Clock::system(), Limits::default()).await.unwrap();
     let name = uuid::Uuid::now_v7();
     let ended = std::time::Instant::now() + std::time::Duration::from_secs(30);

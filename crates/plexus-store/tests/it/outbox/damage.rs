@@ -289,7 +289,7 @@ async fn stopped_at(fails_at: usize, log_only: bool) -> bool {
         true => with_its_log_only(&bench).await,
         false => with_a_damaged_index(&bench).await,
     }
-    let full = fails_at % 2 == 0;
+    let full = fails_at.is_multiple_of(2);
     let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::PermissionDenied };
     let failing = Arc::new(Failing { fails_at, steps: AtomicUsize::new(0), kind });
     let opened = Outbox::open_with(&bench.path(), bench.clock.clone(), bench.limits, failing).await;

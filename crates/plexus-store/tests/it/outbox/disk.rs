@@ -6,7 +6,7 @@ use std::process::Command;
 use plexus_kit::Clock;
 use plexus_store::outbox::{Limits, Outbox, OutboxError};
 
-use super::crash::{process, said, say};
+use super::crash::{own_folder, process, said, say};
 use super::{claim, deliver, write};
 use crate::backend::bounded;
 
@@ -33,7 +33,8 @@ async fn open(path: &Path) -> Result<Outbox, OutboxError> {
 #[tokio::test]
 #[ignore = "the process of another test, on its small disk"]
 async fn fills_the_disk() {
-    let path = std::env::current_dir().unwrap().join("disk/box/outbox.db");
+    let Some(folder) = own_folder() else { return };
+    let path = folder.join("disk/box/outbox.db");
     let outbox = open(&path).await.unwrap();
     let mut accepted = Vec::new();
     let error = loop {
@@ -76,7 +77,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
 #[tokio::test]
 #[ignore = "the process of another test, on its small disk"]
 async fn turns_the_disk_read_only() {
-    let here = std::env::current_dir().unwrap();
+    let Some(here) = own_folder() else { return };
     let path = here.join("disk/box/outbox.db");
     let outbox = open(&path).await.unwrap();
     outbox.enqueue(write("s", "a")).await.unwrap();
