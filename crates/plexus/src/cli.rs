@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, profile, sessions, shell,
-    token, tools, up, upstream,
+    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, outbox, profile,
+    sessions, shell, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Exec(exec::ExecArgs),
     /// Open a shell on another machine
     Shell(shell::ShellArgs),
+    /// Look after writes of agents that the hub could not take
+    Outbox(outbox::OutboxArgs),
     /// List sessions and read what happened in them
     Sessions(sessions::SessionsArgs),
     /// Show what happens in all sessions

@@ -12,6 +12,7 @@ pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod node;
+pub(crate) mod outbox;
 pub(crate) mod profile;
 pub(crate) mod sessions;
 pub(crate) mod shell;

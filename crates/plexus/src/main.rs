@@ -95,6 +95,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
         Command::Cp(args) => commands::cp::run(args, &invocation).await,
         Command::Exec(args) => commands::exec::run(args, &invocation).await,
         Command::Shell(args) => commands::shell::run(args, &invocation).await,
+        Command::Outbox(args) => commands::outbox::run(args, &invocation).await,
         Command::Sessions(args) => commands::sessions::run(args, &invocation).await,
         Command::Events(args) => commands::events::run(args, &invocation).await,
         Command::Audit(args) => commands::audit::run(args, &invocation).await,

@@ -120,7 +120,6 @@ pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
         .filename(path)
         .create_if_missing(false)
         .page_size(SMALL_PAGE)
-        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(Duration::from_secs(5))
@@ -132,6 +131,11 @@ pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
         .pragma("secure_delete", "on")
         .pragma("temp_store", "memory")
         .pragma("wal_autocheckpoint", "256");
+    // Said again to a file that has it, it would be written again.
+    let options = match std::fs::metadata(path).map_or(0, |file| file.len()) {
+        0 => options.auto_vacuum(SqliteAutoVacuum::Incremental),
+        _ => options,
+    };
     let pool = SqlitePoolOptions::new()
         .max_connections(1)
         .test_before_acquire(false)

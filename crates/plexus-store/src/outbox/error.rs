@@ -37,8 +37,19 @@ pub enum OutboxError {
     /// Damage that was there again right after the file had been put in order.
     #[error("the outbox {} is damaged and cannot be put in order; move it away and start again", path.display())]
     Damaged { path: PathBuf },
-    #[error("the outbox {} failed", path.display())]
+    #[error("the outbox {} failed: {}", path.display(), chain(source))]
     Database { path: PathBuf, source: StoreError },
+}
+
+/// An error of the database says only together with its cause what happened.
+fn chain(error: &StoreError) -> String {
+    let mut told = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
 }
 
 /// The usual reasons have a usual way out.
@@ -100,8 +111,10 @@ pub(super) fn trouble(error: &StoreError) -> Trouble {
                     Trouble::Damaged
                 }
                 13 => Trouble::Full,
-                // A file that is shorter than what it says of itself.
+                // Reading less than was asked for: a file that is shorter than what it says of itself.
                 10 if code == 522 => Trouble::Damaged,
+                // No room for the memory that the processes share.
+                10 if code == 4874 => Trouble::Full,
                 _ => Trouble::Other,
             }
         }

@@ -4,7 +4,7 @@
 //! where another stopped: the file is moved, its log is moved, a new file is filled under another name, and takes the place of
 //! the first. A file in its place next to one that was moved aside is therefore complete.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use plexus_kit::Clock;
 use plexus_kit::private_file;
@@ -178,7 +178,7 @@ fn free_suffix(place: &Place, clock: &Clock) -> String {
 }
 
 /// Stores what is readable of the file that was moved aside in a new one, and closes that.
-async fn fill(place: &Place, aside: &PathBuf, new: &PathBuf) -> Result<u64, OutboxError> {
+async fn fill(place: &Place, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
     let reading = || OutboxError::file("read the damaged file");
     let pages = Pages::open(aside).map_err(reading())?;
     let found = pages.rows().map_err(reading())?;

@@ -2,7 +2,7 @@
 //!
 //! The pages of the file and of its log are looked through one by one, without the structures that lead to them: a page of a table
 //! lists its rows, and a row is believed when its sum fits. So each row is as safe as its own page, whatever else is lost. What
-//! was deleted is not found again, since the file is overwritten where something is deleted.
+//! was deleted is not found again: a page that is given up is overwritten, and a row that has moved is in the list of one page.
 //!
 //! Everything here comes from a damaged file: no number in it is trusted, every loop ends.
 

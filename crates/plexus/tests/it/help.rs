@@ -86,6 +86,11 @@ async fn help_of_sessions() {
 }
 
 #[tokio::test]
+async fn help_of_outbox() {
+    insta::assert_snapshot!(help(&["outbox"], &["list", "show", "retry", "drop"]).await);
+}
+
+#[tokio::test]
 async fn help_of_events() {
     insta::assert_snapshot!(help(&["events"], &[]).await);
 }

@@ -1,1 +1,317 @@
+//! A file that somebody or something has damaged.
 
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plexus_store::outbox::{Files, LocalFiles, NewWrite, Outbox, Recovery, Which, WriteState};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Bench, claim, deliver, fill, write};
+use crate::backend::bounded;
+
+const SEEDS: u64 = 60;
+const ROWS: usize = 60;
+
+/// Rows of different lengths in three sessions, some of them dead, some settled.
+async fn accepted(outbox: &Outbox, rng: &mut StdRng) -> HashMap<String, NewWrite> {
+    let mut accepted = HashMap::new();
+    for number in 0..ROWS {
+        let mut new = write(&format!("s{}", number % 3), &format!("key-{number}"));
+        let length =
+            if number % 10 == 0 { rng.random_range(5_000..20_000) } else { rng.random_range(0..600) };
+        new.params = format!("{{\"name\":\"todo\",\"arguments\":\"{}\"}}", "x".repeat(length));
+        outbox.enqueue(new.clone()).await.unwrap();
+        accepted.insert(new.key.clone(), new);
+    }
+    for turn in 0..12 {
+        let claimed = claim(outbox, "me").await.unwrap();
+        if turn % 2 == 0 {
+            outbox.bury(&claimed, "HTTP 409").await.unwrap();
+        } else {
+            outbox.settle(&claimed).await.unwrap();
+            accepted.remove(&claimed.key);
+        }
+    }
+    accepted
+}
+
+/// Opens a damaged file, and says what is left of it after it was checked against what was accepted.
+async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usize, Option<Recovery>) {
+    let (outbox, opened) = Outbox::open(&bench.path(), bench.clock.clone(), bench.limits).await.unwrap();
+    let left = outbox.list(Which::All, 0, 1_000).await.unwrap();
+    let mut last: HashMap<String, usize> = HashMap::new();
+    for found in &left {
+        let (found, params) = outbox.show(found.id).await.unwrap().unwrap();
+        let was = accepted
+            .get(&found.key)
+            .unwrap_or_else(|| panic!("{} was never accepted or is settled", found.key));
+        assert_eq!((&was.session, &was.params, &was.client), (&found.session, &params, &found.client));
+        let number: usize = found.key["key-".len()..].parse().unwrap();
+        if !matches!(found.state, WriteState::Dead { .. }) {
+            assert!(
+                last.insert(found.session, number).is_none_or(|before| before < number),
+                "order of {number}"
+            );
+        }
+    }
+    // It goes on.
+    fill(&outbox, "new", &["after"]).await;
+    bench.clock.advance(Duration::from_secs(3600));
+    let delivered = deliver(&outbox).await;
+    assert!(delivered.contains(&"after".to_owned()));
+    outbox.close().await.unwrap();
+    (left.len(), opened.recovered)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_byte_is_lost_the_rest_goes_on() {
+    let (mut damaged, mut kept) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        let accepted = accepted(&outbox, &mut rng).await;
+        outbox.close().await.unwrap();
+        let mut bytes = std::fs::read(bench.path()).unwrap();
+        match seed % 4 {
+            // One byte.
+            0 => {
+                let at = rng.random_range(0..bytes.len());
+                bytes[at] ^= 1 << rng.random_range(0..8);
+            }
+            // A page.
+            1 => {
+                let page = rng.random_range(0..bytes.len() / 4096);
+                rng.fill(&mut bytes[page * 4096..(page + 1) * 4096]);
+            }
+            // The end.
+            2 => bytes.truncate(rng.random_range(1..bytes.len())),
+            // The beginning, with which SQLite can do nothing at all without it.
+            _ => {
+                let length = rng.random_range(1..200);
+                bytes[..length].fill(0);
+            }
+        }
+        std::fs::write(bench.path(), &bytes).unwrap();
+        let (left, recovered) = bounded(survivors(&bench, &accepted)).await;
+        kept += left;
+        if let Some(recovery) = recovered {
+            damaged += 1;
+            assert_eq!(recovery.rows, Some(left as u64), "seed {seed}");
+            assert_eq!(
+                std::fs::read(&recovery.moved_to).unwrap(),
+                bytes,
+                "seed {seed}: what was damaged is kept"
+            );
+            // Only what was on the lost page is lost, and what was lost is known of by the next.
+            let most = if seed % 4 == 2 { 0 } else { accepted.len() / 3 };
+            assert!(left >= most, "seed {seed}: {left} of {}", accepted.len());
+            if seed % 4 == 3 {
+                assert_eq!(left, accepted.len(), "seed {seed}: the beginning holds no rows");
+            }
+        } else {
+            assert_eq!(left, accepted.len(), "seed {seed}: nothing was said of what is missing");
+        }
+    }
+    assert!(damaged >= 40, "{damaged} files were found to be damaged");
+    assert!(kept > 30 * SEEDS as usize, "{kept} rows were kept");
+}
+
+#[tokio::test]
+async fn a_log_that_was_cut_off_or_changed_leaves_what_came_before() {
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        let keys: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
+        for key in &keys {
+            outbox.enqueue(write("s", key)).await.unwrap();
+        }
+        // As a crash leaves it: copied while it is open.
+        let crashed = Bench::new();
+        std::fs::create_dir_all(crashed.path().parent().unwrap()).unwrap();
+        std::fs::copy(bench.path(), crashed.path()).unwrap();
+        let log = |bench: &Bench| bench.path().with_extension("db-wal");
+        let mut bytes = std::fs::read(log(&bench)).unwrap();
+        match seed % 2 {
+            0 => bytes.truncate(rng.random_range(0..bytes.len())),
+            _ => {
+                let at = rng.random_range(32..bytes.len());
+                bytes[at] ^= 1 << rng.random_range(0..8);
+            }
+        }
+        std::fs::write(log(&crashed), &bytes).unwrap();
+        let reopened = crashed.open().await;
+        let delivered = deliver(&reopened).await;
+        assert_eq!(delivered, keys[..delivered.len()], "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_lost_everything_but_its_log_is_recovered_from_that() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        fill(&outbox, "s", &["a", "b", "c"]).await;
+        let crashed = Bench::new();
+        std::fs::create_dir_all(crashed.path().parent().unwrap()).unwrap();
+        std::fs::write(crashed.path(), b"").unwrap();
+        let log = |bench: &Bench| bench.path().with_extension("db-wal");
+        std::fs::copy(log(&bench), log(&crashed)).unwrap();
+        let (reopened, opened) =
+            Outbox::open(&crashed.path(), crashed.clock.clone(), crashed.limits).await.unwrap();
+        assert_eq!(opened.recovered.unwrap().rows, Some(3));
+        assert_eq!(deliver(&reopened).await, ["a", "b", "c"]);
+    })
+    .await;
+}
+
+/// Damage that is found while two have the file open: both go on, on the same new file.
+#[tokio::test]
+async fn damage_is_put_in_order_while_others_use_the_file() {
+    bounded(async {
+        let bench = Bench::new();
+        let (one, other) = (bench.open().await, bench.open().await);
+        let mut long = write("s", "long");
+        long.params = "x".repeat(50_000);
+        one.enqueue(long).await.unwrap();
+        fill(&other, "t", &["a", "b"]).await;
+        one.close().await.unwrap();
+        other.close().await.unwrap();
+        fill(&other, "t", &["c"]).await;
+        // In the middle of the long one, where only its sum can tell.
+        let mut bytes = std::fs::read(bench.path()).unwrap();
+        let at = bytes.windows(100).rposition(|window| window == [b'x'; 100]).unwrap();
+        bytes[at + 50] = b'y';
+        let file = std::fs::OpenOptions::new().write(true).open(bench.path()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+        let first = one.claim("one", super::LEASE).await.unwrap().unwrap();
+        assert_eq!(first.key, "a", "what cannot be believed is not sent");
+        let recovery = one.take_recovery().unwrap();
+        assert_eq!((recovery.rows, one.take_recovery()), (Some(3), None));
+        fill(&other, "t", &["d"]).await;
+        assert!(other.settle(&first).await.unwrap(), "the claim went along");
+        assert_eq!(deliver(&one).await, ["b", "c", "d"]);
+        assert!(recovery.moved_to.exists());
+    })
+    .await;
+}
+
+/// Files of which the step of one number fails.
+#[derive(Debug)]
+struct Failing {
+    fails_at: usize,
+    steps: AtomicUsize,
+    kind: io::ErrorKind,
+}
+
+impl Failing {
+    fn step(&self) -> io::Result<()> {
+        match self.steps.fetch_add(1, Ordering::SeqCst) {
+            step if step == self.fails_at => Err(self.kind.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Files for Failing {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.step().and_then(|()| LocalFiles.create_folder(path))
+    }
+    fn open(&self, path: &Path) -> io::Result<std::fs::File> {
+        self.step().and_then(|()| LocalFiles.open(path))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step().and_then(|()| LocalFiles.rename(from, to))
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step().and_then(|()| LocalFiles.remove(path))
+    }
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.step().and_then(|()| LocalFiles.write(path, content))
+    }
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.step().and_then(|()| LocalFiles.sync_folder(path))
+    }
+}
+
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names
+}
+
+/// A file with one damaged page, which SQLite can open.
+async fn with_a_damaged_index(bench: &Bench) {
+    let outbox = bench.open().await;
+    fill(&outbox, "s", &["a", "b", "c", "d"]).await;
+    outbox.close().await.unwrap();
+    let mut bytes = std::fs::read(bench.path()).unwrap();
+    bytes[6 * 4096..7 * 4096].fill(0xff);
+    std::fs::write(bench.path(), &bytes).unwrap();
+}
+
+/// A file of which only the log is left, which SQLite would throw away.
+async fn with_its_log_only(bench: &Bench) {
+    let outbox = bench.open().await;
+    fill(&outbox, "s", &["a", "b", "c", "d"]).await;
+    let log = bench.path().with_extension("db-wal");
+    let bytes = std::fs::read(&log).unwrap();
+    outbox.close().await.unwrap();
+    std::fs::write(&log, bytes).unwrap();
+    std::fs::write(bench.path(), b"").unwrap();
+}
+
+/// A recovery that stops at any of its steps is finished by the next, with the same result.
+#[tokio::test]
+async fn a_recovery_that_stopped_is_finished_by_the_next() {
+    bounded(async {
+        for log_only in [false, true] {
+            let mut fails_at = 0;
+            while !stopped_at(fails_at, log_only).await {
+                fails_at += 1;
+            }
+            assert!(fails_at > 10, "only {fails_at} steps");
+        }
+    })
+    .await;
+}
+
+/// True when there was no such step any more.
+async fn stopped_at(fails_at: usize, log_only: bool) -> bool {
+    let bench = Bench::new();
+    match log_only {
+        true => with_its_log_only(&bench).await,
+        false => with_a_damaged_index(&bench).await,
+    }
+    let full = fails_at.is_multiple_of(2);
+    let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::PermissionDenied };
+    let failing = Arc::new(Failing { fails_at, steps: AtomicUsize::new(0), kind });
+    let opened = Outbox::open_with(&bench.path(), bench.clock.clone(), bench.limits, failing).await;
+    let done = match opened {
+        Ok((outbox, opened)) => {
+            assert_eq!(opened.recovered.unwrap().rows, Some(4));
+            outbox.close().await.unwrap();
+            true
+        }
+        Err(error) => {
+            let advice = if full { "make room" } else { "can be written to" };
+            assert!(error.to_string().contains(advice), "{error}");
+            false
+        }
+    };
+    bench.clock.advance(Duration::from_secs(60));
+    let (reopened, _) = Outbox::open(&bench.path(), bench.clock.clone(), bench.limits).await.unwrap();
+    assert_eq!(deliver(&reopened).await, ["a", "b", "c", "d"], "after step {fails_at}");
+    reopened.close().await.unwrap();
+    let left = names(bench.path().parent().unwrap());
+    let named = |part: &str| left.iter().filter(|name| name.to_string_lossy().contains(part)).count();
+    assert_eq!(named(".corrupt-"), if log_only { 2 } else { 1 }, "after step {fails_at}: {left:?}");
+    assert_eq!(named(".recovering") + named(".new"), 0, "after step {fails_at}: {left:?}");
+    done
+}

@@ -286,6 +286,24 @@ async fn who_waits_for_work_is_woken_by_it() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_stops_waiting_leaves_nothing_undone_behind() {
+    bounded(async {
+        let bench = Bench::new();
+        let outbox = bench.open().await;
+        for number in 0..30 {
+            let _ = outbox.enqueue(write("s", &format!("{number:02}"))).now_or_never();
+            let _ = outbox.claim("gone", LEASE).now_or_never();
+        }
+        outbox.enqueue(write("s", "last")).await.unwrap();
+        bench.clock.advance(LEASE);
+        let delivered = deliver(&outbox).await;
+        assert!(delivered.is_sorted() && delivered.ends_with(&["last".to_owned()]), "{delivered:?}");
+        assert_eq!(outbox.counts().await.unwrap(), Counts::default());
+    })
+    .await;
+}
+
 #[test]
 fn pauses_grow_up_to_a_minute() {
     let pauses: Vec<_> = (1..=9).map(|n| outbox::pause(n, &Jitter::fixed(1.0)).as_millis()).collect();
