@@ -11,6 +11,7 @@ mod metrics;
 mod node_link;
 mod nodes;
 mod openapi;
+mod outbox;
 mod profiles;
 mod query;
 mod refusals;
@@ -81,6 +82,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(nodes::router())
         .merge(sessions::router())
         .merge(events::router())
+        .merge(outbox::router())
         .merge(streams::described())
         .merge(profiles::router())
         .merge(tokens::router())

@@ -5,6 +5,7 @@ mod config;
 mod context;
 mod key;
 mod node;
+mod outbox;
 mod profile;
 mod session;
 mod status;
@@ -28,6 +29,7 @@ pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
     NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
+pub use outbox::{DeadLetter, MAX_LETTERS, TellLettersParams, TellLettersResponse};
 pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,

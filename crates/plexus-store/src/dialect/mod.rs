@@ -25,11 +25,12 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// On SQLite it takes the write lock at once, so that a transaction never fails halfway for want
-    /// of it. On PostgreSQL nobody else writes what this hub writes.
+    /// of it. On PostgreSQL it waits for the transactions of other hubs, in one round trip: they all count up the position
+    /// of events, so they run one after the other anyway, and two that meet halfway would each hold what the other needs.
     pub(crate) fn begin_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "BEGIN IMMEDIATE",
-            Self::Postgres(_) => "BEGIN",
+            Self::Postgres(_) => "BEGIN; SELECT pg_advisory_xact_lock(8100961397773631607)",
         }
     }
 

@@ -72,6 +72,14 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             some(json!({ "events": [{ "kind": "notification", "payload": {} }] })),
             Scope("write:sessions", 403, 200),
         ),
+        (
+            Method::POST,
+            "/api/v1/outbox/letters",
+            some(json!({ "client": "c", "letters": [
+                { "key": "k", "tool": "todo", "reason": "", "occurred_at": "2026-11-18T06:00:00Z", "attempts": 1 },
+            ] })),
+            Token(200),
+        ),
         (Method::GET, "/api/v1/tools", none(), Token(200)),
         (Method::GET, "/api/v1/tools/cost", none(), Token(200)),
         (Method::GET, "/api/v1/tools/{name}", none(), Scope("call:todo", 404, 200)),
