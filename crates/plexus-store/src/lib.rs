@@ -28,6 +28,7 @@ mod node_invites;
 mod nodes;
 mod retention;
 mod scratchpad;
+mod session_stats;
 mod sessions;
 mod snapshot;
 mod store;

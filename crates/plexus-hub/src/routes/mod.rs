@@ -15,6 +15,7 @@ mod outbox;
 mod profiles;
 mod query;
 mod refusals;
+mod session_stats;
 mod sessions;
 mod status;
 mod streams;
@@ -81,6 +82,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(upstreams::router())
         .merge(nodes::router())
         .merge(sessions::router())
+        .merge(session_stats::router())
         .merge(events::router())
         .merge(outbox::router())
         .merge(streams::described())

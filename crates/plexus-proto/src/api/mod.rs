@@ -8,6 +8,7 @@ mod node;
 mod outbox;
 mod profile;
 mod session;
+mod session_stats;
 mod status;
 mod token;
 mod tool;
@@ -34,6 +35,7 @@ pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, Pr
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };
+pub use session_stats::{CallStats, QueuedStats, RunStats, SessionStats, ToolStats};
 pub use status::{AuditStatus, Status};
 pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,
