@@ -31,6 +31,9 @@ pub const INSTANCE: &str = "main";
 /// Requests of one subject that wait for its context to change; one more is refused as retryable.
 const CONTEXT_WAITS: usize = 64;
 
+/// Requests that count what happened in sessions at the same time; others wait.
+const COUNTING: usize = 2;
+
 /// Servers that are tried out at the same time; one more is refused as retryable.
 const UPSTREAM_TRIALS: usize = 4;
 
@@ -53,6 +56,8 @@ pub(crate) struct Services {
     /// Held while a server is tried out, which starts a process or dials.
     pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
+    /// Held while events of sessions are counted.
+    pub(crate) counting: Semaphore,
     /// Taken while a request waits for its context to change, by subject.
     pub(crate) context_waits: Quota,
     /// The machines that tools run on.
@@ -153,6 +158,7 @@ impl Services {
             started_at: clock.now(),
             verifying: Semaphore::new(1),
             upstream_trials: Semaphore::new(UPSTREAM_TRIALS),
+            counting: Semaphore::new(COUNTING),
             context_waits: Quota::new(CONTEXT_WAITS),
             failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),

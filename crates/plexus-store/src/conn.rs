@@ -189,6 +189,21 @@ impl Conn {
     }
 
     /// Number of rows changed.
+    /// Begins a transaction that writes.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        let (sql, failed) = (self.0.begin_sql(), StoreError::query("beginning a transaction"));
+        match &mut self.0 {
+            Connection::Sqlite(connection) => {
+                sqlx::query(sql).execute(&mut **connection).await.map_err(failed)?;
+            }
+            // Two statements at once.
+            Connection::Postgres(connection) => {
+                sqlx::raw_sql(sql).execute(&mut **connection).await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) async fn execute(
         &mut self,
         doing: &'static str,

@@ -30,6 +30,7 @@ mod nodes;
 pub mod outbox;
 mod retention;
 mod scratchpad;
+mod session_stats;
 mod sessions;
 mod snapshot;
 mod store;

@@ -11,9 +11,11 @@ mod metrics;
 mod node_link;
 mod nodes;
 mod openapi;
+mod outbox;
 mod profiles;
 mod query;
 mod refusals;
+mod session_stats;
 mod sessions;
 mod status;
 mod streams;
@@ -80,7 +82,9 @@ fn api() -> OpenApiRouter<App> {
         .merge(upstreams::router())
         .merge(nodes::router())
         .merge(sessions::router())
+        .merge(session_stats::router())
         .merge(events::router())
+        .merge(outbox::router())
         .merge(streams::described())
         .merge(profiles::router())
         .merge(tokens::router())

@@ -68,6 +68,11 @@ pub(super) async fn list(
     caller: Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<Session>>, ApiError> {
+    Ok(Json(page(&caller, params).await?))
+}
+
+/// A page of the sessions that the caller may read.
+pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Session>, ApiError> {
     let limit = query::limit(params.limit)?;
     let before = CURSOR.read::<SessionId>(params.cursor.as_deref())?;
     let own = caller.principal.subject();
@@ -84,7 +89,7 @@ pub(super) async fn list(
         before,
     };
     let items = caller.services.store.read().await?.sessions(&filter, limit + 1).await?;
-    Ok(Json(CURSOR.page(items, limit, |session| session.id.to_string())))
+    Ok(CURSOR.page(items, limit, |session| session.id.to_string()))
 }
 
 /// Open a session

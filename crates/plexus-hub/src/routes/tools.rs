@@ -163,6 +163,7 @@ pub(super) async fn call(
         arguments: params.arguments,
         session,
         idempotency_key: text(&headers, "idempotency-key")?.map(str::to_owned),
+        occurred_at: None,
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,

@@ -76,3 +76,56 @@ async fn a_session_that_has_not_changed_is_not_sent_again() {
     assert_eq!((changed.status.as_u16(), &changed.body["last_seq"]), (200, &json!(1)));
     assert_ne!(changed.header("etag"), tag);
 }
+
+#[tokio::test]
+async fn what_happened_in_sessions_is_counted_for_who_may_read_them() {
+    let hub = TestHub::start().await;
+    let token = hub.token("counted", &["call:*"]).await.token;
+    let client = hub.mcp(&token).header("plexus-session", "conv");
+    let call = async |arguments: Value, meta: Value| {
+        client
+            .modern("tools/call", json!({ "name": "todo", "arguments": arguments, "_meta": meta }))
+            .await
+            .result()
+    };
+    let kept = json!({ "plexus/idempotency-key": "k", "plexus/occurred-at": "2026-01-01T00:00:00Z" });
+    for _ in 0..2 {
+        call(json!({ "action": "add", "text": "milk" }), kept.clone()).await;
+    }
+    assert_eq!(call(json!({ "action": "remove", "id": 9 }), json!({})).await["isError"], true);
+
+    let get = async |token: &str, path: &str| -> (u16, Value) {
+        let answer = hub.http().get(hub.url(path)).bearer_auth(token).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    };
+    let (status, page) = get(&token, "/api/v1/sessions/stats?limit=1").await;
+    assert_eq!(
+        (status, page["items"].as_array().unwrap().len(), &page["next"]),
+        (200, 1, &Value::Null),
+        "{page}"
+    );
+    let stats = &page["items"][0];
+    let calls = &stats["calls"];
+    assert_eq!(
+        (&calls["total"], &calls["failed"]),
+        (&json!(2), &json!(1)),
+        "the second one was a replay: {stats}"
+    );
+    assert_eq!(calls["failures"], json!({ "not_found": 1 }), "{stats}");
+    assert_eq!(
+        (&calls["tools"][0]["tool"], &calls["tools"][0]["calls"]),
+        (&json!("todo"), &json!(2)),
+        "{stats}"
+    );
+    assert_eq!(stats["queued"]["writes"], 1, "{stats}");
+    assert!(stats["queued"]["longest_ms"].as_i64().unwrap() > 1_000_000_000, "{stats}");
+    assert_eq!((&stats["tokens"], &stats["partial"]), (&Value::Null, &json!(false)), "{stats}");
+
+    let path = format!("/api/v1/sessions/{}/stats", stats["session"]["id"].as_str().unwrap());
+    assert_eq!(get(&token, &path).await, (200, stats.clone()));
+    assert_eq!(get(&hub.admin_token(), &path).await.0, 200);
+    let other = hub.token("other", &["call:*"]).await.token;
+    assert_eq!(get(&other, &path).await.0, 404);
+    assert_eq!(get(&other, "/api/v1/sessions/stats").await.1["items"], json!([]));
+    assert_eq!(get(&other, "/api/v1/sessions/stats?owner=agent:counted").await.0, 403);
+}

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use plexus_auth::Principal;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::Incoming;
+use plexus_proto::Timestamp;
 use plexus_tools::{
     Call, CallError, CallKind, CallReply, ForeignOutput, LogLine, Progress, RawJson, SessionKey, ToolOutput,
     Via,
@@ -23,6 +24,8 @@ use super::{State, errors, reads};
 
 /// Key under which a client stamps a write that it may retry.
 const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
+/// When a write happened that a client stamped and kept for a while: RFC 3339.
+const OCCURRED_AT: &str = "plexus/occurred-at";
 /// Largest `_meta` of another server's result, in bytes; a larger one is left out as a whole.
 const MAX_FOREIGN_META: usize = 16 << 10;
 /// What keys of `_meta` begin with that no other server may set.
@@ -139,6 +142,7 @@ pub(super) fn begin(
             return Err(RpcError::invalid_params(format!("_meta[{IDEMPOTENCY_KEY:?}] must be a string")));
         }
     };
+    let occurred_at = occurred_at(meta)?;
     let trace = Incoming {
         call: TraceContext::extract(|name| meta.get(name).and_then(Value::as_str)),
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
@@ -150,6 +154,7 @@ pub(super) fn begin(
         arguments: target.arguments,
         session,
         idempotency_key,
+        occurred_at,
         via: Via::Mcp,
         cancel,
         progress: None,
@@ -161,6 +166,20 @@ pub(super) fn begin(
         trace,
         until_end: None,
     })
+}
+
+/// When the call was first asked for, if it was kept since.
+fn occurred_at(meta: &Map<String, Value>) -> Result<Option<Timestamp>, RpcError> {
+    let Some(said) = meta.get(OCCURRED_AT) else { return Ok(None) };
+    // The parser takes names of time zones too.
+    let text = said.as_str().filter(|text| text.len() <= 40 && !text.contains('['));
+    match text.and_then(|text| text.parse().ok()) {
+        Some(at) => Ok(Some(at)),
+        None => {
+            let message = format!("_meta[{OCCURRED_AT:?}] must be a time such as \"2026-11-18T06:00:00Z\"");
+            Err(RpcError::invalid_params(message))
+        }
+    }
 }
 
 /// The members of the result of a call, without the braces around them.

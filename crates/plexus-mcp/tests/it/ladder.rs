@@ -41,6 +41,10 @@ const META: &[(&str, &str)] = &[
     ("META-DEBUG",           r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"debug","traceparent":"00-1-2-00","x/y":[1]}"#),
     ("META-TOKEN-TRUE",      r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":true}"#),
     ("META-KEY-7",           r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"plexus/idempotency-key":7}"#),
+    ("META-WHEN-NONSENSE",   r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"plexus/idempotency-key":"w","plexus/occurred-at":"yesterday"}"#),
+    ("META-WHEN-7",          r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"plexus/idempotency-key":"w","plexus/occurred-at":7}"#),
+    ("META-WHEN-LOCAL",      r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"plexus/idempotency-key":"w","plexus/occurred-at":"2026-11-18T06:00:00"}"#),
+    ("META-WHEN",            r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"plexus/idempotency-key":"w","plexus/occurred-at":"2026-11-18T06:00:00.5+01:00"}"#),
     ("META",                 r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#),
 ];
 
@@ -102,6 +106,10 @@ const LADDER: &[Case] = &[
     Case { what: "arguments an array",           method: "tools/call",      params: r#"{"name":"todo","arguments":[],"_meta":META}"#, headers: &[],                                                    status: 200, code: -32602 },
     Case { what: "progress token a boolean",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-TOKEN-TRUE}"#, headers: &[],                                                status: 200, code: -32602 },
     Case { what: "idempotency key a number",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-KEY-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { what: "time a word",                  method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-NONSENSE}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { what: "time a number",                method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { what: "time without an offset",       method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-LOCAL}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { what: "time with an offset",          method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN}"#,  headers: &[],                                                    status: 200, code: 0 },
     Case { what: "bad cursor",                   method: "tools/list",      params: r#"{"cursor":"?","_meta":META}"#,                 headers: &[],                                                    status: 200, code: -32602 },
     Case { what: "listen without notifications", method: "subscriptions/listen", params: r#"{"_meta":META}"#,                         headers: &[],                                                    status: 400, code: -32602 },
     Case { what: "notifications a list",         method: "subscriptions/listen", params: r#"{"notifications":[],"_meta":META}"#,      headers: &[],                                                    status: 400, code: -32602 },

@@ -69,6 +69,7 @@ impl Runner {
             session: SessionKey::new("hub", &[&call.session_id.to_string()], None),
             // The hub has taken the key; here the call's own id keeps it from running twice.
             idempotency_key: None,
+            occurred_at: None,
             via: Via::Link,
             cancel: stop.token(),
             progress: Some(progress(events.clone())),

@@ -264,6 +264,7 @@ impl Workbench {
             arguments,
             session: SessionKey::new("hub", &[session], None),
             idempotency_key: None,
+            occurred_at: None,
             via: Via::Link,
             cancel,
             progress: None,

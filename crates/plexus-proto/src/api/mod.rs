@@ -5,8 +5,10 @@ mod config;
 mod context;
 mod key;
 mod node;
+mod outbox;
 mod profile;
 mod session;
+mod session_stats;
 mod status;
 mod token;
 mod tool;
@@ -28,10 +30,12 @@ pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
     NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
+pub use outbox::{DeadLetter, MAX_LETTERS, TellLettersParams, TellLettersResponse};
 pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };
+pub use session_stats::{CallStats, QueuedStats, RunStats, SessionStats, ToolStats};
 pub use status::{AuditStatus, Status};
 pub use token::{
     CreateTokenParams, CreatedToken, RotateTokenParams, Token, TokenDetail, TokenKind, TokenState,

@@ -1,7 +1,8 @@
 //! `/api/v1/sessions`.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -53,11 +54,15 @@ pub struct AppendEventsParams {
     pub events: Vec<AppendEvent>,
 }
 
-/// Events written as objects only: a derived reader would take a list of the fields as well.
-fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AppendEvent>, D::Error> {
+/// Items written as objects only: a derived reader would take a list of the fields as well.
+pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
     let objects = Vec::<Map<String, Value>>::deserialize(deserializer)?;
-    let event = |object| serde_json::from_value(Value::Object(object)).map_err(de::Error::custom);
-    objects.into_iter().map(event).collect()
+    let item = |object| serde_json::from_value(Value::Object(object)).map_err(de::Error::custom);
+    objects.into_iter().map(item).collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

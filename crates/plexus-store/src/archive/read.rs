@@ -45,8 +45,7 @@ pub async fn restore(
     let conn = line.conn()?;
     check_empty(conn).await?;
     let stage = options.data_dir.join(STAGE);
-    let begin = conn.0.begin_sql();
-    conn.execute("beginning to restore", begin, vec![]).await?;
+    conn.begin().await?;
     let outcome = Restoring {
         conn,
         stage: &stage,

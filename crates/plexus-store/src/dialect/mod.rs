@@ -25,11 +25,12 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// On SQLite it takes the write lock at once, so that a transaction never fails halfway for want
-    /// of it. On PostgreSQL nobody else writes what this hub writes.
+    /// of it. On PostgreSQL it waits for the transactions of other hubs, in one round trip: they all count up the position
+    /// of events, so they run one after the other anyway, and two that meet halfway would each hold what the other needs.
     pub(crate) fn begin_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "BEGIN IMMEDIATE",
-            Self::Postgres(_) => "BEGIN",
+            Self::Postgres(_) => "BEGIN; SELECT pg_advisory_xact_lock(8100961397773631607)",
         }
     }
 
@@ -42,6 +43,28 @@ impl Connection {
             Self::Sqlite(_) => RowsAs::Padded,
             Self::Postgres(_) => RowsAs::Placeholders,
         }
+    }
+
+    /// A part of an event's payload as text, or null where it is not there. What is asked for has names of ours.
+    pub(crate) fn payload_text(&self, path: &[&str]) -> String {
+        match self {
+            Self::Sqlite(_) => format!("CAST(payload ->> '$.{}' AS TEXT)", path.join(".")),
+            // It has no text with U+0000 in it.
+            Self::Postgres(_) => format!(
+                "CASE WHEN payload LIKE '%\\\\u0000%' THEN NULL ELSE CAST(payload AS json) #>> '{{{}}}' END",
+                path.join(",")
+            ),
+        }
+    }
+
+    /// A count in an event's payload, or null where it is none.
+    pub(crate) fn payload_count(&self, name: &str) -> String {
+        let text = self.payload_text(&[name]);
+        let is_count = match self {
+            Self::Sqlite(_) => format!("{text} NOT GLOB '*[^0-9]*'"),
+            Self::Postgres(_) => format!("({text}) ~ '^[0-9]+$'"),
+        };
+        format!("CASE WHEN {is_count} AND length({text}) BETWEEN 1 AND 15 THEN CAST({text} AS BIGINT) END")
     }
 
     /// Begins a transaction that reads one state of the database.

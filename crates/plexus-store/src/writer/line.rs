@@ -88,10 +88,7 @@ impl Line {
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), StoreError> {
-        let conn = self.conn()?;
-        let sql = conn.0.begin_sql();
-        conn.execute("beginning a transaction", sql, vec![]).await?;
-        Ok(())
+        self.conn()?.begin().await
     }
 
     /// Undoes what a failed transaction left; a connection on which that fails is given up.

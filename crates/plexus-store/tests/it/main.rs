@@ -20,6 +20,7 @@ mod nodes;
 mod outbox;
 mod postgres;
 mod retention;
+mod session_stats;
 mod sessions;
 mod sqlite;
 mod state;
@@ -119,6 +120,9 @@ macro_rules! conformance {
                     what_was_known_of_breaks_outlives_their_entries
                     an_audit_that_nobody_signs_loses_what_is_too_old_or_too_much_and_goes_on
                     old_events_go_and_the_numbers_of_the_rest_stay
+                }
+                session_stats {
+                    events_are_counted_by_what_they_say
                 }
                 audit {
                     the_two_entries_of_a_call_are_listed_as_one

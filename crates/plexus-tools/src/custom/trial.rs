@@ -32,6 +32,7 @@ pub async fn try_out(
         // Not among what its user does.
         session: SessionKey::new("test", &[name], None),
         idempotency_key: None,
+        occurred_at: None,
         via,
         cancel,
         progress: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plexus_kit::SeeThrough;
 use plexus_kit::trace::Incoming;
-use plexus_proto::{CallId, SessionId};
+use plexus_proto::{CallId, SessionId, Timestamp};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,8 @@ pub struct Call {
     pub arguments: Value,
     pub session: SessionKey,
     pub idempotency_key: Option<String>,
+    /// When it was first asked for, where it was kept on its way since. Counts with a key only.
+    pub occurred_at: Option<Timestamp>,
     pub via: Via,
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,

@@ -118,7 +118,7 @@ impl Inner {
         settle: Settle,
     ) -> Result<bool, CallError> {
         let kept = Kept::of(result).map(|kept| kept.text()).transpose()?;
-        let (call_id, ended) = (record.call_id(), record.ended(result));
+        let (call_id, ended) = (record.call_id(), record.ended(result.as_ref()));
         // On the disk before the node is told to forget the call: after a power cut nobody else could say how it ended.
         self.store
             .transact_through(

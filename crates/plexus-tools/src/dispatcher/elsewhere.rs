@@ -65,7 +65,7 @@ impl Inner {
         result: &Result<ToolOutput, CallError>,
     ) -> Result<(), CallError> {
         let kept = Kept::of(result).map(|kept| kept.text()).transpose()?;
-        let ended = record.ended(result);
+        let ended = record.ended(result.as_ref());
         self.store
             .transact(
                 move |conn| {

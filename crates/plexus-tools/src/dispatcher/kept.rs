@@ -72,6 +72,7 @@ impl Kept {
 }
 
 /// Where the result of a call with a key is to be kept.
+#[derive(Clone)]
 pub(super) struct Keep {
     pub(super) subject: String,
     pub(super) key: String,
@@ -102,4 +103,11 @@ fn is_open(code: ErrorCode) -> bool {
 pub(super) fn taken_first() -> CallError {
     CallError::new(ErrorCode::Unavailable, "another call with this idempotency key was faster")
         .hint("Nothing was run. Call again with the same key to get its result.")
+}
+
+/// The key stands for another call.
+pub(super) fn used_otherwise(key: &str) -> CallError {
+    let message = format!("the idempotency key {key:?} was used before for another tool or other arguments");
+    CallError::new(ErrorCode::IdempotencyConflict, message)
+        .hint("Nothing was run. Use a new key for a new call.")
 }

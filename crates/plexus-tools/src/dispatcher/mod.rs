@@ -18,14 +18,14 @@ use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use plexus_auth::Principal;
 use plexus_kit::metrics::count;
 use plexus_kit::{Clock, Metrics, Quota, Stage, Supervisor, shell};
 use plexus_proto::{CallId, ErrorCode, SessionId};
-use plexus_store::{IdempotencyRecord, Store, StoreError};
+use plexus_store::{IdempotencyRecord, Records, Store, StoreError};
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::{Instrument, Span};
@@ -49,6 +49,10 @@ use record::{CallOrigin, CallRecord};
 
 pub use call::{Begun, Call, CallKind, CallReply, Via};
 pub use prepare::request_digest;
+
+/// How often a first result is looked for after a write that another hub may have made, and how long is waited in between.
+const LOOKS: usize = 10;
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Longest idempotency key.
 const MAX_KEY: usize = 255;
@@ -231,7 +235,8 @@ impl Inner {
         let span = Span::current();
         span.record("session_id", tracing::field::display(session_id));
         let visible = self.registry.visible_to(&principal);
-        let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone());
+        let origin = CallOrigin::new(call_id, &principal, session_id, call.via, self.clock.clone())
+            .occurred(call.occurred_at.filter(|_| call.idempotency_key.is_some()));
         let (name, arguments) = (mem::take(&mut call.tool), call.arguments.take());
         let prepared = match given {
             Some(tool) => prepare_given(tool, arguments),
@@ -356,7 +361,7 @@ impl Inner {
     ) -> Admitted {
         let subject = context.principal.subject().to_owned();
         let Some(key) = key else {
-            return Admitted::run(self.enter(prepared, context, record, None).await);
+            return self.enter(prepared, context, record, None).await;
         };
         if key.is_empty() || key.len() > MAX_KEY {
             let error = CallError::new(
@@ -392,14 +397,7 @@ impl Inner {
         };
         match earlier {
             Some(earlier) if earlier.request_hash != request_hash => {
-                let error = CallError::new(
-                    ErrorCode::IdempotencyConflict,
-                    format!(
-                        "the idempotency key {key:?} was used before for another tool or other arguments"
-                    ),
-                )
-                .hint("Nothing was run. Use a new key for a new call.");
-                Admitted::run(self.refuse(record, error).await)
+                Admitted::run(self.refuse(record, kept::used_otherwise(&key)).await)
             }
             Some(earlier) => {
                 let result = self.replay(&earlier, record).await;
@@ -407,7 +405,7 @@ impl Inner {
             }
             None => {
                 let keep = Keep { subject, key, request_hash, session_id: context.session_id };
-                Admitted::run(self.enter(prepared, context, record, Some(keep)).await)
+                self.enter(prepared, context, record, Some(keep)).await
             }
         }
     }
@@ -419,7 +417,7 @@ impl Inner {
         context: ToolContext,
         record: CallRecord,
         keep: Option<Keep>,
-    ) -> Result<ToolOutput, CallError> {
+    ) -> Admitted {
         let subject = context.principal.subject();
         let Some(_place) = self.running.enter(subject) else {
             let message = format!(
@@ -428,7 +426,7 @@ impl Inner {
             );
             let error = CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Wait for one to end and call again.");
-            return self.refuse(record, error).await;
+            return Admitted::run(self.refuse(record, error).await);
         };
         self.execute(prepared, context, record, keep).await
     }
@@ -444,22 +442,26 @@ impl Inner {
         context: ToolContext,
         record: CallRecord,
         keep: Option<Keep>,
-    ) -> Result<ToolOutput, CallError> {
+    ) -> Admitted {
         // First in the queue of the writer, so committed before or with whatever the tool does.
-        let started = self.store.append_soon(record.started()).await?;
+        let started = match self.store.append_soon(record.started()).await {
+            Ok(started) => started,
+            Err(error) => return Admitted::run(Err(error.into())),
+        };
         let record = record.after(started);
         let prepared = match &prepared.route {
             None => prepared,
             Some(route) => match route.check(&prepared.tool) {
-                Err(error) => return self.finish(record, Err(error)).await,
+                Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
                 Ok(()) if prepared.is_kept() => {
-                    return self.execute_on_node(prepared.for_machine(), context, record, keep).await;
+                    let there = self.execute_on_node(prepared.for_machine(), context, record, keep).await;
+                    return Admitted::run(there);
                 }
                 Ok(()) => prepared.for_machine(),
             },
         };
         if prepared.reaches_out() {
-            return self.execute_elsewhere(prepared, context, record, keep).await;
+            return Admitted::run(self.execute_elsewhere(prepared, context, record, keep).await);
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);
         let work: Transaction = match run_handler(prepared, context).await {
@@ -467,30 +469,89 @@ impl Inner {
             Ok(Outcome::Ready(output)) if keep.is_some() => {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
-            Ok(Outcome::Ready(output)) => return self.finish(record, bound(output, limit)).await,
-            Err(error) => return self.finish(record, Err(error)).await,
+            Ok(Outcome::Ready(output)) => {
+                return Admitted::run(self.finish(record, bound(output, limit)).await);
+            }
+            Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
         };
+        self.commit(work, record, keep, limit).await
+    }
+
+    /// Commits a write with its record and, if it has a key, its result under that: all of it or nothing.
+    async fn commit(
+        &self,
+        work: Transaction,
+        record: CallRecord,
+        keep: Option<Keep>,
+        limit: usize,
+    ) -> Admitted {
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
-        self.store
-            .transact(
-                move |conn| {
-                    Box::pin(async move {
-                        let output = bound(guarded(&tool, work(conn)).await?, limit)?;
-                        if let Some(keep) = keep {
-                            let first = keep.record(call_id, Kept::Output(output.clone()))?;
-                            if !conn.insert_idempotent_result(&first, now).await? {
-                                return Err(kept::taken_first());
-                            }
+        let (kept, spare) = (keep.clone(), keep.map(|keep| (keep, record.clone())));
+        let committed = self.store.transact(
+            move |conn| {
+                Box::pin(async move {
+                    let output = bound(guarded(&tool, work(conn)).await?, limit)?;
+                    if let Some(keep) = &kept {
+                        let first = keep.record(call_id, Kept::Output(output.clone()))?;
+                        if !conn.insert_idempotent_result(&first, now).await? {
+                            return Err(Undone::Outrun);
                         }
-                        Ok(output)
-                    })
-                },
-                move |result| {
-                    let records = record.ended(result);
-                    record.complete(records)
-                },
-            )
-            .await?
+                    }
+                    Ok(output)
+                })
+            },
+            move |result| match result {
+                Err(Undone::Outrun) => Records::default(),
+                Err(Undone::Failed(error)) => record.complete(record.ended(Err(error))),
+                Ok(output) => record.complete(record.ended(Ok(output))),
+            },
+        );
+        let (error, spare) = match (committed.await, spare) {
+            (Ok(Ok(output)), _) => return Admitted::run(Ok(output)),
+            (Ok(Err(Undone::Outrun)), Some((keep, record))) => return self.outrun(record, keep).await,
+            (Ok(Err(Undone::Outrun)), None) => (kept::taken_first(), None),
+            (Ok(Err(Undone::Failed(error))), spare) => (error, spare),
+            (Err(error), spare) => (error.into(), spare),
+        };
+        match spare {
+            // Two hubs that wait for each other are told apart by their database, which lets one of them fail: the other has
+            // the result in a moment.
+            Some((keep, record)) if error.code == ErrorCode::Unavailable => {
+                self.after_contention(record, keep, error).await
+            }
+            _ => Admitted::run(Err(error)),
+        }
+    }
+
+    /// A write that could not be made, while another hub may have been about to make the same one.
+    async fn after_contention(&self, record: CallRecord, keep: Keep, error: CallError) -> Admitted {
+        for _ in 0..LOOKS {
+            match self.earlier(&keep.subject, &keep.key).await {
+                Ok(Some(first)) if first.request_hash == keep.request_hash => {
+                    return self.outrun(record, keep).await;
+                }
+                Ok(None) => tokio::time::sleep(LOOK).await,
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+        Admitted::run(Err(error))
+    }
+
+    /// Another hub has stored the first result of the key meanwhile: that is what this call is answered, too.
+    async fn outrun(&self, record: CallRecord, keep: Keep) -> Admitted {
+        let first = match self.earlier(&keep.subject, &keep.key).await {
+            Ok(Some(first)) => first,
+            // It was forgotten in this very moment.
+            Ok(None) => return Admitted::run(self.finish(record, Err(kept::taken_first())).await),
+            Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
+        };
+        if first.request_hash != keep.request_hash {
+            return Admitted::run(self.finish(record, Err(kept::used_otherwise(&keep.key))).await);
+        }
+        match self.store.append(record.outrun(first.call_id)).await {
+            Ok(()) => Admitted { replayed_from: Some(first.session_id), result: Kept::read(&first.result) },
+            Err(error) => Admitted::run(Err(error.into())),
+        }
     }
 
     /// The end of a call that changed nothing.
@@ -508,13 +569,13 @@ impl Inner {
         record: CallRecord,
         result: &Result<ToolOutput, CallError>,
     ) -> Result<(), StoreError> {
-        let records = record.ended(result);
+        let records = record.ended(result.as_ref());
         self.store.append_with(move || record.complete(records)).await
     }
 
     async fn refuse(&self, record: CallRecord, error: CallError) -> Result<ToolOutput, CallError> {
         let result = Err(error);
-        let records = record.refused(&result);
+        let records = record.refused(result.as_ref());
         self.store.append(records).await?;
         result
     }
@@ -523,6 +584,19 @@ impl Inner {
         let records = record.replayed(earlier.call_id);
         self.store.append(records).await?;
         Kept::read(&earlier.result)
+    }
+}
+
+/// Why a write was not made.
+enum Undone {
+    /// Its key has a result.
+    Outrun,
+    Failed(CallError),
+}
+
+impl<E: Into<CallError>> From<E> for Undone {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }
 

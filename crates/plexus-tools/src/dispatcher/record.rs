@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use plexus_auth::Principal;
 use plexus_kit::Clock;
+use plexus_kit::clock::from_millis;
 use plexus_proto::api::AuditPhase;
-use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, NodeId, SessionId, TokenId};
+use plexus_proto::{CallId, ErrorCode, EventKind, NewEvent, NodeId, SessionId, Timestamp, TokenId};
 use plexus_store::{NewAudit, NodeCallRecord, Records, Ticket};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ use super::prepare::Prepared;
 use crate::nodes::NodeEntry;
 use crate::{CallError, RawJson, ToolOutput, redact};
 
+/// By how much the clock of a caller may be ahead, in milliseconds.
+const AHEAD_MS: i64 = 300_000;
 /// Arguments or result in an audit entry.
 const AUDIT_DETAIL: usize = 8 * 1024;
 /// Arguments, and result, in an event.
@@ -30,6 +33,10 @@ pub(super) struct CallOrigin {
     session_id: SessionId,
     /// As the audit has it.
     via: Cow<'static, str>,
+    /// When it was first asked for, if it was kept on its way since.
+    occurred_at: Option<Timestamp>,
+    /// How long that was, in milliseconds.
+    waited_ms: Option<i64>,
     clock: Clock,
 }
 
@@ -68,6 +75,8 @@ impl CallRecord {
             subject: call.subject.clone(),
             session_id: call.session_id,
             via: call.via.clone().into(),
+            occurred_at: None,
+            waited_ms: None,
             clock,
         };
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
@@ -88,7 +97,7 @@ impl CallRecord {
     }
 
     /// The call ran; to be [completed](Self::complete) when it is written.
-    pub(super) fn ended(&self, result: &Result<ToolOutput, CallError>) -> Records {
+    pub(super) fn ended(&self, result: Result<&ToolOutput, &CallError>) -> Records {
         let (detail, outcome) = (detail(result, self.unrecorded), outcome(result));
         Records {
             audit: vec![self.audit_finished(outcome, &detail)],
@@ -108,7 +117,7 @@ impl CallRecord {
     }
 
     /// The call was turned down before it ran: both entries at once.
-    pub(super) fn refused(&self, result: &Result<ToolOutput, CallError>) -> Records {
+    pub(super) fn refused(&self, result: Result<&ToolOutput, &CallError>) -> Records {
         let detail = detail(result, self.unrecorded);
         Records {
             audit: vec![self.audit_started(), self.audit_finished(outcome(result), &detail)],
@@ -120,6 +129,13 @@ impl CallRecord {
     pub(super) fn replayed(&self, first: CallId) -> Records {
         let detail = json!({ "replay_of": first }).to_string();
         Records { audit: vec![self.audit_started(), self.audit_finished("ok", &detail)], events: vec![] }
+    }
+
+    /// The same of one that had begun, and found that another hub was faster with its key.
+    pub(super) fn outrun(&self, first: CallId) -> Records {
+        let detail = json!({ "replay_of": first }).to_string();
+        let event = self.event(EventKind::ToolCall, self.payload(Some((&detail, true))));
+        self.complete(Records { audit: vec![self.audit_finished("ok", &detail)], events: vec![event] })
     }
 
     fn audit_started(&self) -> NewAudit {
@@ -161,10 +177,17 @@ impl CallRecord {
             }
             let _ = write!(payload, r#","node_id":"{id}""#);
         }
+        if let Some(at) = self.origin.occurred_at {
+            let _ = write!(payload, r#","occurred_at":"{at}""#);
+        }
         if let Some((result, success)) = end {
             let _ = write!(payload, r#","result":{result},"success":{success}"#);
         }
-        let _ = write!(payload, r#","tool":{tool}}}"#);
+        let _ = write!(payload, r#","tool":{tool}"#);
+        if let Some(waited) = self.origin.waited_ms {
+            let _ = write!(payload, r#","waited_ms":{waited}"#);
+        }
+        payload.push('}');
         payload
     }
 
@@ -189,7 +212,20 @@ impl CallOrigin {
         clock: Clock,
     ) -> Self {
         let (token_id, subject) = (principal.token_id(), principal.subject().to_owned());
-        Self { call_id, token_id, subject, session_id, via: via.as_str().into(), clock }
+        let via = via.as_str().into();
+        Self { call_id, token_id, subject, session_id, via, occurred_at: None, waited_ms: None, clock }
+    }
+
+    /// The same of a call that was first asked for at another time. A clock that is ahead by more than clocks are is not believed.
+    pub(super) fn occurred(self, at: Option<Timestamp>) -> Self {
+        let now = self.clock.now();
+        let believed = |at: Timestamp| match at.as_millisecond() - now.as_millisecond() > AHEAD_MS {
+            true => now,
+            false => from_millis(at.as_millisecond()),
+        };
+        let occurred_at = at.map(believed);
+        let waited_ms = occurred_at.map(|at| (now.as_millisecond() - at.as_millisecond()).max(0));
+        Self { occurred_at, waited_ms, ..self }
     }
 
     /// The record of a call that goes to this machine. Where a caller may choose one, it names the one that was chosen,
@@ -216,7 +252,7 @@ impl CallOrigin {
     }
 }
 
-fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
+fn outcome(result: Result<&ToolOutput, &CallError>) -> &'static str {
     match result {
         Ok(output) if output.is_error() => ErrorCode::ToolFailed.as_str(),
         Ok(_) => "ok",
@@ -225,7 +261,7 @@ fn outcome(result: &Result<ToolOutput, CallError>) -> &'static str {
 }
 
 /// The result as JSON text, redacted. What another server said is not taken apart where nothing has to go.
-fn detail(result: &Result<ToolOutput, CallError>, unrecorded: &[&str]) -> String {
+fn detail(result: Result<&ToolOutput, &CallError>, unrecorded: &[&str]) -> String {
     match result {
         Ok(ToolOutput::Own { text, structured }) => {
             let structured = structured.as_ref().map(|structured| redact::without(structured, unrecorded));

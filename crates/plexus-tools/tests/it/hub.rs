@@ -220,6 +220,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
         arguments,
         session: SessionKey::new("external", &["test", "1"], Some("test")),
         idempotency_key: None,
+        occurred_at: None,
         via: Via::Rest,
         cancel: CancellationToken::new(),
         progress: None,

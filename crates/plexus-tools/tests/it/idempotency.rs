@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plexus_auth::Principal;
-use plexus_proto::ErrorCode;
+use plexus_proto::{ErrorCode, Timestamp};
 use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -94,15 +94,74 @@ async fn one_key_on_two_hubs_at_once_has_one_effect() {
                 hub.dispatcher.call(agent.clone(), asked()),
                 second.call(agent.clone(), asked())
             );
-            for reply in [&a, &b] {
-                // The one that lost the race may be told to try again, nothing else.
-                let retryable = |error: &CallError| error.code.is_retryable();
-                assert!(reply.result.as_ref().err().is_none_or(retryable), "{reply:?}");
-            }
-            assert!(a.result.is_ok() || b.result.is_ok());
+            // The one that lost the race gets the result of the other.
+            assert_eq!(a.result.as_ref().unwrap(), b.result.as_ref().unwrap());
+            assert!(a.replayed != b.replayed, "{a:?} {b:?}");
+            let lost = hub.audited(if a.replayed { a.call_id } else { b.call_id }).await.unwrap();
+            assert_eq!((lost.outcome.as_str(), lost.entries.len()), ("ok", 2));
             let again = second.call(agent.clone(), asked()).await;
             assert!(again.replayed && again.result.is_ok());
             assert_eq!(items(&hub, &agent).await, round + 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_for_two_things_on_two_hubs_at_once_is_one_of_them() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let second = hub.second_dispatcher();
+        for round in 0..10 {
+            let asked =
+                |text: &str| keyed("todo", json!({ "action": "add", "text": text }), &format!("k{round}"));
+            let (a, b) = tokio::join!(
+                hub.dispatcher.call(agent.clone(), asked("one")),
+                second.call(agent.clone(), asked("two"))
+            );
+            let errors: Vec<_> = [a, b].into_iter().filter_map(|reply| reply.result.err()).collect();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert_eq!(errors[0].code, ErrorCode::IdempotencyConflict);
+            assert_eq!(items(&hub, &agent).await, round + 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_was_kept_on_its_way_says_when_it_happened() {
+    bounded(async {
+        let hub = Hub::start().await;
+        let agent = hub.agent("ann", &["call:*"]).await;
+        let now = hub.clock.now();
+        let minutes = |n: i64| Timestamp::from_second(now.as_second() + 60 * n).unwrap();
+        for (number, (key, said, kept)) in [
+            (Some("old"), minutes(-90), Some(minutes(-90))),
+            (Some("ahead"), minutes(4), Some(minutes(4))),
+            (Some("wrong"), minutes(6), Some(now)),
+            // Without a key nobody sends it again.
+            (None, minutes(-90), None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let call = Call {
+                idempotency_key: key.map(str::to_owned),
+                occurred_at: Some(said),
+                session: SessionKey::new("external", &["test", &number.to_string()], None),
+                ..keyed("todo", add(), "")
+            };
+            let reply = hub.dispatcher.call(agent.clone(), call).await;
+            reply.result.unwrap();
+            let events = hub.events(reply.session_id.unwrap()).await;
+            assert_eq!(events.len(), 2);
+            for event in events {
+                let payload = &event.payload;
+                assert_eq!(payload["occurred_at"], json!(kept), "{payload}");
+                let waited = kept.map(|at| (now.as_millisecond() - at.as_millisecond()).max(0));
+                assert_eq!(payload["waited_ms"], json!(waited), "{payload}");
+            }
         }
     })
     .await;

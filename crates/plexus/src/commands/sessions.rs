@@ -1,6 +1,7 @@
-//! `plexus sessions`: list sessions, read and follow what happens in them.
+//! `plexus sessions`: list sessions, read, count and follow what happens in them.
 
 pub(super) mod find;
+mod stats;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,16 @@ enum SessionsCommand {
         #[arg(long, value_name = "N", default_value = "50", value_parser = listing::limit)]
         limit: usize,
     },
+    /// Count what happened: calls, failures, writes that waited, tokens
+    #[command(after_help = "Without a session: of the newest sessions, one a line.\n\n\
+Examples:\n  plexus sessions stats\n  plexus sessions stats 01890a5d-ac96-774b-bcce-b302099a8057")]
+    Stats {
+        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        #[arg(conflicts_with_all = ["limit", "cursor"])]
+        session: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Show the newest events of a session, and go on with those to come
     #[command(after_help = "With --json, one JSON object a line.\n\n\
 Example:\n  plexus sessions tail -f 01890a5d-ac96-774b-bcce-b302099a8057")]
@@ -68,6 +79,11 @@ pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyh
             let id = find::one(&hub, &session).await?;
             show(out, &hub, id, after, limit).await?;
         }
+        SessionsCommand::Stats { session: Some(session), .. } => {
+            let id = find::one(&hub, &session).await?;
+            stats::show(out, &hub, id).await?;
+        }
+        SessionsCommand::Stats { session: None, list } => stats::list(out, &hub, &list).await?,
         SessionsCommand::Tail { session, follow, count } => {
             let id = find::one(&hub, &session).await?;
             tail(out, &hub, id, follow, count).await?;

@@ -173,6 +173,15 @@ async fn sessions_are_listed_shown_and_followed() {
     let person = plexus.run(&["sessions", "show", id, "--limit", "100"]).await;
     assert!(person.ok().contains("step 29"), "{person:?}");
 
+    let stats = plexus.run(&["sessions", "stats", "--json"]).await.json(0);
+    assert_eq!(items(&stats)[0]["calls"]["total"], 30, "{stats}");
+    let table = plexus.run(&["sessions", "stats"]).await;
+    assert!(table.ok().starts_with(id), "{table:?}");
+    let one = plexus.run(&["sessions", "stats", id, "--json"]).await.json(0);
+    assert_eq!(one["calls"]["tools"][0]["tool"], "todo", "{one}");
+    let person = plexus.run(&["sessions", "stats", id]).await;
+    assert!(person.ok().contains("queued writes") && person.ok().contains("todo"), "{person:?}");
+
     let tail = plexus.run(&["sessions", "tail", id, "-n", "3", "--json"]).await;
     let last: Vec<Value> = tail.ok().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let numbers: Vec<_> = last.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();

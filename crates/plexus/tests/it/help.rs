@@ -82,7 +82,7 @@ async fn help_of_node() {
 
 #[tokio::test]
 async fn help_of_sessions() {
-    insta::assert_snapshot!(help(&["sessions"], &["list", "show", "tail"]).await);
+    insta::assert_snapshot!(help(&["sessions"], &["list", "show", "stats", "tail"]).await);
 }
 
 #[tokio::test]

@@ -62,6 +62,8 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::GET, "/api/v1/events/stream", none(), Token(200)),
         (Method::GET, "/api/v1/sessions", none(), Token(200)),
         (Method::POST, "/api/v1/sessions", some(json!({})), Token(201)),
+        (Method::GET, "/api/v1/sessions/stats", none(), Token(200)),
+        (Method::GET, "/api/v1/sessions/{id}/stats", none(), Scope("read:sessions", 404, 200)),
         // What is another's does not exist for who may not see it.
         (Method::GET, "/api/v1/sessions/{id}", none(), Scope("read:sessions", 404, 200)),
         (Method::GET, "/api/v1/sessions/{id}/events", none(), Scope("read:sessions", 404, 200)),
@@ -71,6 +73,14 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             "/api/v1/sessions/{id}/events",
             some(json!({ "events": [{ "kind": "notification", "payload": {} }] })),
             Scope("write:sessions", 403, 200),
+        ),
+        (
+            Method::POST,
+            "/api/v1/outbox/letters",
+            some(json!({ "client": "c", "letters": [
+                { "key": "k", "tool": "todo", "reason": "", "occurred_at": "2026-11-18T06:00:00Z", "attempts": 1 },
+            ] })),
+            Token(200),
         ),
         (Method::GET, "/api/v1/tools", none(), Token(200)),
         (Method::GET, "/api/v1/tools/cost", none(), Token(200)),

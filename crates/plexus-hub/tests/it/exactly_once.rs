@@ -1,0 +1,178 @@
+//! A write that is sent again: to two hubs on one PostgreSQL database at once, and to one hub long after.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_auth::{Authenticator, KeyRing, Principal};
+use plexus_kit::trace::Incoming;
+use plexus_kit::{Clock, Durability, Secret, Supervisor};
+use plexus_store::{Store, StoreOptions};
+use plexus_testkit::{TestHub, postgres};
+use plexus_tools::{
+    Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Registry, SessionKey, Via, native,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Writes that are under way at a hub at the same time.
+const AT_ONCE: usize = 16;
+
+/// A store and a dispatcher under a name of their own, as each hub on a database has.
+async fn open(url: &str, name: &str, dir: &Path, supervisor: &Supervisor) -> (Store, Dispatcher) {
+    let options = StoreOptions {
+        data_dir: dir.join(name),
+        database_url: Some(Secret::from(url.to_owned())),
+        durability: Durability::Process,
+        instance_id: name.to_owned(),
+    };
+    std::fs::create_dir_all(&options.data_dir).unwrap();
+    let store = Store::open(&options, supervisor).await.unwrap();
+    let dispatcher = Dispatcher::new(
+        Arc::new(Registry::new(native::tools())),
+        store.clone(),
+        Clock::system(),
+        supervisor.clone(),
+        DispatcherOptions {
+            files_dir: options.data_dir.join("sessions"),
+            calls_per_principal: 2 * AT_ONCE,
+            output_bytes: 1 << 20,
+        },
+    );
+    (store, dispatcher)
+}
+
+fn todo(key: &str, arguments: Value) -> Call {
+    Call {
+        call_id: None,
+        kind: CallKind::Tool,
+        tool: "todo".to_owned(),
+        arguments,
+        session: SessionKey::new("external", &["test", "1"], None),
+        idempotency_key: Some(key.to_owned()),
+        occurred_at: None,
+        via: Via::Mcp,
+        cancel: CancellationToken::new(),
+        progress: None,
+        events: None,
+        deadline: None,
+        asker: None,
+        log: None,
+        inputs: None,
+        trace: Incoming::default(),
+        until_end: None,
+    }
+}
+
+fn add(number: usize) -> Call {
+    todo(&format!("k{number}"), json!({ "action": "add", "text": format!("item {number}") }))
+}
+
+/// Sends these writes, so many at a time, each until it is answered for good; how many had to be sent again.
+async fn send_all(
+    dispatcher: Dispatcher,
+    agent: Arc<Principal>,
+    numbers: Vec<usize>,
+) -> (Vec<(usize, CallReply)>, usize) {
+    let mut numbers = numbers.into_iter();
+    let (mut under_way, mut replies, mut again) = (JoinSet::new(), Vec::new(), 0);
+    let send = |number: usize| {
+        let (dispatcher, agent) = (dispatcher.clone(), agent.clone());
+        async move { (number, dispatcher.call(agent, add(number)).await) }
+    };
+    for number in numbers.by_ref().take(AT_ONCE) {
+        under_way.spawn(send(number));
+    }
+    while let Some(done) = under_way.join_next().await {
+        let (number, reply) = done.unwrap();
+        match &reply.result {
+            Err(error) => {
+                assert!(error.code.is_retryable(), "{error:?}");
+                again += 1;
+                under_way.spawn(send(number));
+            }
+            Ok(_) => {
+                replies.push((number, reply));
+                if let Some(next) = numbers.next() {
+                    under_way.spawn(send(next));
+                }
+            }
+        }
+    }
+    replies.sort_by_key(|(number, _)| *number);
+    (replies, again)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_result() {
+    let Some(url) = postgres::database().await else { return };
+    let test = async {
+        let dir = tempfile::tempdir().unwrap();
+        let supervisor = Supervisor::new();
+        let (store, one) = open(&url, "one", dir.path(), &supervisor).await;
+        let (_, other) = open(&url, "other", dir.path(), &supervisor).await;
+        let keys = Arc::new(KeyRing::open(dir.path(), Clock::system()).unwrap());
+        let file = dir.path().join("admin-token");
+        let authenticator =
+            Authenticator::new(keys, store.clone(), Clock::system(), file.clone()).await.unwrap();
+        authenticator.ensure_admin_token().await.unwrap();
+        let agent = authenticator.authenticate(std::fs::read_to_string(file).unwrap().trim()).unwrap();
+
+        // One at a time, at both at once: nobody has to ask twice.
+        for number in 0..40 {
+            let (a, b) =
+                tokio::join!(one.call(agent.clone(), add(number)), other.call(agent.clone(), add(number)));
+            assert_eq!(a.result.as_ref().unwrap(), b.result.as_ref().unwrap(), "{number}");
+            assert!(a.replayed != b.replayed, "{number}: {a:?} {b:?}");
+            assert_eq!(a.session_id, b.session_id);
+        }
+        // Many at a time, and in another order at each.
+        let (up, down) = ((40..240).collect(), (40..240).rev().collect());
+        let ((a, waited_a), (b, waited_b)) = tokio::join!(
+            send_all(one.clone(), agent.clone(), up),
+            send_all(other.clone(), agent.clone(), down)
+        );
+        for ((number, a), (_, b)) in a.iter().zip(&b) {
+            assert_eq!(a.result.as_ref().unwrap(), b.result.as_ref().unwrap(), "{number}");
+            assert!(a.replayed || b.replayed, "{number} ran twice");
+        }
+        assert_eq!((waited_a, waited_b), (0, 0), "hubs do not get into each other's way");
+        let list = one.call(agent.clone(), todo("list", json!({ "action": "list" }))).await.result.unwrap();
+        let list = list.structured().unwrap().into_owned();
+        let mut texts: Vec<_> =
+            list["items"].as_array().unwrap().iter().map(|item| item["text"].as_str().unwrap()).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!((texts.len(), list["items"].as_array().unwrap().len()), (240, 240));
+
+        let misused = todo("k0", json!({ "action": "clear" }));
+        let error = other.call(agent.clone(), misused).await.result.unwrap_err();
+        assert_eq!(error.code.as_str(), "idempotency_conflict");
+        let drained = supervisor.shutdown(LIMIT).await;
+        assert!(drained.aborted.is_empty(), "{drained:?}");
+    };
+    tokio::time::timeout(LIMIT, test).await.expect("the test hangs");
+}
+
+#[tokio::test]
+async fn a_key_is_known_for_a_week_through_restarts() {
+    let hub = TestHub::start().await;
+    let token = hub.token("agent", &["call:todo"]).await.token;
+    async fn add(hub: &TestHub, token: &str) -> Value {
+        let request = hub.http().post(hub.url("/api/v1/tools/todo/call")).bearer_auth(token);
+        let arguments = json!({ "arguments": { "action": "add", "text": "milk" } });
+        let answer = request.header("idempotency-key", "once").json(&arguments).send().await.unwrap();
+        answer.json().await.unwrap()
+    }
+    let first = add(&hub, &token).await;
+    assert_eq!(first["replayed"], false, "{first}");
+    let hub = hub.restart_later(Duration::from_secs(7 * 24 * 3600 - 60)).await;
+    let second = add(&hub, &token).await;
+    assert_eq!(
+        (&second["replayed"], &second["structured"]),
+        (&json!(true), &first["structured"]),
+        "{second}"
+    );
+}

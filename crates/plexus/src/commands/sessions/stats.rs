@@ -1,0 +1,106 @@
+//! `plexus sessions stats`: what happened in sessions, counted by the hub.
+
+use plexus_proto::SessionId;
+use plexus_proto::api::{RunStats, SessionStats};
+
+use crate::client::Hub;
+use crate::listing::{self, ListArgs};
+use crate::output::Output;
+
+pub(super) async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
+    let page = listing::fetch(hub, &["sessions", "stats"], &[], args, |_| true).await?;
+    let row = |stats: &SessionStats| {
+        vec![
+            stats.session.id.to_string(),
+            stats.session.key.clone(),
+            at_least(stats, stats.calls.total),
+            stats.calls.failed.to_string(),
+            out.lasting(stats.calls.took_ms),
+            stats.queued.writes.to_string(),
+            stats.dead_letters.to_string(),
+            stats.tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
+            out.when(stats.session.updated_at),
+        ]
+    };
+    let headers = ["ID", "KEY", "CALLS", "FAILED", "TOOK", "QUEUED", "DEAD", "TOKENS", "UPDATED"];
+    let empty =
+        "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
+    listing::show(out, &page, &headers, row, empty)
+}
+
+pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Result<()> {
+    let answer = hub.get(&["sessions", &id.to_string(), "stats"], &[]).await?;
+    if out.json() {
+        return out.json_line(answer.raw().get());
+    }
+    let stats: SessionStats = answer.decode()?;
+    let at = |at: Option<_>| at.map_or_else(|| "-".to_owned(), |at| out.at(at));
+    let mut fields = vec![
+        ("session", stats.session.id.to_string()),
+        ("key", stats.session.key.clone()),
+        ("owner", stats.session.owner.clone()),
+        ("events", at_least(&stats, stats.events)),
+        ("first", at(stats.first_at)),
+        ("last", at(stats.last_at)),
+        ("calls", stats.calls.total.to_string()),
+        ("failed", failed(&stats)),
+        ("time in calls", out.lasting(stats.calls.took_ms)),
+        ("queued writes", queued(out, &stats)),
+        ("dead letters", stats.dead_letters.to_string()),
+        ("tokens", stats.tokens.map_or_else(|| "not known".to_owned(), |tokens| tokens.to_string())),
+    ];
+    if stats.runs != RunStats::default() {
+        fields.push(("runs", runs(&stats.runs)));
+    }
+    out.fields(&fields)?;
+    if stats.calls.tools.is_empty() {
+        return Ok(());
+    }
+    out.block("\n")?;
+    let rows = stats.calls.tools.iter().map(|tool| {
+        vec![tool.tool.clone(), tool.calls.to_string(), tool.failed.to_string(), out.lasting(tool.took_ms)]
+    });
+    out.table(&["TOOL", "CALLS", "FAILED", "TOOK"], rows.collect())
+}
+
+/// A count that may be too low, where older events were left out.
+fn at_least(stats: &SessionStats, count: i64) -> String {
+    if stats.partial { format!("{count}+") } else { count.to_string() }
+}
+
+fn failed(stats: &SessionStats) -> String {
+    let codes: Vec<_> = stats.calls.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
+    match codes.is_empty() {
+        true => stats.calls.failed.to_string(),
+        false => format!("{} ({})", stats.calls.failed, codes.join(", ")),
+    }
+}
+
+fn queued(out: &Output, stats: &SessionStats) -> String {
+    let queued = &stats.queued;
+    match queued.writes {
+        0 => "0".to_owned(),
+        writes => format!(
+            "{writes} (waited {} on average, {} at most)",
+            out.lasting(queued.mean_ms),
+            out.lasting(queued.longest_ms)
+        ),
+    }
+}
+
+fn runs(runs: &RunStats) -> String {
+    let RunStats { started, exited, crashed, stopped, restarted } = runs;
+    let parts = [
+        ("started", started),
+        ("restarted", restarted),
+        ("exited", exited),
+        ("stopped", stopped),
+        ("crashed", crashed),
+    ];
+    let told: Vec<_> = parts
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(what, count)| format!("{what} {count}"))
+        .collect();
+    told.join(", ")
+}
