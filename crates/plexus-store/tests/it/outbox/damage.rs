@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::{Bench, claim, deliver, fill, write};
 use crate::backend::bounded;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 32;
 const ROWS: usize = 60;
 
 /// Rows of different lengths in three sessions, some of them dead, some settled.
@@ -70,7 +70,7 @@ async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usiz
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_byte_is_lost_the_rest_goes_on() {
-    let (mut damaged, mut kept) = (0, 0);
+    let (mut damaged, mut kept) = (0_u64, 0);
     for seed in 0..SEEDS {
         let mut rng = StdRng::seed_from_u64(seed);
         let bench = Bench::new();
@@ -118,7 +118,7 @@ async fn whatever_byte_is_lost_the_rest_goes_on() {
             assert_eq!(left, accepted.len(), "seed {seed}: nothing was said of what is missing");
         }
     }
-    assert!(damaged >= 40, "{damaged} files were found to be damaged");
+    assert!(damaged * 3 >= SEEDS * 2, "{damaged} files were found to be damaged");
     assert!(kept > 30 * SEEDS as usize, "{kept} rows were kept");
 }
 
