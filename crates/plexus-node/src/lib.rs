@@ -22,6 +22,7 @@ mod outbox;
 pub mod policy;
 mod process_stat;
 mod retention;
+pub mod runner;
 pub mod tools;
 mod warden;
 

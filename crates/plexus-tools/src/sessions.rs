@@ -45,6 +45,24 @@ impl SessionKey {
         Self { key, client: client.map(clean) }
     }
 
+    /// That of a conversation, as the client calls it: the same whether the client names it with a call, or
+    /// somebody who started the client does.
+    ///
+    /// ```
+    /// use plexus_tools::SessionKey;
+    ///
+    /// assert_eq!(SessionKey::of_conversation("codex-mcp-client", "0199-a").as_str(), "codex:0199-a");
+    /// assert_eq!(SessionKey::of_conversation("some-editor", "7").as_str(), "external:some-editor:7");
+    /// ```
+    #[must_use]
+    pub fn of_conversation(client: &str, conversation: &str) -> Self {
+        let family = ["codex", "claude"].into_iter().find(|family| client.starts_with(family));
+        match family {
+            Some(family) => Self::new(family, &[conversation], Some(client)),
+            None => Self::new("external", &[client, conversation], Some(client)),
+        }
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.key

@@ -12,20 +12,24 @@ pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod node;
 pub(crate) mod profile;
+pub(crate) mod ps;
+pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
 pub(crate) mod upstream;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plexus_kit::{Clock, Environment, env};
 
 use crate::cli::GlobalArgs;
 use crate::client::Hub;
+use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::target::Target;
 
@@ -61,9 +65,23 @@ impl<'a> Invocation<'a> {
         self.global.hub.as_deref().or_else(|| self.environment.get(env::HUB))
     }
 
+    /// Where the hub of the global flags is, and what to present to it.
+    pub(crate) fn target(&self) -> anyhow::Result<Target> {
+        Target::resolve(self.global, self.environment)
+    }
+
+    /// The folder that keeps what this machine has of Plexus.
+    pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
+        crate::target::data_dir(self.global, self.environment).ok_or_else(|| {
+            Failure::new(Exit::Usage, "no data folder is known: HOME is not set")
+                .hint("name one with --data-dir or PLEXUS_DATA_DIR")
+                .into()
+        })
+    }
+
     /// The hub of the global flags, ready to be asked; nothing is sent yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
-        Hub::new(Target::resolve(self.global, self.environment)?)
+        Hub::new(self.target()?)
     }
 }
 

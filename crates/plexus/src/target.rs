@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::hub_file::HubFile;
 
 /// A hub and what to present to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) credential: Credential,
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     pub(crate) certificate: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Credential {
     /// From the environment.
     Given {
@@ -41,12 +41,13 @@ pub(crate) enum Credential {
 }
 
 impl Target {
+    /// The same hub with another token.
+    pub(crate) fn with(&self, token: Secret) -> Self {
+        Self { credential: Credential::Given { token, admin_instead: false }, ..self.clone() }
+    }
+
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
-        let data_dir = global
-            .data_dir
-            .clone()
-            .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
-            .or_else(|| config::default_data_dir(environment));
+        let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
         let (url, own) = match named_hub(global.hub.as_deref(), environment)? {
             Some(url) => (url, None),
@@ -79,6 +80,15 @@ impl Target {
         };
         Ok(Self { url, credential, here, certificate })
     }
+}
+
+/// The data folder of this machine's hub, by flag, variable or default.
+pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
+    global
+        .data_dir
+        .clone()
+        .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
+        .or_else(|| config::default_data_dir(environment))
 }
 
 /// The hub that the user says is meant.

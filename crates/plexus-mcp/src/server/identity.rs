@@ -33,9 +33,10 @@ pub(super) fn session_key(
     // conversation, but any header it was configured with.
     let given = headers::session(headers)?;
     Ok(match CONVERSATION.iter().find_map(said).or(given) {
-        Some(id) if named.starts_with("codex") => SessionKey::new("codex", &[id], client),
-        Some(id) if named.starts_with("claude") => SessionKey::new("claude", &[id], client),
-        Some(id) => SessionKey::new("external", &[named, id], client),
+        Some(id) => match client {
+            Some(client) => SessionKey::of_conversation(client, id),
+            None => SessionKey::new("external", &[named, id], None),
+        },
         None => SessionKey::new("external", &[named, mcp_session.unwrap_or(principal.name())], client),
     })
 }

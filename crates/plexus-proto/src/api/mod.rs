@@ -26,7 +26,7 @@ pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
     NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
-pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
+pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileRun, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };
