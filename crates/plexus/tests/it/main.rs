@@ -36,6 +36,7 @@ mod quiet;
 mod reload;
 mod remote;
 mod rotation;
+mod running;
 mod starting;
 mod stopping;
 mod tampered_head;
