@@ -1,4 +1,7 @@
 //! Gemini CLI: a file of defaults, which its settings of every other layer are put over.
+//!
+//! There is no other way to add to what it has for one run. Releases from 2026 on look whose the file is, and take it only
+//! where it and every folder above it are root's and nobody else's to write.
 
 use std::ffi::OsString;
 use std::io;
@@ -55,6 +58,11 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> io::Result<Injected> {
         merge(&mut defaults, json!({ "mcpServers": { SERVER: server } }));
         let file = wiring.scratch.file("gemini-defaults.json", &defaults.to_string())?;
         injected.env(DEFAULTS, file.display().to_string());
+        if !rustix::process::geteuid().is_root() {
+            let note =
+                "newer releases of gemini take such a file from root only, and say so when they skip it";
+            injected.notes.push(note.to_owned());
+        }
     }
     if is_aside(wiring.args) {
         return Ok(injected);

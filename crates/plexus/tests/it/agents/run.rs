@@ -185,3 +185,47 @@ fn codex_works_under_a_runner_in_the_session_of_its_transcript() {
         assert_eq!(after, before);
     });
 }
+
+/// The home of an opencode that knows the model; none where its program is for another machine.
+fn opencode(given: AgentHome, scene: &Scene) -> Option<AgentHome> {
+    let programs = given.installed("node_modules/opencode-linux-x64/bin");
+    if !programs.join("opencode").exists() {
+        eprintln!("opencode is installed for x86-64 Linux only");
+        return None;
+    }
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible",
+        "options": { "baseURL": scene.model.openai_url(), "apiKey": "none" },
+        "models": { "scripted": { "name": "Scripted", "tool_call": true } },
+    });
+    let config = json!({
+        "$schema": "https://opencode.ai/config.json", "provider": { "scripted": provider }, "model": "scripted/scripted", "small_model": "scripted/scripted",
+        "autoupdate": false, "share": "disabled",
+    });
+    given.write(".config/opencode/opencode.json", &config.to_string());
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let home = home(given, scene).with("PATH", path);
+    Some(home.with("OPENCODE_DISABLE_MODELS_FETCH", "1").with("OPENCODE_DISABLE_AUTOUPDATE", "1"))
+}
+
+#[test]
+fn opencode_works_under_a_runner_in_a_session_of_its_own() {
+    AgentHome::on_loopback("opencode", async |given| {
+        let scene = Scene::set("unused", script()).await;
+        let Some(home) = opencode(given, &scene) else { return };
+        scene.model.release(BETWEEN);
+        let config = home.path().join(".config/opencode/opencode.json");
+        let before = std::fs::read_to_string(&config).expect("its settings");
+        let ran = run(&home, &["opencode", "--name", "shopping", "--", "run", PROMPT]).await;
+        assert!(ran.ok().contains("Both are on the list."), "{ran:?}");
+        let offered = scene.model.request_for(0).tools();
+        assert!(offered.iter().any(|tool| tool == "plexus_todo"), "{offered:?}");
+        // It tells the model the text of a result, and not its data.
+        scene.model.assert_played();
+        let last = scene.model.request_for(3);
+        let said = last.results().last().expect("a result").text.clone();
+        assert!(said.contains("milk") && said.contains("bread"), "{said}");
+        check(&scene.hub, "external:opencode:shopping", "/opencode").await;
+        assert_eq!(std::fs::read_to_string(&config).expect("its settings"), before);
+    });
+}
