@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use choice::{Candidate, CandidateServer, Choice};
-pub use file::{FullDescription, schema};
+pub use file::{FullDescription, RunSettings, schema};
 pub use live::{LiveProfiles, ProfilesChange};
 use pattern::{Pattern, Server};
 pub use problem::ProfileProblem;
@@ -44,6 +44,8 @@ pub struct Profile {
     pub models: Vec<String>,
     pub temperature: Option<f64>,
     pub max_iterations: Option<u32>,
+    /// What `plexus run` gives agents of others, by their name or `*`.
+    pub run: BTreeMap<String, RunSettings>,
     pub node_id: Option<String>,
     pub planning_enabled: bool,
     pub planning_mandatory: bool,

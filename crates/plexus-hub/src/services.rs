@@ -274,7 +274,7 @@ const PUT_THERE: [&str; 7] = [
     LEGACY_FILE,
     profiles::FOLDER,
     plexus_node::proxy::FOLDER,
-    "runs",
+    plexus_node::runner::FOLDER,
 ];
 
 /// Looks into a folder that is there.

@@ -49,7 +49,7 @@ pub const TERM: Variable = Variable { name: "TERM", about: "kind of terminal; `d
 
 pub const PROXY: Variable = Variable {
     name: "PLEXUS_PROXY",
-    about: "0, false or off: `plexus mcp` passes everything on and keeps nothing",
+    about: "0, false or off: agents are connected without a proxy, and `plexus mcp` keeps nothing",
 };
 pub const PROXY_SECRET: Variable = Variable {
     name: "PLEXUS_PROXY_SECRET",
@@ -59,6 +59,12 @@ pub const PROXY_SECRET: Variable = Variable {
 /// What a program of someone else gets; see [`Environment::passed_on`].
 const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
+
+/// What the variables of an agent that `plexus run` has started begin with: the run's own, and not a slip of anybody's.
+pub const RUN_FAMILY: &str = "PLEXUS_RUN_";
+
+/// Of our variables, those that hold no secret and that a program which calls `plexus` itself may want.
+const FOR_AGENTS: &[Variable] = &[HUB, DATA_DIR, LOG, LOG_FORMAT];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
 const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET];
@@ -137,7 +143,17 @@ impl Environment {
     #[must_use]
     pub fn unknown(&self) -> Vec<(&str, Option<&'static str>)> {
         let ours = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
+        let ours = ours.filter(|name| !name.starts_with(RUN_FAMILY));
         ours.filter(|name| !is_known(name)).map(|name| (name, meant(name))).collect()
+    }
+
+    /// Names of all variables of ours that an agent of someone else does not get, because they hold secrets or may do so;
+    /// also of those that are not set here, or cannot be read.
+    #[must_use]
+    pub fn kept_from_agents(&self) -> Vec<String> {
+        let set = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
+        let ours = set.map(str::to_owned).chain(known().map(str::to_owned));
+        ours.filter(|name| !FOR_AGENTS.iter().any(|passed| passed.name == name)).collect()
     }
 
     /// The same without what configures the hub, for whoever must go on although that is wrong.

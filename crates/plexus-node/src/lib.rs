@@ -23,6 +23,7 @@ pub mod policy;
 mod process_stat;
 pub mod proxy;
 mod retention;
+pub mod runner;
 pub mod tools;
 mod warden;
 

@@ -74,6 +74,11 @@ impl AgentHome {
         self.dir.path()
     }
 
+    /// A file of what is installed.
+    pub fn installed(&self, file: &str) -> PathBuf {
+        self.programs.path(file)
+    }
+
     /// The folder the agent is started in: empty, and no repository.
     pub fn work(&self) -> PathBuf {
         self.dir.path().join("work")

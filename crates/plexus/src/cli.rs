@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, outbox, profile,
-    sessions, shell, token, tools, up, upstream,
+    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, outbox, profile, ps, run,
+    sessions, shell, stop, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -88,6 +88,12 @@ pub(crate) enum Command {
     Exec(exec::ExecArgs),
     /// Open a shell on another machine
     Shell(shell::ShellArgs),
+    /// Run an agent such as claude or codex, connected to the hub
+    Run(run::RunArgs),
+    /// List the agents that were started on this machine with `plexus run`
+    Ps(ps::PsArgs),
+    /// End an agent that was started with `plexus run`
+    Stop(stop::StopArgs),
     /// Look after writes of agents that the hub could not take
     Outbox(outbox::OutboxArgs),
     /// List sessions and read what happened in them

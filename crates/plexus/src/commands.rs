@@ -14,22 +14,26 @@ pub(crate) mod mcp;
 pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod profile;
+pub(crate) mod ps;
+pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
 pub(crate) mod upstream;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plexus_kit::{Clock, Environment, env};
 
 use crate::cli::GlobalArgs;
 use crate::client::Hub;
+use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::target::{self, Target};
+use crate::target::Target;
 
 /// One run of a client command: where it prints and which hub it talks to.
 #[derive(Debug)]
@@ -64,11 +68,6 @@ impl<'a> Invocation<'a> {
         move || Target::resolve(&global, &environment)
     }
 
-    /// The data folder, named or not.
-    pub(crate) fn any_data_dir(&self) -> Option<std::path::PathBuf> {
-        target::data_dir(self.global, self.environment)
-    }
-
     /// Whether the user said which hub is meant.
     pub(crate) fn names_hub(&self) -> bool {
         self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
@@ -79,9 +78,18 @@ impl<'a> Invocation<'a> {
         self.global.hub.as_deref().or_else(|| self.environment.get(env::HUB))
     }
 
+    /// The folder that keeps what this machine has of Plexus.
+    pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
+        crate::target::data_dir(self.global, self.environment).ok_or_else(|| {
+            Failure::new(Exit::Usage, "no data folder is known: HOME is not set")
+                .hint("name one with --data-dir or PLEXUS_DATA_DIR")
+                .into()
+        })
+    }
+
     /// The hub of the global flags, ready to be asked; nothing is sent yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
-        Hub::new(Target::resolve(self.global, self.environment)?)
+        Hub::new(self.target()?)
     }
 }
 

@@ -244,6 +244,11 @@ pub(crate) fn raw_remark(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\n[plexus: {}]\r\n", one_line(text));
 }
 
+/// A remark of a program that runs another one, in whose output it stands.
+pub(crate) fn aside(text: &str) {
+    remark(&one_line(text));
+}
+
 /// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.
 pub(crate) fn announce(text: &str) {
     let _ = write(text);

@@ -7,7 +7,9 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use plexus_kit::{Environment, Secret, config, env, private_file};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use plexus_kit::{Environment, ExposeSecret, Secret, config, env, private_file};
 use reqwest::Url;
 
 use crate::cli::GlobalArgs;
@@ -15,7 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::hub_file::HubFile;
 
 /// A hub and what to present to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) credential: Credential,
@@ -25,7 +27,7 @@ pub(crate) struct Target {
     pub(crate) certificate: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Credential {
     /// From the environment.
     Given {
@@ -41,6 +43,25 @@ pub(crate) enum Credential {
 }
 
 impl Target {
+    /// Whose the credential is, as far as it says so itself. Nothing is believed for it: it tells files of one holder from those
+    /// of another.
+    pub(crate) fn subject(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Claims {
+            sub: String,
+        }
+        let Credential::Given { token, .. } = &self.credential else { return "admin:local".to_owned() };
+        let claims = token.expose_secret().split('.').nth(1);
+        let claims = claims.and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
+        let claims = claims.and_then(|claims| serde_json::from_slice::<Claims>(&claims).ok());
+        claims.map_or_else(|| "unknown".to_owned(), |claims| claims.sub)
+    }
+
+    /// The same hub with another token.
+    pub(crate) fn with(&self, token: Secret) -> Self {
+        Self { credential: Credential::Given { token, admin_instead: false }, ..self.clone() }
+    }
+
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
         let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
@@ -77,6 +98,15 @@ impl Target {
     }
 }
 
+/// The data folder of this machine's hub, by flag, variable or default.
+pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
+    global
+        .data_dir
+        .clone()
+        .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
+        .or_else(|| config::default_data_dir(environment))
+}
+
 /// The hub that the user says is meant.
 fn named_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Option<Url>> {
     match (flag, environment.get(env::HUB)) {
@@ -84,12 +114,6 @@ fn named_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Op
         (None, Some(text)) => parse(text, env::HUB.name).map(Some),
         (None, None) => Ok(None),
     }
-}
-
-/// The data folder, as far as one is named or there is a home folder.
-pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
-    let named = global.data_dir.clone().or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from));
-    named.or_else(|| config::default_data_dir(environment))
 }
 
 /// Two ways to write one address of this machine: a port has one owner, under whatever name.

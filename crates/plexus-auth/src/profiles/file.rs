@@ -32,6 +32,35 @@ pub struct FullDescription {
     pub key_tools: Vec<String>,
 }
 
+/// What `plexus run` gives an agent of someone else beside Plexus's tools. What is left out is the agent's own affair.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSettings {
+    /// Whether it is connected to the hub; it is, where nothing is said.
+    pub mcp: Option<bool>,
+    /// Its model, by the name that the agent itself has for it.
+    #[schemars(length(min = 1, max = 200))]
+    pub model: Option<String>,
+    /// How hard it thinks, in the agent's own words.
+    #[schemars(length(min = 1, max = 50))]
+    pub effort: Option<String>,
+    /// When it asks a person, in the agent's own words. It may loosen what the agent does without.
+    #[schemars(length(min = 1, max = 50))]
+    pub approval_mode: Option<String>,
+    /// Whether it calls the hub's tools without asking a person.
+    pub allow_tools: Option<bool>,
+    /// Whether the profile's `system_prompt.txt` is added to its own.
+    pub system_prompt: Option<bool>,
+    /// Folders of skills, each with a `SKILL.md`, on the machine that the agent runs on; `~/` is the home there.
+    #[schemars(length(max = 50), inner(length(min = 1, max = 500)))]
+    pub skills: Option<Vec<String>>,
+    /// Whether its status line says that Plexus is there.
+    pub status_line: Option<bool>,
+}
+
+/// Whom settings of `run` can be for; `*` is everybody who has none of their own.
+const RUN_AGENTS: [&str; 6] = ["*", "claude", "codex", "gemini", "generic", "opencode"];
+
 /// An agent: what it is for, what it runs on, and which tools it is shown.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(title = "Plexus profile")]
@@ -78,6 +107,9 @@ struct ProfileFile {
     /// Tools that a thin profile lists all the same, by name or glob.
     #[schemars(length(max = 1000))]
     pinned: Option<Vec<String>>,
+    /// What `plexus run` gives agents of others, by the name of the agent; `*` for all of them, where the agent's own
+    /// entry says nothing.
+    run: Option<BTreeMap<String, RunSettings>>,
     /// The machine that runs of this profile take place on.
     #[schemars(length(min = 1))]
     node_id: Option<String>,
@@ -227,6 +259,12 @@ fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
             }
         }
     }
+    for name in object.get("run").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        if !RUN_AGENTS.contains(&name.as_str()) {
+            let why = format!("is no agent that can be run; there are {}", RUN_AGENTS.join(", "));
+            problems.add(&format!("/run/{name}"), why);
+        }
+    }
     let mut slugs: BTreeMap<String, &str> = BTreeMap::new();
     for name in object.get("mcp_servers").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
         match Server::parse(name, Vec::new()) {
@@ -261,6 +299,7 @@ impl ProfileFile {
             },
             temperature: self.temperature,
             max_iterations: self.max_iterations,
+            run: self.run.unwrap_or_default(),
             node_id: self.node_id,
             planning_enabled: self.planning_enabled.unwrap_or(planning_mandatory),
             planning_mandatory,

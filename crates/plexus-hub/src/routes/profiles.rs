@@ -1,10 +1,12 @@
 //! `/api/v1/profiles`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use plexus_auth::profiles::{self, Choice, ProfileEntry, ProfileSource};
-use plexus_proto::api::{Page, Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
+use plexus_auth::profiles::{self, Choice, ProfileEntry, ProfileSource, RunSettings};
+use plexus_proto::api::{
+    Page, Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileRun, ProfileServer,
+};
 use plexus_proto::tool_name;
 use plexus_tools::Visible;
 use utoipa_axum::router::OpenApiRouter;
@@ -80,6 +82,12 @@ pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<Pr
     }))
 }
 
+fn given(run: &RunSettings) -> ProfileRun {
+    let RunSettings { mcp, model, effort, approval_mode, allow_tools, system_prompt, skills, status_line } =
+        run.clone();
+    ProfileRun { mcp, model, effort, approval_mode, allow_tools, system_prompt, skills, status_line }
+}
+
 /// Tools and warnings are made from what the caller sees: a report on a profile tells of no other tool.
 fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
     let file = match &entry.source {
@@ -105,6 +113,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         model: vec![],
         temperature: None,
         max_iterations: None,
+        run: BTreeMap::new(),
         node_id: None,
         planning_enabled: false,
         planning_mandatory: false,
@@ -147,6 +156,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         model: profile.models.clone(),
         temperature: profile.temperature,
         max_iterations: profile.max_iterations,
+        run: profile.run.iter().map(|(agent, run)| (agent.clone(), given(run))).collect(),
         node_id: profile.node_id.clone(),
         planning_enabled: profile.planning_enabled,
         planning_mandatory: profile.planning_mandatory,

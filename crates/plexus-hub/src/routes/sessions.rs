@@ -95,7 +95,8 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
 /// Open a session
 ///
 /// Makes the session of that name, or gives the one that the caller has. Calls with the same name in the header
-/// `Plexus-Session` are recorded in it.
+/// `Plexus-Session` are recorded in it. With `client` and `conversation` it is the session in which the MCP calls of that
+/// conversation are recorded.
 #[utoipa::path(
     post,
     path = "/sessions",
@@ -120,13 +121,13 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Session>), ApiError> {
     let params: CreateSessionParams = caller.read_json(request, "a request for a session").await?;
-    for (what, given) in [("name", &params.name), ("client", &params.client)] {
+    let given = [("name", &params.name), ("client", &params.client), ("conversation", &params.conversation)];
+    for (what, given) in given {
         if given.as_ref().is_some_and(|text| !(1..=MAX_NAME).contains(&text.chars().count())) {
             return Err(ApiError::bad_request(format!("{what} must have 1 to {MAX_NAME} characters")));
         }
     }
-    let name = params.name.unwrap_or_else(|| SessionId::new().to_string());
-    let key = SessionKey::new("named", &[&name], params.client.as_deref());
+    let key = key_of(params)?;
     let (owner, now) = (caller.principal.subject().to_owned(), caller.services.clock.now());
     let (session, made) = caller
         .services
@@ -137,6 +138,24 @@ pub(super) async fn create(
         .await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(LOCATION, format!("/api/v1/sessions/{}", session.id))], Json(session)))
+}
+
+/// Which session is meant: one of a name, or that of a client's conversation.
+fn key_of(params: CreateSessionParams) -> Result<SessionKey, ApiError> {
+    let CreateSessionParams { name, client, conversation } = params;
+    match (name, conversation, client) {
+        (Some(_), Some(_), _) => {
+            Err(ApiError::bad_request("a session has a name or is of a conversation, not both"))
+        }
+        (None, Some(_), None) => {
+            Err(ApiError::bad_request("a conversation wants the client that it is one of"))
+        }
+        (None, Some(conversation), Some(client)) => Ok(SessionKey::of_conversation(&client, &conversation)),
+        (name, None, client) => {
+            let name = name.unwrap_or_else(|| SessionId::new().to_string());
+            Ok(SessionKey::new("named", &[&name], client.as_deref()))
+        }
+    }
 }
 
 /// Show a session

@@ -19,7 +19,7 @@ use plexus_mcp::relay::{HubLine, Unanswered};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_proto::{ErrorEnvelope, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 const FILE: &str = "credential.json";
 /// What an agent's token lives for, where the proxy makes it: it is renewed all the time.
@@ -36,6 +36,8 @@ pub enum First {
     /// Finds the admin token of this machine's hub, to make one with, or says why there is none. It is looked for when it is
     /// needed: it may come with the hub.
     Admin(Box<dyn Fn() -> Result<Secret, String> + Send + Sync>),
+    /// A token that whoever started the proxy makes for it, and may have to make later.
+    Later(watch::Receiver<Option<Secret>>),
 }
 
 impl fmt::Debug for First {
@@ -43,18 +45,20 @@ impl fmt::Debug for First {
         f.write_str(match self {
             Self::Token(_) => "Token",
             Self::Admin(_) => "Admin",
+            Self::Later(_) => "Later",
         })
     }
 }
 
 impl First {
-    /// Tells what was given apart from what was given before.
-    fn mark(&self) -> String {
+    /// Tells what was given apart from what was given before. None: it is of this process, and is kept nowhere.
+    fn mark(&self) -> Option<String> {
         match self {
             Self::Token(token) => {
-                hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16])
+                Some(hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16]))
             }
-            Self::Admin(_) => "admin".to_owned(),
+            Self::Admin(_) => Some("admin".to_owned()),
+            Self::Later(_) => None,
         }
     }
 }
@@ -129,6 +133,7 @@ impl Credential {
 
     /// What the hub gave for the same first credential, in this run or another.
     fn stored(&self) -> Option<Live> {
+        let first = self.first.mark()?;
         let content = match private_file::read(&self.file) {
             Ok(content) => content?,
             Err(error) => {
@@ -137,7 +142,7 @@ impl Credential {
             }
         };
         let stored: Stored = serde_json::from_slice(&content).ok()?;
-        if stored.first != self.first.mark() {
+        if stored.first != first {
             return None;
         }
         Live::new(&stored.token, stored.renew_at)
@@ -146,6 +151,7 @@ impl Credential {
     fn given(&self) -> Option<Live> {
         match &self.first {
             First::Token(token) => Live::new(token.expose_secret(), None),
+            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None),
             First::Admin(_) => None,
         }
     }
@@ -163,7 +169,10 @@ impl Credential {
         if let Some(live) = self.current.load_full() {
             return Ok(live);
         }
-        self.mint(line).await
+        match self.given() {
+            Some(live) => Ok(self.put(live)),
+            None => self.mint(line).await,
+        }
     }
 
     /// What to show after the hub has refused `refused`.
@@ -192,10 +201,12 @@ impl Credential {
     async fn mint(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
         let admin = match &self.first {
             First::Admin(find) => find().map_err(Unanswered::Unreached)?,
-            First::Token(_) => {
-                return Err(NoCredential::Refused(
-                    "the hub does not take the token of this agent".to_owned(),
-                ));
+            First::Later(token) if token.borrow().is_none() => {
+                return Err(Unanswered::Unreached("the hub has given no token yet".to_owned()).into());
+            }
+            First::Token(_) | First::Later(_) => {
+                let why = "the hub does not take the token of this agent";
+                return Err(NoCredential::Refused(why.to_owned()));
             }
         };
         let params = CreateTokenParams {
@@ -268,14 +279,16 @@ impl Credential {
         let created: CreatedToken = serde_json::from_slice(&body)
             .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
-        let stored = Stored { first: self.first.mark(), token: created.token, renew_at };
-        let text = serde_json::to_vec(&stored).unwrap_or_default();
-        if let Err(error) = private_file::write(&self.file, &text) {
-            // It is used all the same: the next start begins with what was given.
-            tracing::warn!(%error, "the token of the agent cannot be stored");
-        }
-        let live = Live::new(&stored.token, renew_at)
+        let live = Live::new(&created.token, renew_at)
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
+        if let Some(first) = self.first.mark() {
+            let text =
+                serde_json::to_vec(&Stored { first, token: created.token, renew_at }).unwrap_or_default();
+            if let Err(error) = private_file::write(&self.file, &text) {
+                // It is used all the same: the next start begins with what was given.
+                tracing::warn!(%error, "the token of the agent cannot be stored");
+            }
+        }
         Ok(self.put(live))
     }
 

@@ -33,7 +33,7 @@ mod watch;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -127,10 +127,11 @@ impl ProxyOptions {
     }
 }
 
-/// Folder of the proxies of one agent with one hub, below the data folder.
+/// Folder of the proxies of one agent with one hub, below the data folder; `whose`: the subject that the hub knows it by.
 #[must_use]
-pub fn folder(data_dir: &std::path::Path, agent: &str, hub: &Url) -> PathBuf {
-    let hash = hex::encode(digest(&SHA256, hub.as_str().trim_end_matches('/').as_bytes()).as_ref());
+pub fn folder(data_dir: &Path, agent: &str, whose: &str, hub: &Url) -> PathBuf {
+    let identity = format!("{}\n{whose}", hub.as_str().trim_end_matches('/'));
+    let hash = hex::encode(digest(&SHA256, identity.as_bytes()).as_ref());
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let agent: String = agent.chars().map(plain).collect();
     data_dir.join(FOLDER).join(format!("{}-{}", agent.trim_start_matches('.'), &hash[..8]))
@@ -215,6 +216,14 @@ impl Proxy {
             supervisor.spawn(Stage::Intake, "replay of writes", until(stop, replay::run(shared.clone())));
         }
         Ok(Self(shared))
+    }
+}
+
+impl Proxy {
+    /// Writes that wait for the hub; none where that cannot be told.
+    pub async fn waiting(&self) -> Option<u64> {
+        let counts = self.0.outbox.as_ref()?.counts().await.ok()?;
+        Some(counts.pending)
     }
 }
 

@@ -31,7 +31,7 @@ pub use node::{
     NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
 pub use outbox::{DeadLetter, MAX_LETTERS, TellLettersParams, TellLettersResponse};
-pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileServer};
+pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileRun, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,
 };

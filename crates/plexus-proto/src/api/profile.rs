@@ -1,5 +1,7 @@
 //! `/api/v1/profiles`: what agents are for, and which tools they are shown.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -64,10 +66,61 @@ pub struct Profile {
     pub temperature: Option<f64>,
     #[schema(required)]
     pub max_iterations: Option<u32>,
+    /// What `plexus run` gives agents of others, by their name, or `*` for all.
+    #[serde(default)]
+    #[schema(required)]
+    pub run: BTreeMap<String, ProfileRun>,
     #[schema(required)]
     pub node_id: Option<String>,
     pub planning_enabled: bool,
     pub planning_mandatory: bool,
+}
+
+/// What an agent is given when it is run. What is null is the agent's own affair.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ProfileRun {
+    /// Whether it is connected to the hub; it is, where nothing is said.
+    #[schema(required)]
+    pub mcp: Option<bool>,
+    /// Its model, by the name that the agent itself has for it.
+    #[schema(required)]
+    pub model: Option<String>,
+    /// How hard it thinks, in the agent's own words.
+    #[schema(required)]
+    pub effort: Option<String>,
+    /// When it asks a person, in the agent's own words.
+    #[schema(required)]
+    pub approval_mode: Option<String>,
+    /// Whether it calls the hub's tools without asking a person.
+    #[schema(required)]
+    pub allow_tools: Option<bool>,
+    /// Whether the system prompt of the profile is added to its own.
+    #[schema(required)]
+    pub system_prompt: Option<bool>,
+    /// Folders of skills on the machine that the agent runs on.
+    #[schema(required)]
+    pub skills: Option<Vec<String>>,
+    /// Whether its status line says that Plexus is there.
+    #[schema(required)]
+    pub status_line: Option<bool>,
+}
+
+impl ProfileRun {
+    /// The same, and where nothing is said what `common` says.
+    #[must_use]
+    pub fn or(self, common: Self) -> Self {
+        Self {
+            mcp: self.mcp.or(common.mcp),
+            model: self.model.or(common.model),
+            effort: self.effort.or(common.effort),
+            approval_mode: self.approval_mode.or(common.approval_mode),
+            allow_tools: self.allow_tools.or(common.allow_tools),
+            system_prompt: self.system_prompt.or(common.system_prompt),
+            skills: self.skills.or(common.skills),
+            status_line: self.status_line.or(common.status_line),
+        }
+    }
 }
 
 /// One profile with its prompts.

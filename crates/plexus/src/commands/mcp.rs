@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use aws_lc_rs::rand;
 use clap::Args;
-use plexus_kit::{ExposeSecret, Secret, Supervisor, env, hex};
+use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
 use plexus_node::proxy::{self, Endpoint, First, Proxy, ProxyError, ProxyOptions};
 use serde_json::json;
 use tokio::io::BufReader;
@@ -96,22 +96,26 @@ pub(crate) async fn run(args: McpArgs, invocation: &Invocation<'_>) -> anyhow::R
 
 fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyOptions> {
     let target = invocation.target()?;
-    let data_dir = invocation.any_data_dir().ok_or_else(|| {
-        Failure::new(Exit::Usage, "there is no home folder, and no data folder is named")
-            .hint("set PLEXUS_DATA_DIR to where the proxy keeps what waits for the hub")
-    })?;
+    let data_dir = invocation.data_folder()?;
     let tls = target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new);
-    let folder = proxy::folder(&data_dir, &args.agent, &target.url);
-    let off = invocation
-        .environment()
-        .get(env::PROXY)
-        .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "false" | "off"));
+    // What waits is of one subject and of no other: the hub knows keys of writes by whose they are.
+    let whose = match &target.credential {
+        Credential::Given { .. } => target.subject(),
+        Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
+    };
+    let folder = proxy::folder(&data_dir, &args.agent, &whose, &target.url);
     Ok(ProxyOptions {
         tls,
         session: args.session.clone(),
-        plain: off,
+        plain: is_off(invocation.environment()),
         ..ProxyOptions::new(target.url.clone(), first(target, invocation), &args.agent, folder)
     })
+}
+
+/// Whether the user wants no proxy.
+pub(crate) fn is_off(environment: &Environment) -> bool {
+    let set = environment.get(env::PROXY).map(str::to_ascii_lowercase);
+    set.is_some_and(|set| matches!(&*set, "0" | "false" | "off"))
 }
 
 /// What the proxy begins with: a token that was given, or what makes one.
@@ -128,7 +132,7 @@ fn first(target: Target, invocation: &Invocation<'_>) -> First {
     }
 }
 
-fn make_secret() -> anyhow::Result<Secret> {
+pub(crate) fn make_secret() -> anyhow::Result<Secret> {
     let mut bytes = [0; SECRET];
     rand::fill(&mut bytes).context("this machine has no random numbers")?;
     Ok(Secret::from(hex::encode(&bytes).as_str()))

@@ -6,6 +6,7 @@
 mod claude_asked;
 mod claude_code;
 mod codex;
+mod run;
 
 use std::time::Duration;
 

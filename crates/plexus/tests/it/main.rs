@@ -37,6 +37,7 @@ mod quiet;
 mod reload;
 mod remote;
 mod rotation;
+mod running;
 mod starting;
 mod stopping;
 mod tampered_head;

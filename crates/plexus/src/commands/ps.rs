@@ -1,0 +1,82 @@
+//! `plexus ps`: the agents that run on this machine.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use plexus_node::runner::{Record, RunState, Runs};
+use serde_json::json;
+
+use super::Invocation;
+use super::run::maker::Maker;
+use super::run::reap;
+use crate::failure::Exit;
+
+const AFTER_HELP: &str = "\
+What a runner that was killed has left behind is cleared up first: its agent is ended, its token
+revoked and its folder removed. A run is `ended` while the hub has not heard of its end.
+
+Example:
+  plexus ps
+  plexus ps --json | jq -r '.items[].id'";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct PsArgs {}
+
+pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let runs = Runs::of(&invocation.data_folder()?);
+    // Without a token nothing can be taken back, and there is all the same something to show.
+    reap::all(&runs, Maker::new(invocation).ok().as_ref()).await;
+    let (records, out) = (runs.list(), &invocation.out);
+    if out.json() {
+        let items: Vec<_> = records.iter().map(described).collect();
+        out.json_line(&json!({ "items": items }).to_string())?;
+        return Ok(Exit::Ok.into());
+    }
+    if records.is_empty() && out.terminal() {
+        out.note("No agent runs here that was started with `plexus run`.");
+        return Ok(Exit::Ok.into());
+    }
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rows = records.iter().map(|record| {
+        vec![
+            record.id.clone(),
+            record.command.clone(),
+            state(record).to_owned(),
+            or_dash(record.process.as_ref().map(|process| process.pid.to_string())),
+            out.when(record.started_at),
+            or_dash(record.profile.clone()),
+            record.via.as_str().to_owned(),
+            or_dash(session(record)),
+        ]
+    });
+    out.table(&["ID", "AGENT", "STATE", "PID", "STARTED", "PROFILE", "VIA", "SESSION"], rows.collect())?;
+    Ok(Exit::Ok.into())
+}
+
+fn state(record: &Record) -> &'static str {
+    let suspended = record.process.as_ref().is_some_and(plexus_node::runner::ProcessId::is_suspended);
+    if record.state == RunState::Running && suspended { "suspended" } else { record.state.as_str() }
+}
+
+fn session(record: &Record) -> Option<String> {
+    record.session_key().or_else(|| record.conversation.clone())
+}
+
+fn described(record: &Record) -> serde_json::Value {
+    json!({
+        "id": record.id,
+        "agent": record.agent.as_str(),
+        "command": record.command,
+        "state": state(record),
+        "pid": record.process.as_ref().map(|process| process.pid),
+        "runner_pid": record.runner.pid,
+        "started_at": record.started_at,
+        "profile": record.profile,
+        "node": record.node,
+        "hub": record.hub,
+        "via": record.via.as_str(),
+        "session": session(record),
+        "token": record.token,
+    })
+}
