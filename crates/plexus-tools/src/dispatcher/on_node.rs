@@ -15,11 +15,12 @@ use plexus_proto::{CallId, ErrorCode, NodeId};
 use plexus_store::{NodeCallRecord, NodeCallState, Records};
 
 use super::conclude::{Key, Settle, after};
+use super::handling::guarded;
 use super::kept::{self, Kept};
 use super::prepare::Prepared;
 use super::record::CallRecord;
 use super::route::Route;
-use super::{Inner, Keep, bound, guarded};
+use super::{Inner, Keep, bound};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
 
 /// Between two attempts to record the end of a call, doubled up to the second.
