@@ -84,6 +84,8 @@ struct Sums {
     done: usize,
     queued: usize,
     unanswered: usize,
+    /// Writes that the hub was sent more than once, and did once.
+    repeated: usize,
     /// Writes that were never answered, and are there.
     unheard: usize,
     slowest_drain: Duration,
@@ -304,6 +306,7 @@ impl Scene for OutageScene {
                     Told::Refused(_) => unreachable!("not an acknowledgement"),
                 }
             }
+            self.sums.repeated += markers.iter().filter(|marker| records.times(marker) > 1).count();
             let unanswered: Vec<&str> = sent.unanswered().map(|write| &*write.marker).collect();
             self.sums.unanswered += unanswered.len();
             self.sums.unheard += markers.iter().filter(|marker| unanswered.contains(&&***marker)).count();
@@ -403,4 +406,8 @@ pub(super) async fn rode_out(plan: Plan, count: u64) {
     eprintln!("{sums:?}");
     assert_eq!(tally.acknowledged + tally.unanswered, plan.writes * tally.rounds as usize, "{tally:?}");
     assert!(sums.done > 0 && sums.queued > 0, "only one kind of answer was given: {sums:?}");
+    assert!(
+        sums.repeated > 0 || count == 1,
+        "no answer was lost after the hub had done what was asked: {sums:?}"
+    );
 }

@@ -36,6 +36,11 @@ impl Records {
         records
     }
 
+    /// How often a marker was sent and taken, done or not.
+    pub(super) fn times(&self, marker: &str) -> usize {
+        self.by_marker.get(marker).map_or(0, Vec::len)
+    }
+
     /// The sessions in which these markers were written.
     pub(super) fn sessions<'a>(&self, markers: impl Iterator<Item = &'a str>) -> Vec<String> {
         let calls = markers.filter_map(|marker| self.by_marker.get(marker)).flatten();
