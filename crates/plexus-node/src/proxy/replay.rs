@@ -43,6 +43,8 @@ pub(super) async fn run(proxy: Arc<Shared>) {
                 outbox.hurry().await?;
             }
             drain(&proxy, &outbox, &owner).await?;
+            // Some died of their age, and of others another proxy of this agent knows.
+            proxy.look_for_letters().await;
             letters::tell_hub(&proxy, &outbox).await?;
             outbox.next_due().await
         };
@@ -57,6 +59,7 @@ pub(super) async fn run(proxy: Arc<Shared>) {
                 TROUBLE
             }
         };
+        proxy.say_recovered();
         was_away = *reach.borrow() != Reach::There;
         if was_away {
             continue;

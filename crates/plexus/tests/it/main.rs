@@ -33,6 +33,7 @@ mod oidc;
 mod onslaught;
 mod others;
 mod proxied;
+mod proxy_faults;
 mod quiet;
 mod reload;
 mod remote;

@@ -90,10 +90,16 @@ impl Proxied {
         Self { session, ..self }
     }
 
-    #[allow(dead_code, reason = "soon")]
     /// With a program that starts the proxy, in front of it.
-    pub(crate) fn through(self, program: &[&str]) -> Self {
-        Self { through: program.iter().map(|&word| word.to_owned()).collect(), ..self }
+    pub(crate) fn through(self, program: &[String]) -> Self {
+        Self { through: program.to_vec(), ..self }
+    }
+
+    /// The root folder, as the process sees it.
+    pub(crate) fn root(&self) -> std::path::PathBuf {
+        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = seat.as_ref().and_then(Child::id).expect("a proxy that runs");
+        format!("/proc/{id}/root").into()
     }
 
     pub(crate) fn seat(&self) -> Seat {
