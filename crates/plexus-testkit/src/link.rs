@@ -28,6 +28,8 @@ enum Mode {
     Frozen,
     /// Delivers requests; a connection ends with the first byte of an answer.
     LosesAnswers,
+    /// The same, but a connection ends amid the answer.
+    TearsAnswers,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +95,11 @@ impl Link {
     /// Delivers requests and loses the answers, until [`Link::heal`].
     pub fn lose_answers(&self) {
         self.state.send_modify(|state| state.mode = Mode::LosesAnswers);
+    }
+
+    /// Delivers requests and about half of what is answered, until [`Link::heal`].
+    pub fn tear_answers(&self) {
+        self.state.send_modify(|state| state.mode = Mode::TearsAnswers);
     }
 
     pub fn heal(&self) {
@@ -184,10 +191,17 @@ async fn pump(
         if read == 0 {
             return to.shutdown().await;
         }
-        if answers && mode == Mode::LosesAnswers {
+        let carried = match mode {
+            Mode::LosesAnswers if answers => 0,
+            Mode::TearsAnswers if answers => read / 2,
+            _ => read,
+        };
+        to.write_all(&buffer[..carried]).await?;
+        if carried < read {
+            // What was carried comes through before the reset does.
+            to.flush().await?;
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        to.write_all(&buffer[..read]).await?;
     }
 }
 

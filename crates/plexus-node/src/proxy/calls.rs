@@ -80,7 +80,9 @@ impl Write {
             tool: tool.clone(),
             params,
         };
-        outbox.enqueue(write).await.map_err(|error| error.to_string())?;
+        let stored = outbox.enqueue(write).await.map_err(|error| error.to_string());
+        agent.proxy.say_recovered();
+        stored?;
         let queued = QueuedWrite::new(&tool, &key, note);
         let data = serde_json::to_value(&queued).unwrap_or_default();
         let text = format!("{note} (key {key})");

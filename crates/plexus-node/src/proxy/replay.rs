@@ -22,8 +22,8 @@ use super::{Shared, letters};
 
 /// Sessions whose writes are sent at the same time.
 const LANES: usize = 4;
-/// For as long a claim is ours alone; sending takes less.
-const LEASE: Duration = Duration::from_secs(90);
+/// For as long a claim is ours alone. It is held for as long as sending takes; what a proxy held that was killed waits this long.
+const LEASE: Duration = Duration::from_secs(6);
 /// Another process that shares the outbox wakes nobody here.
 const LOOK: Duration = Duration::from_secs(5);
 /// Before an outbox that cannot be used is tried again.
@@ -43,6 +43,8 @@ pub(super) async fn run(proxy: Arc<Shared>) {
                 outbox.hurry().await?;
             }
             drain(&proxy, &outbox, &owner).await?;
+            // Some died of their age, and of others another proxy of this agent knows.
+            proxy.look_for_letters().await;
             letters::tell_hub(&proxy, &outbox).await?;
             outbox.next_due().await
         };
@@ -57,6 +59,7 @@ pub(super) async fn run(proxy: Arc<Shared>) {
                 TROUBLE
             }
         };
+        proxy.say_recovered();
         was_away = *reach.borrow() != Reach::There;
         if was_away {
             continue;
@@ -88,14 +91,17 @@ async fn drain(proxy: &Shared, outbox: &Outbox, owner: &str) -> Result<(), Outbo
 /// Sends one write. False: the hub is away, and nothing else is worth a try.
 async fn deliver(proxy: &Shared, outbox: &Outbox, claimed: &Claimed) -> Result<bool, OutboxError> {
     let mut renewed = false;
-    let (verdict, there) = loop {
-        let (verdict, there) = send(proxy, claimed, renewed).await;
-        if verdict != Verdict::RenewThenRetry {
-            break (verdict, there);
+    let sent = async {
+        loop {
+            let (verdict, there) = send(proxy, claimed, renewed).await;
+            if verdict != Verdict::RenewThenRetry {
+                return (verdict, there);
+            }
+            renewed = true;
+            proxy.hub.renew().await;
         }
-        renewed = true;
-        proxy.hub.renew().await;
     };
+    let (verdict, there) = held(outbox, claimed, sent).await;
     let (key, tool) = (&claimed.key, &claimed.tool);
     let kept = match verdict {
         Verdict::Settled => {
@@ -120,6 +126,21 @@ async fn deliver(proxy: &Shared, outbox: &Outbox, claimed: &Claimed) -> Result<b
         tracing::warn!(%key, "a write was taken over by another proxy while it was sent");
     }
     Ok(there)
+}
+
+/// Does something while nobody else may take the claim.
+async fn held<T>(outbox: &Outbox, claimed: &Claimed, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(LEASE / 3) => {}
+        }
+        // Whose it is shows when what became of it is written down.
+        if let Err(error) = outbox.renew_lease(claimed, LEASE).await {
+            tracing::warn!(%error, key = claimed.key, "a write that is sent may be taken over");
+        }
+    }
 }
 
 /// What became of one attempt, and whether the hub is there.

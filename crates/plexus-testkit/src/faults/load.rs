@@ -22,6 +22,8 @@ pub enum OnSilence {
     Stop,
     /// Sends the same write with the same key until it is answered.
     Retry,
+    /// Leaves it at that, and goes on with the next.
+    GoOn,
 }
 
 /// How much is written.
@@ -107,7 +109,7 @@ pub(super) async fn under_load<W: Writer>(
                 let attempt = attempt(&mut writer, write, load.on_silence).await;
                 let answered = attempt.ack.is_some();
                 attempts.push(attempt);
-                if !answered {
+                if !answered && load.on_silence == OnSilence::Stop {
                     break;
                 }
             }
@@ -126,7 +128,7 @@ async fn attempt<W: Writer>(writer: &mut W, write: Write, on_silence: OnSilence)
     let (mut retries, until) = (0, Instant::now() + PATIENCE);
     loop {
         let ack = writer.write(&write).await;
-        if ack.is_some() || on_silence == OnSilence::Stop {
+        if ack.is_some() || on_silence != OnSilence::Retry {
             return Attempt { write, ack, retries };
         }
         assert!(Instant::now() < until, "{write:?} did not get through");

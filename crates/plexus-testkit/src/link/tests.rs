@@ -77,6 +77,19 @@ async fn a_link_that_loses_answers_has_delivered_what_was_asked() {
 }
 
 #[tokio::test]
+async fn a_link_that_tears_answers_has_delivered_what_was_asked_and_some_of_the_answer() {
+    let mut echo = Echo::start().await;
+    let link = Link::to(echo.address).await;
+    let mut stream = TcpStream::connect(link.address()).await.unwrap();
+    link.tear_answers();
+    stream.write_all(b"four").await.unwrap();
+    assert_eq!(echo.heard.recv().await.unwrap(), b"four");
+    let mut said = Vec::new();
+    assert_eq!(stream.read_to_end(&mut said).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(said, b"fo");
+}
+
+#[tokio::test]
 async fn a_frozen_link_carries_nothing_until_it_thaws_and_then_all_of_it() {
     let mut echo = Echo::start().await;
     let link = Link::to(echo.address).await;

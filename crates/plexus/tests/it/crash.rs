@@ -6,6 +6,7 @@
 mod journal;
 mod logins;
 mod nodes;
+mod outage;
 mod parked;
 pub(crate) mod records;
 mod scene;
@@ -65,6 +66,17 @@ async fn commands_on_a_node_end_once_through_crashes_and_cut_wires() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_on_a_node_that_polls_end_once_through_crashes_and_cut_wires() {
     nodes::interrupted("poll", 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_behind_a_proxy_ride_out_crashes_and_lost_answers() {
+    outage::rode_out(outage::Plan { writes: 400, kills: 4 }, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "for `make soak`"]
+async fn agents_behind_a_proxy_ride_out_twenty_rounds_of_twenty_crashes_and_lost_answers() {
+    outage::rode_out(outage::Plan { writes: 5_000, kills: 20 }, 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,6 +33,8 @@ mod oidc;
 mod onslaught;
 mod others;
 mod outbox;
+mod proxied;
+mod proxy_faults;
 mod quiet;
 mod reload;
 mod remote;

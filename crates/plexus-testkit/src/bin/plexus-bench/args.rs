@@ -6,11 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 
-use crate::copy::Copy;
-use crate::files::Files;
 use crate::load::Load;
 use crate::measure::Pace;
-use crate::nodes::Nodes;
 use crate::serve::Server;
 
 /// Measures the hub beside a direct call, a bare pass-through and other gateways
@@ -67,14 +64,43 @@ pub(crate) enum Command {
         server: Server,
     },
     /// Measure what it costs to have tools run on other machines
-    Nodes(Nodes),
+    Nodes(AsideArgs),
     /// Measure how fast files are copied to and from other machines, beside scp
-    Copy(Copy),
+    Copy(AsideArgs),
     /// Measure searches with the tool for files beside ripgrep
-    Files(Files),
+    Files(AsideArgs),
+    /// Measure an agent's calls through the proxy beside calls straight to the hub, and what waits while the hub is away
+    Proxy(AsideArgs),
     /// Call a hub that runs, and measure nothing
     #[command(hide = true)]
     Load(Load),
+}
+
+/// What a measurement beside the main one is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AsideArgs {
+    /// The program to measure [default: `plexus` beside this program]
+    #[arg(long, value_name = "PATH")]
+    plexus: Option<PathBuf>,
+
+    /// One short round, with less of everything
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the tables into this Markdown file, between its marks
+    #[arg(long, value_name = "FILE")]
+    pub(crate) docs: Option<PathBuf>,
+}
+
+impl AsideArgs {
+    /// The program to measure, which must be there.
+    pub(crate) fn plexus(&self) -> Result<PathBuf> {
+        program(self.plexus.as_deref())
+    }
 }
 
 impl Args {
@@ -100,7 +126,7 @@ impl Args {
 }
 
 /// The program to measure, which must be there.
-pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
+fn program(named: Option<&Path>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path.to_owned(),
         None => std::env::current_exe().context("the path of this program")?.with_file_name("plexus"),

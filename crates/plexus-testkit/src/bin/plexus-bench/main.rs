@@ -17,6 +17,7 @@ mod machine;
 mod measure;
 mod nodes;
 mod process;
+mod proxy;
 mod report;
 mod run;
 mod serve;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Some(Command::Copy(copy)) => bench(async |_| copy::run(copy).await),
         Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
         Some(Command::Files(files)) => bench(async |_| files::run(files).await),
+        Some(Command::Proxy(proxy)) => bench(async |_| proxy::run(proxy).await),
         None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };
     done.unwrap_or_else(|error| {

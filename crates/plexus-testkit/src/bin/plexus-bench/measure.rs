@@ -94,6 +94,6 @@ async fn ask_in(lane: &mut Lane, deadline: Instant) -> Result<Histogram<u64>> {
     Ok(times)
 }
 
-fn histogram() -> Result<Histogram<u64>> {
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_max(60_000_000_000, 3).context("a histogram")
 }

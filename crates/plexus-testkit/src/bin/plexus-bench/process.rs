@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use plexus_testkit::Signal;
 use rustix::process::{Pid, kill_process};
+use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::serve;
 
@@ -36,30 +37,57 @@ pub(crate) struct Usage {
     /// Memory in RAM now, and at most since the peak was reset, in bytes.
     pub(crate) rss: u64,
     pub(crate) peak: u64,
+    /// Of that in RAM now, what is no page of a file.
+    pub(crate) anonymous: u64,
 }
 
 impl Tree {
     /// Starts a program with nothing of this environment but what the command names. What it says goes to `log`.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self> {
+        command.stdin(Stdio::null());
+        Self::spawn(command, log)
+    }
+
+    fn spawn(mut command: Command, log: PathBuf) -> Result<Self> {
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         let program = command.get_program().to_owned();
-        command.stdin(Stdio::null()).stderr(file);
+        command.stderr(file);
         let child =
             command.spawn().with_context(|| format!("cannot start {}", Path::new(&program).display()))?;
         Ok(Self { child, log, counts_echo: false })
     }
 
-    /// Starts this program as one of its servers; the line that it prints when it is ready.
-    pub(crate) fn start_server(args: &[&str], log: PathBuf) -> Result<(Self, String)> {
-        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-        command.arg(serve::COMMAND).args(args).stdout(Stdio::piped());
+    /// The same, to be talked to over its input and output.
+    pub(crate) fn start_talking(
+        mut command: Command,
+        log: PathBuf,
+    ) -> Result<(Self, ChildStdin, ChildStdout)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut tree = Self::spawn(command, log)?;
+        let (stdin, stdout) = (tree.child.stdin.take(), tree.child.stdout.take());
+        let stdin = ChildStdin::from_std(stdin.context("no input")?).context("its input")?;
+        let stdout = ChildStdout::from_std(stdout.context("no output")?).context("its output")?;
+        Ok((tree, stdin, stdout))
+    }
+
+    /// Starts a server; the line that it prints when it is ready.
+    pub(crate) fn start_to_line(mut command: Command, log: PathBuf) -> Result<(Self, String)> {
+        command.stdout(Stdio::piped());
         let mut tree = Self::start(command, log)?;
-        tree.counts_echo = true;
         let stdout = tree.child.stdout.take().context("no output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).context("its address")?;
         ensure!(!line.is_empty(), "it ended before it was ready: {}", tree.last_words());
         Ok((tree, line.trim().to_owned()))
+    }
+
+    /// Starts this program as one of its servers.
+    pub(crate) fn start_server(args: &[&str], log: PathBuf) -> Result<(Self, String)> {
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command.arg(serve::COMMAND).args(args);
+        let (mut tree, line) = Self::start_to_line(command, log)?;
+        tree.counts_echo = true;
+        Ok((tree, line))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -99,6 +127,7 @@ impl Tree {
             total.cpu += usage.cpu;
             total.rss += usage.rss;
             total.peak += usage.peak;
+            total.anonymous += usage.anonymous;
         }
         ensure!(total.rss > 0, "the process has ended: {}", self.last_words());
         Ok(total)
@@ -195,5 +224,6 @@ fn usage(id: u32) -> Option<Usage> {
     };
     // The kernel shows CPU time in hundredths of a second.
     let cpu = Duration::from_millis(stat(id)?.ticks * 10);
-    Some(Usage { cpu, rss: kib("VmRSS:")? * 1024, peak: kib("VmHWM:")? * 1024 })
+    let [rss, peak, anonymous] = ["VmRSS:", "VmHWM:", "RssAnon:"].map(|name| Some(kib(name)? * 1024));
+    Some(Usage { cpu, rss: rss?, peak: peak?, anonymous: anonymous? })
 }

@@ -37,14 +37,14 @@ impl Workload {
         }
     }
 
-    fn method(self) -> &'static str {
+    pub(crate) fn method(self) -> &'static str {
         match self {
             Self::ListTools(_) => "tools/list",
             _ => "tools/call",
         }
     }
 
-    fn params(self) -> Value {
+    pub(crate) fn params(self) -> Value {
         match self {
             Self::Echo(tool) => json!({ "name": tool, "arguments": { "text": WORDS } }),
             Self::TodoList => todo(json!({ "action": "list" })),
@@ -55,7 +55,7 @@ impl Workload {
     }
 
     /// Whether the answer is the right one.
-    fn check(self, answer: &Value) -> Result<()> {
+    pub(crate) fn check(self, answer: &Value) -> Result<()> {
         let result = answer.get("result").context("no result")?;
         match self {
             Self::ListTools(_) => {

@@ -1,6 +1,6 @@
 //! What the audit and the session logs say about the writes of a round.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use plexus_testkit::faults::{Sent, Write};
 use plexus_testkit::{HubProcess, Lane};
@@ -34,6 +34,18 @@ impl Records {
             assert!(records.by_call.insert(id, call).is_none(), "one call has two records");
         }
         records
+    }
+
+    /// How often a marker was sent and taken, done or not.
+    pub(super) fn times(&self, marker: &str) -> usize {
+        self.by_marker.get(marker).map_or(0, Vec::len)
+    }
+
+    /// The sessions in which these markers were written.
+    pub(super) fn sessions<'a>(&self, markers: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let calls = markers.filter_map(|marker| self.by_marker.get(marker)).flatten();
+        let sessions = calls.map(|id| self.by_call[id]["session_id"].as_str().expect("a session").to_owned());
+        sessions.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The calls of one writer: on record with the right names, in the session's log once, and an

@@ -118,10 +118,15 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
 
 /// The address of a hub that is ready.
 pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
+    up_at(plexus, folder, "127.0.0.1:0").await
+}
+
+/// The same on this address.
+pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(Tree, String)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let data = folder.join(DATA);
     let mut command = command(plexus, folder);
-    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data).stdout(Stdio::null());
+    command.args(["up", "--listen", address, "--data-dir"]).arg(&data).stdout(Stdio::null());
     let mut tree = Tree::start(command, folder.join("hub.log"))?;
     let written_to = data.join("hub.json");
     let id = u64::from(tree.id());

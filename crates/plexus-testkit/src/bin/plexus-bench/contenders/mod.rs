@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::hub::{ECHO as UPSTREAM_ECHO, Mint, command, start_to_ready, up};
+pub(crate) use self::hub::{ECHO as UPSTREAM_ECHO, Mint, command, start_to_ready, up, up_at};
 use self::own::Behind;
 use self::peers::{PEERS, Peer};
 use crate::process::Tree;

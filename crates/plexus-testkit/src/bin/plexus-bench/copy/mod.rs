@@ -7,37 +7,20 @@
 mod report;
 mod sshd;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
 use serde::Serialize;
 
+use crate::args::AsideArgs;
 use crate::contenders;
 use crate::machine::Machine;
 use crate::nodes::site::{NODE, Site};
+use crate::report::write_aside;
+use crate::run::median;
 use sshd::Sshd;
-
-#[derive(Debug, Args)]
-pub(crate) struct Copy {
-    /// The program to measure [default: `plexus` beside this program]
-    #[arg(long, value_name = "PATH")]
-    plexus: Option<PathBuf>,
-
-    /// One round with a small file
-    #[arg(long)]
-    quick: bool,
-
-    /// Write everything that was measured to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the table into this Markdown file, between its marks
-    #[arg(long, value_name = "FILE")]
-    docs: Option<PathBuf>,
-}
 
 /// Seconds of one way of copying.
 #[derive(Debug, Serialize)]
@@ -58,9 +41,9 @@ struct Measured {
     without_scp: Option<String>,
 }
 
-pub(crate) async fn run(args: Copy) -> Result<()> {
+pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
-    let plexus = crate::args::program(args.plexus.as_deref())?;
+    let plexus = args.plexus()?;
     let machine = Machine::look(&plexus)?;
     let (rounds, megabytes) = if args.quick { (1, 64) } else { (3, 1_000) };
     let folder = scratch.path();
@@ -102,13 +85,13 @@ pub(crate) async fn run(args: Copy) -> Result<()> {
         disk.back.push(timed(plain(&source, &back), &source, &back)?);
     }
     drop(site);
-    let mut ways = vec![own.way("`plexus cp`")];
+    let mut ways = vec![own.way("`plexus cp`")?];
     if sshd.is_some() {
-        ways.push(ssh.way("`scp`"));
+        ways.push(ssh.way("`scp`")?);
     }
-    ways.push(disk.way("`cp` on the disk"));
+    ways.push(disk.way("`cp` on the disk")?);
     let measured = Measured { machine, megabytes, rounds, ways, without_scp };
-    report::write(&measured, args.json.as_deref(), args.docs.as_deref())
+    write_aside("copy", &report::text(&measured)?, &measured, &args)
 }
 
 #[derive(Debug, Default)]
@@ -118,14 +101,10 @@ struct Times {
 }
 
 impl Times {
-    fn way(self, name: &str) -> Way {
-        Way { name: name.to_owned(), there: median(self.there), back: median(self.back) }
+    fn way(self, name: &str) -> Result<Way> {
+        let (there, back) = (median(self.there.into_iter())?, median(self.back.into_iter())?);
+        Ok(Way { name: name.to_owned(), there, back })
     }
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or_default()
 }
 
 /// Runs a copy to its end; what arrived must be what was sent. It is removed again.

@@ -6,39 +6,22 @@
 mod report;
 mod tree;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::AsideArgs;
 use crate::machine::Machine;
 use crate::nodes::site::Site;
+use crate::report::write_aside;
+use crate::run::median;
 
 /// The tool may take so many times as long as ripgrep.
 const BUDGET: f64 = 1.5;
-
-#[derive(Debug, Args)]
-pub(crate) struct Files {
-    /// The program to measure [default: `plexus` beside this program]
-    #[arg(long, value_name = "PATH")]
-    plexus: Option<PathBuf>,
-
-    /// A tenth of the files, and one round
-    #[arg(long)]
-    quick: bool,
-
-    /// Write everything that was measured to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the table into this Markdown file, between its marks
-    #[arg(long, value_name = "FILE")]
-    docs: Option<PathBuf>,
-}
 
 /// Everything that one run gave.
 #[derive(Debug, Serialize)]
@@ -108,7 +91,7 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-pub(crate) async fn run(args: Files) -> Result<()> {
+pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     let version = Command::new("rg").arg("--version").output();
     let Ok(version) = version else {
         bail!(
@@ -117,7 +100,7 @@ pub(crate) async fn run(args: Files) -> Result<()> {
     };
     let ripgrep = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or_default().to_owned();
     let scratch = tempfile::tempdir().context("a temporary folder")?;
-    let plexus = crate::args::program(args.plexus.as_deref())?;
+    let plexus = args.plexus()?;
     let (folders, rounds) = if args.quick { (100, 1) } else { (1_000, 7) };
     let root = scratch.path().join("tree");
     eprintln!("{} files", folders * tree::FILES);
@@ -129,7 +112,7 @@ pub(crate) async fn run(args: Files) -> Result<()> {
         rows.push(measure(&site, &root, &search, rounds).await?);
     }
     let measured = Measured { machine: Machine::look(&plexus)?, ripgrep, files, rows };
-    report::write(&measured, args.json.as_deref(), args.docs.as_deref())
+    write_aside("files", &report::text(&measured)?, &measured, &args)
 }
 
 async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Result<Row> {
@@ -159,7 +142,8 @@ async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Re
             ours.push(tool_ms);
         }
     }
-    Ok(Row { what: search.what, found, ripgrep_ms: median(theirs), tool_ms: median(ours) })
+    let (ripgrep_ms, tool_ms) = (median(theirs.into_iter())?, median(ours.into_iter())?);
+    Ok(Row { what: search.what, found, ripgrep_ms, tool_ms })
 }
 
 /// Lines that it wrote, and how long it took.
@@ -169,9 +153,4 @@ fn ripgrep(root: &Path, arguments: &[&str]) -> Result<(u64, f64)> {
     let took = begun.elapsed().as_secs_f64() * 1e3;
     ensure!(output.status.success(), "rg: {}", String::from_utf8_lossy(&output.stderr));
     Ok((output.stdout.iter().filter(|byte| **byte == b'\n').count() as u64, took))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -9,36 +9,16 @@ mod report;
 mod round_trip;
 pub(crate) mod site;
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result};
-use clap::Args;
 use serde::Serialize;
 
+use crate::args::AsideArgs;
 use crate::machine::Machine;
+use crate::report::write_aside;
 use idle::Idle;
 use output::Flood;
 use round_trip::RoundTrip;
 use site::Site;
-
-#[derive(Debug, Args)]
-pub(crate) struct Nodes {
-    /// The program to measure [default: `plexus` beside this program]
-    #[arg(long, value_name = "PATH")]
-    plexus: Option<PathBuf>,
-
-    /// One short round, and fewer nodes
-    #[arg(long)]
-    quick: bool,
-
-    /// Write everything that was measured to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the tables into this Markdown file, between its marks
-    #[arg(long, value_name = "FILE")]
-    docs: Option<PathBuf>,
-}
 
 /// Everything that one run gave.
 #[derive(Debug, Serialize)]
@@ -49,9 +29,9 @@ struct Measured {
     idle: Idle,
 }
 
-pub(crate) async fn run(args: Nodes) -> Result<()> {
+pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
-    let plexus = crate::args::program(args.plexus.as_deref())?;
+    let plexus = args.plexus()?;
     let (rounds, calls, nodes) = if args.quick { (1, 300, 20) } else { (5, 2_000, 200) };
     let (mut round_trips, mut floods) = (Vec::new(), Vec::new());
     for transport in ["ws", "poll"] {
@@ -64,5 +44,5 @@ pub(crate) async fn run(args: Nodes) -> Result<()> {
     let site = Site::open(&plexus, &scratch.path().join("idle"), None).await?;
     let idle = idle::measure(&site, nodes).await?;
     let measured = Measured { machine: Machine::look(&plexus)?, round_trips, floods, idle };
-    report::write(&measured, args.json.as_deref(), args.docs.as_deref())
+    write_aside("nodes", &report::text(&measured)?, &measured, &args)
 }

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::site::Site;
 use crate::process::Tree;
+use crate::run::median;
 use crate::wire::Era;
 use crate::workload::{Lane, Workload};
 
@@ -62,7 +63,12 @@ pub(super) async fn measure(
         ways.push(seconds * 1e6 / count);
     }
     let call_us = times.value_at_quantile(0.5) as f64;
-    Ok(RoundTrip { transport, echo_us: median(echoes), way_us: median(ways), call_us })
+    Ok(RoundTrip {
+        transport,
+        echo_us: median(echoes.into_iter())?,
+        way_us: median(ways.into_iter())?,
+        call_us,
+    })
 }
 
 async fn echo(address: &str, calls: usize) -> Result<f64> {
@@ -79,9 +85,4 @@ async fn echo(address: &str, calls: usize) -> Result<f64> {
         ensure!(said.to_text()? == text, "not what was said");
     }
     Ok(all.as_secs_f64() * 1e6 / calls as f64)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -8,41 +8,61 @@ mod text;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use serde::Serialize;
 
-use crate::args::Args;
+use crate::args::{Args, AsideArgs};
 use crate::run::Results;
 
 /// In a Markdown file, tables stand between these lines; what stands outside is left alone.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Marks {
-    pub(crate) begin: &'static str,
-    pub(crate) end: &'static str,
+#[derive(Debug)]
+struct Marks {
+    begin: String,
+    end: String,
 }
 
-const MARKS: Marks =
-    Marks { begin: "<!-- Written by `make bench`: begin -->", end: "<!-- Written by `make bench`: end -->" };
+impl Marks {
+    /// Of what is written by this command.
+    fn of(command: &str) -> Self {
+        let mark = |place: &str| format!("<!-- Written by `{command}`: {place} -->");
+        Self { begin: mark("begin"), end: mark("end") }
+    }
+}
 
-/// Prints the tables, and writes the files that were asked for.
+/// Prints the tables of the main measurement, and writes the files that were asked for.
 pub(crate) fn write(results: &Results, args: &Args) -> Result<()> {
     let text = text::all(results, args)?;
+    let json = match &args.json {
+        Some(path) => Some((path.as_path(), json::all(results, args)?)),
+        None => None,
+    };
+    put("make bench", &text, json, args.docs.as_deref())
+}
+
+/// The same for the measurement of this name beside it.
+pub(crate) fn write_aside(name: &str, text: &str, measured: &impl Serialize, args: &AsideArgs) -> Result<()> {
+    let json = args.json.as_deref().map(|path| (path, measured));
+    put(&format!("make bench ARGS={name}"), text, json, args.docs.as_deref())
+}
+
+fn put(command: &str, text: &str, json: Option<(&Path, impl Serialize)>, docs: Option<&Path>) -> Result<()> {
     println!("{text}");
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&json::all(results, args)?).context("JSON")?;
-        save(path, &format!("{json}\n"))?;
+    if let Some((path, measured)) = json {
+        save(path, &format!("{}\n", serde_json::to_string_pretty(&measured).context("JSON")?))?;
     }
-    if let Some(path) = &args.docs {
+    if let Some(path) = docs {
         let page = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        save(path, &put_between(&page, MARKS, &text).with_context(|| path.display().to_string())?)?;
+        let page = put_between(&page, &Marks::of(command), text);
+        save(path, &page.with_context(|| path.display().to_string())?)?;
     }
     Ok(())
 }
 
-pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
+fn save(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The page with another text between its marks.
-pub(crate) fn put_between(page: &str, marks: Marks, text: &str) -> Result<String> {
+fn put_between(page: &str, marks: &Marks, text: &str) -> Result<String> {
     let Marks { begin, end } = marks;
     let missing = || format!("the lines `{begin}` and `{end}` are not there, in this order");
     let (before, rest) = page.split_once(begin).with_context(missing)?;
@@ -56,11 +76,12 @@ mod tests {
 
     #[test]
     fn only_what_stands_between_the_marks_is_replaced() {
-        let Marks { begin, end } = MARKS;
+        let marks = Marks::of("make bench");
+        let Marks { begin, end } = &marks;
         let page = format!("# Title\n\n{begin}\nold\n{end}\n\nRead it so.\n");
-        let written = put_between(&page, MARKS, "new\n").unwrap();
+        let written = put_between(&page, &marks, "new\n").unwrap();
         assert_eq!(written, format!("# Title\n\n{begin}\n\nnew\n\n{end}\n\nRead it so.\n"));
-        assert_eq!(put_between(&written, MARKS, "new\n").unwrap(), written);
-        assert!(put_between("# Title\n", MARKS, "new").is_err());
+        assert_eq!(put_between(&written, &marks, "new\n").unwrap(), written);
+        assert!(put_between("# Title\n", &marks, "new").is_err());
     }
 }

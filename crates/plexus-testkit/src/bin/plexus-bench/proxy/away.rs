@@ -1,0 +1,153 @@
+//! Writes while the hub is away, and what becomes of them when it is back.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use plexus_store::outbox::{NewWrite, Outbox};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Plan;
+use super::site::Site;
+use super::talk::Talk;
+use crate::client::Connection;
+use crate::wire::Era;
+
+/// For kept writes to be delivered.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Between two looks at what still waits.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Writes that are on the disk, in a second.
+#[derive(Debug, Serialize)]
+pub(super) struct Away {
+    /// Written and synced by hand: as many bytes as such a write has.
+    pub(super) bare: f64,
+    pub(super) outbox: f64,
+    pub(super) http: f64,
+    pub(super) stdio: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Replay {
+    pub(super) rows: usize,
+    pub(super) conversations: usize,
+    /// From the hub being ready until the first was delivered.
+    pub(super) found_ms: f64,
+    /// From the first to the last.
+    pub(super) seconds: f64,
+    pub(super) rows_per_second: f64,
+}
+
+fn arguments(number: usize) -> Value {
+    json!({ "action": "write", "section": "bench", "content": format!("write {number} of those that wait") })
+}
+
+fn row(number: usize, conversations: usize) -> NewWrite {
+    NewWrite {
+        key: uuid::Uuid::now_v7().to_string(),
+        session: format!("talk-{}", number % conversations),
+        client: json!({ "name": "plexus-bench", "version": "1" }).to_string(),
+        tool: "scratchpad".to_owned(),
+        params: json!({ "name": "scratchpad", "arguments": arguments(number) }).to_string(),
+    }
+}
+
+/// How fast writes are stored; the hub is away afterwards.
+pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
+    let (_listening, endpoint) = site.listening("away-http")?;
+    let mut connection = Connection::open(endpoint.address).await?;
+    let request = endpoint.request(Era::Stateless, None, "tools/list", json!({}));
+    let status = connection.exchange(&request).await?.status;
+    ensure!(status == 200, "no tools: {status}");
+    let (_talking, input, output) = site.talking("away-stdio")?;
+    let mut talk = Talk::begin(Era::Stateless, input, output).await?;
+    talk.ask("tools/list", json!({})).await?;
+    site.leave().await?;
+    let call = |number: usize| json!({ "name": "scratchpad", "arguments": arguments(number) });
+    // The first of each finds out that nobody is there.
+    let mut begun = Instant::now();
+    for number in 0..=plan.writes {
+        let request = endpoint.request(Era::Stateless, None, "tools/call", call(number));
+        let answer = connection.exchange(&request).await?;
+        ensure!(is_queued(&serde_json::from_slice(answer.payload)?), "not queued: {}", answer.text());
+        if number == 0 {
+            begun = Instant::now();
+        }
+    }
+    let http = per_second(plan.writes, begun);
+    for number in 0..=plan.writes {
+        let answer = talk.ask("tools/call", call(number)).await?;
+        ensure!(is_queued(&answer), "not queued: {answer}");
+        if number == 0 {
+            begun = Instant::now();
+        }
+    }
+    let stdio = per_second(plan.writes, begun);
+    let outbox = site.bare_outbox().await?;
+    begun = Instant::now();
+    for number in 0..plan.writes {
+        outbox.enqueue(row(number, 1)).await?;
+    }
+    let queued = per_second(plan.writes, begun);
+    Ok(Away { bare: bare(site, plan.writes)?, outbox: queued, http, stdio })
+}
+
+fn is_queued(answer: &Value) -> bool {
+    answer["result"]["structuredContent"]["queued"] == true
+}
+
+fn per_second(count: usize, begun: Instant) -> f64 {
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// A write and a sync, again and again, which is the least that it takes.
+fn bare(site: &Site, writes: usize) -> Result<f64> {
+    let mut file = File::create(site.bare_file()).context("a file")?;
+    let line = vec![b'x'; row(0, 1).params.len() + 200];
+    let begun = Instant::now();
+    for _ in 0..writes {
+        file.write_all(&line).and_then(|()| file.sync_data()).context("a file that is synced")?;
+    }
+    Ok(per_second(writes, begun))
+}
+
+/// How fast kept writes are delivered; the hub is away before and after.
+pub(super) async fn replay(site: &mut Site, plan: Plan, conversations: usize) -> Result<Replay> {
+    let agent = format!("replay-{conversations}");
+    let (_proxy, input, output) = site.talking(&agent)?;
+    // The proxy answers when its outbox is there.
+    let mut talk = Talk::begin(Era::Session, input, output).await?;
+    talk.ask("tools/list", json!({})).await?;
+    let outbox = site.outbox(&agent).await?;
+    for number in 0..plan.rows {
+        outbox.enqueue(row(number, conversations)).await?;
+    }
+    site.come_back().await?;
+    let ready = Instant::now();
+    let first = wait(&outbox, plan.rows as u64 - 1).await?;
+    wait(&outbox, 0).await?;
+    let seconds = first.elapsed().as_secs_f64();
+    let counts = outbox.counts().await?;
+    ensure!(counts.dead == 0, "{} could not be delivered", counts.dead);
+    site.leave().await?;
+    Ok(Replay {
+        rows: plan.rows,
+        conversations,
+        found_ms: first.duration_since(ready).as_secs_f64() * 1e3,
+        seconds,
+        rows_per_second: plan.rows as f64 / seconds,
+    })
+}
+
+/// When no more than so many waited.
+async fn wait(outbox: &Outbox, most: u64) -> Result<Instant> {
+    let begun = Instant::now();
+    while outbox.counts().await?.pending > most {
+        ensure!(begun.elapsed() < PATIENCE, "they are not delivered");
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(Instant::now())
+}

@@ -1,0 +1,104 @@
+//! The same calls on three ways to the hub, one at a time and in turns.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde_json::json;
+
+use super::Plan;
+use super::site::Site;
+use super::talk::Talk;
+use crate::measure::histogram;
+use crate::process::Tree;
+use crate::run::median;
+use crate::wire::Era;
+use crate::workload::{Lane, Workload};
+
+/// One kind of call; medians of the rounds.
+#[derive(Debug, Serialize)]
+pub(super) struct Calls {
+    pub(super) era: Era,
+    pub(super) call: &'static str,
+    pub(super) direct: Times,
+    pub(super) http: Times,
+    pub(super) stdio: Times,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Times {
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+}
+
+/// A way to the hub, with the proxy on it.
+enum Way {
+    Http { lane: Lane, _proxy: Option<Tree> },
+    Stdio { talk: Talk, request: String, workload: Workload, _proxy: Tree },
+}
+
+impl Way {
+    async fn stdio(site: &Site, era: Era, workload: Workload) -> Result<Self> {
+        let (proxy, input, output) = site.talking("stdio")?;
+        let mut talk = Talk::begin(era, input, output).await?;
+        let item = json!({ "name": "todo", "arguments": { "action": "add", "text": "bench" } });
+        talk.ask("tools/call", item).await?;
+        let request = talk.request(workload.method(), workload.params());
+        Ok(Self::Stdio { talk, request, workload, _proxy: proxy })
+    }
+
+    async fn call(&mut self) -> Result<()> {
+        match self {
+            Self::Http { lane, .. } => lane.call().await,
+            Self::Stdio { talk, request, workload, .. } => talk.call(request, *workload).await,
+        }
+    }
+
+    /// So many calls, one after the other.
+    async fn times(&mut self, calls: usize) -> Result<Times> {
+        let mut times = histogram()?;
+        for _ in 0..calls {
+            let begun = Instant::now();
+            self.call().await?;
+            times.saturating_record(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        let us = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Times { p50_us: us(0.5), p99_us: us(0.99) })
+    }
+}
+
+pub(super) async fn measure(site: &Site, plan: Plan) -> Result<Vec<Calls>> {
+    let mut all = Vec::new();
+    for era in Era::ALL {
+        for workload in [Workload::TodoList, Workload::TodoUpdate] {
+            all.push(compare(site, plan, era, workload).await?);
+        }
+    }
+    Ok(all)
+}
+
+async fn compare(site: &Site, plan: Plan, era: Era, workload: Workload) -> Result<Calls> {
+    let (proxy, endpoint) = site.listening("http")?;
+    let straight = Lane::open(&site.endpoint, era, workload).await.context("straight")?;
+    let over_http = Lane::open(&endpoint, era, workload).await.context("over HTTP")?;
+    let mut ways = [
+        Way::Http { lane: straight, _proxy: None },
+        Way::Http { lane: over_http, _proxy: Some(proxy) },
+        Way::stdio(site, era, workload).await.context("over stdio")?,
+    ];
+    let mut rounds: [Vec<Times>; 3] = Default::default();
+    // The first is to warm up.
+    for round in 0..=plan.rounds {
+        for (way, rounds) in ways.iter_mut().zip(&mut rounds) {
+            let times = way.times(plan.calls).await?;
+            if round > 0 {
+                rounds.push(times);
+            }
+        }
+    }
+    let [direct, http, stdio] = rounds.map(|rounds| {
+        let of = |figure: fn(&Times) -> f64| median(rounds.iter().map(figure));
+        Ok::<_, anyhow::Error>(Times { p50_us: of(|times| times.p50_us)?, p99_us: of(|times| times.p99_us)? })
+    });
+    Ok(Calls { era, call: workload.name(), direct: direct?, http: http?, stdio: stdio? })
+}

@@ -1,0 +1,37 @@
+//! Proxies whose agents have nothing to say.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use serde_json::json;
+
+use super::Plan;
+use super::site::Site;
+use super::talk::Talk;
+use crate::process::Tree;
+use crate::wire::Era;
+use crate::workload::{Lane, Workload};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Idle {
+    pub(super) way: &'static str,
+    pub(super) rss_mb: f64,
+    /// Of that, what is no page of the program, which all proxies share.
+    pub(super) anonymous_mb: f64,
+}
+
+pub(super) async fn measure(site: &Site, plan: Plan) -> Result<Vec<Idle>> {
+    let (talking, input, output) = site.talking("idle-stdio")?;
+    let mut talk = Talk::begin(Era::Session, input, output).await?;
+    let tools = talk.ask("tools/list", json!({})).await?;
+    ensure!(tools["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "no tools: {tools}");
+    let (listening, endpoint) = site.listening("idle-http")?;
+    let _lane = Lane::open(&endpoint, Era::Session, Workload::ListTools(1)).await?;
+    tokio::time::sleep(Duration::from_secs(plan.rest_seconds)).await;
+    let look = |way: &'static str, proxy: &Tree| {
+        let usage = proxy.alone()?;
+        anyhow::Ok(Idle { way, rss_mb: usage.rss as f64 / 1e6, anonymous_mb: usage.anonymous as f64 / 1e6 })
+    };
+    Ok(vec![look("stdio", &talking)?, look("HTTP", &listening)?])
+}

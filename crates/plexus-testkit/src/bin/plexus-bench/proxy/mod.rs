@@ -1,0 +1,71 @@
+//! `plexus-bench proxy`: what it costs an agent to have `plexus mcp` between itself and the hub, in one run.
+//!
+//! The same calls go straight to the hub, through a proxy over HTTP, and through one over standard input and output, in turns
+//! and one at a time. Then the hub is away: how fast writes are stored, beside a bare loop of writing and syncing on the same
+//! disk, and how fast they are delivered when it is back.
+
+mod away;
+mod calls;
+mod idle;
+mod report;
+mod site;
+mod talk;
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use crate::args::AsideArgs;
+use crate::machine::Machine;
+use crate::report::write_aside;
+use away::{Away, Replay};
+use calls::Calls;
+use idle::Idle;
+use site::Site;
+
+/// Everything that one run gave.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    calls: Vec<Calls>,
+    away: Away,
+    replays: Vec<Replay>,
+    idle: Vec<Idle>,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    /// Of each way in each round.
+    calls: usize,
+    /// That are stored, of each kind.
+    writes: usize,
+    /// That are delivered.
+    rows: usize,
+    rest_seconds: u64,
+}
+
+const FULL: Plan = Plan { rounds: 9, calls: 1_000, writes: 2_000, rows: 10_000, rest_seconds: 10 };
+const QUICK: Plan = Plan { rounds: 1, calls: 50, writes: 50, rows: 200, rest_seconds: 1 };
+
+pub(crate) async fn run(args: AsideArgs) -> Result<()> {
+    // Not where temporary files may be in memory: what is measured is the disk.
+    let scratch = tempfile::tempdir_in("/var/tmp").context("a temporary folder")?;
+    let plexus = args.plexus()?;
+    let plan = if args.quick { QUICK } else { FULL };
+    let machine = Machine::look(&plexus)?;
+    let mut site = Site::open(&plexus, scratch.path()).await?;
+    eprintln!("calls");
+    let calls = calls::measure(&site, plan).await?;
+    eprintln!("proxies with nothing to do");
+    let idle = idle::measure(&site, plan).await?;
+    eprintln!("writes without a hub");
+    let away = away::store(&mut site, plan).await?;
+    let mut replays = Vec::new();
+    for conversations in [1, 10] {
+        eprintln!("{} kept writes of {conversations} conversation(s)", plan.rows);
+        replays.push(away::replay(&mut site, plan, conversations).await?);
+    }
+    let measured = Measured { machine, calls, away, replays, idle };
+    write_aside("proxy", &report::text(&measured)?, &measured, &args)
+}

@@ -1,0 +1,111 @@
+//! A hub that can go away and come back, and proxies in front of it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use plexus_kit::Clock;
+use plexus_store::outbox::{Limits, Outbox};
+use serde_json::Value;
+use tokio::process::{ChildStdin, ChildStdout};
+
+use crate::contenders;
+use crate::process::Tree;
+use crate::wire::Endpoint;
+
+/// What clients of a proxy over HTTP present.
+const SECRET: &str = "a secret that is only for this run";
+
+pub(super) struct Site {
+    plexus: PathBuf,
+    folder: PathBuf,
+    hub: Option<Tree>,
+    /// The hub's own endpoint.
+    pub(super) endpoint: Endpoint,
+}
+
+impl Site {
+    pub(super) async fn open(plexus: &Path, folder: &Path) -> Result<Self> {
+        let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
+        let token =
+            std::fs::read_to_string(folder.join("hub/data/admin-token")).context("the admin token")?;
+        let address: SocketAddr = address.parse().context("the address of the hub")?;
+        let endpoint = Endpoint { address, path: "/mcp", token: Some(token.trim().to_owned()) };
+        Ok(Self { plexus: plexus.to_owned(), folder: folder.to_owned(), hub: Some(hub), endpoint })
+    }
+
+    /// Ends the hub.
+    pub(super) async fn leave(&mut self) -> Result<()> {
+        match self.hub.take() {
+            Some(hub) => hub.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it again where it was.
+    pub(super) async fn come_back(&mut self) -> Result<()> {
+        let (folder, address) = (self.folder.join("hub"), self.endpoint.address.to_string());
+        self.hub = Some(contenders::up_at(&self.plexus, &folder, &address).await?.0);
+        Ok(())
+    }
+
+    fn command(&self, agent: &str) -> Command {
+        let mut command = contenders::command(&self.plexus, &self.folder);
+        command
+            .args(["mcp", "--json", "--agent", agent, "--data-dir"])
+            .arg(self.data())
+            .env("PLEXUS_HUB", self.url())
+            .env("PLEXUS_TOKEN", self.endpoint.token.as_deref().unwrap_or_default());
+        command
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.endpoint.address)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("proxies")
+    }
+
+    fn log(&self, agent: &str) -> PathBuf {
+        self.folder.join(format!("{agent}.log"))
+    }
+
+    /// A proxy that is talked to over its input and output.
+    pub(super) fn talking(&self, agent: &str) -> Result<(Tree, ChildStdin, ChildStdout)> {
+        Tree::start_talking(self.command(agent), self.log(agent))
+    }
+
+    /// A proxy on a port.
+    pub(super) fn listening(&self, agent: &str) -> Result<(Tree, Endpoint)> {
+        let mut command = self.command(agent);
+        command.args(["--http", "127.0.0.1:0"]).env("PLEXUS_PROXY_SECRET", SECRET);
+        let (tree, line) = Tree::start_to_line(command, self.log(agent))?;
+        let said: Value = serde_json::from_str(&line).with_context(|| format!("not where it is: {line}"))?;
+        let url = said["url"].as_str().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp"));
+        let address = url.with_context(|| format!("no address: {line}"))?.parse().context("an address")?;
+        Ok((tree, Endpoint { address, path: "/mcp", token: Some(SECRET.to_owned()) }))
+    }
+
+    /// The outbox of an agent's proxies, as one more process that uses it.
+    pub(super) async fn outbox(&self, agent: &str) -> Result<Outbox> {
+        let folder = plexus_node::proxy::folder(&self.data(), agent, &self.url().parse()?);
+        open(&folder.join(plexus_node::proxy::OUTBOX_FILE)).await
+    }
+
+    /// An outbox of nobody's.
+    pub(super) async fn bare_outbox(&self) -> Result<Outbox> {
+        open(&self.folder.join("bare.db")).await
+    }
+
+    /// A file on the same disk.
+    pub(super) fn bare_file(&self) -> PathBuf {
+        self.folder.join("bare.txt")
+    }
+}
+
+async fn open(path: &Path) -> Result<Outbox> {
+    let opened = Outbox::open(path, Clock::system(), Limits::default()).await;
+    Ok(opened.with_context(|| path.display().to_string())?.0)
+}

@@ -1,0 +1,92 @@
+//! A client over the input and output of a proxy: one message a line.
+
+use anyhow::{Context as _, Result, ensure};
+use plexus_testkit::modern_meta;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use crate::wire::Era;
+use crate::workload::Workload;
+
+pub(super) struct Talk {
+    era: Era,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    line: String,
+    /// The newest answer that was found right.
+    known: String,
+}
+
+impl Talk {
+    /// Begins, as a client of this era does.
+    pub(super) async fn begin(era: Era, input: ChildStdin, output: ChildStdout) -> Result<Self> {
+        let output = BufReader::new(output);
+        let mut talk = Self { era, input, output, line: String::new(), known: String::new() };
+        if era == Era::Session {
+            let params = json!({
+                "protocolVersion": era.version(),
+                "capabilities": {},
+                "clientInfo": { "name": "plexus-bench", "version": "1" },
+            });
+            let answer = talk.ask("initialize", params).await?;
+            ensure!(answer["result"]["protocolVersion"] == era.version(), "initialize: {answer}");
+            talk.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
+        }
+        Ok(talk)
+    }
+
+    async fn send(&mut self, line: &str) -> Result<()> {
+        self.input.write_all(line.as_bytes()).await.context("the proxy reads no more")
+    }
+
+    /// The next line.
+    async fn hear(&mut self) -> Result<()> {
+        self.line.clear();
+        let read = self.output.read_line(&mut self.line).await.context("what the proxy says")?;
+        ensure!(read > 0, "the proxy has ended");
+        Ok(())
+    }
+
+    /// A request as a line. The id is always 1, so that equal answers are equal lines.
+    pub(super) fn request(&self, method: &str, mut params: Value) -> String {
+        if self.era == Era::Stateless {
+            params["_meta"] = modern_meta();
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        format!("{body}\n")
+    }
+
+    /// Asks, and waits for the answer, whatever is told meanwhile.
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
+        let request = self.request(method, params);
+        self.send(&request).await?;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<Value> {
+        loop {
+            self.hear().await?;
+            let said: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
+            if said["id"] == 1 {
+                return Ok(said);
+            }
+        }
+    }
+
+    /// One operation, whose request is made already; its answer must be right.
+    pub(super) async fn call(&mut self, request: &str, workload: Workload) -> Result<()> {
+        self.send(request).await?;
+        self.hear().await?;
+        if self.line == self.known {
+            return Ok(());
+        }
+        let mut said: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
+        if said["id"] != 1 {
+            said = self.answer().await?;
+        }
+        workload.check(&said).with_context(|| self.line.clone())?;
+        self.known.clone_from(&self.line);
+        Ok(())
+    }
+}
