@@ -127,7 +127,7 @@ pub(super) async fn create(
             return Err(ApiError::bad_request(format!("{what} must have 1 to {MAX_NAME} characters")));
         }
     }
-    let key = key_of(params)?;
+    let key = key_of(params);
     let (owner, now) = (caller.principal.subject().to_owned(), caller.services.clock.now());
     let (session, made) = caller
         .services
@@ -140,22 +140,14 @@ pub(super) async fn create(
     Ok((status, [(LOCATION, format!("/api/v1/sessions/{}", session.id))], Json(session)))
 }
 
-/// Which session is meant: one of a name, or that of a client's conversation.
-fn key_of(params: CreateSessionParams) -> Result<SessionKey, ApiError> {
+/// Which session is meant: that of a client's conversation, or one of a name.
+fn key_of(params: CreateSessionParams) -> SessionKey {
     let CreateSessionParams { name, client, conversation } = params;
-    match (name, conversation, client) {
-        (Some(_), Some(_), _) => {
-            Err(ApiError::bad_request("a session has a name or is of a conversation, not both"))
-        }
-        (None, Some(_), None) => {
-            Err(ApiError::bad_request("a conversation wants the client that it is one of"))
-        }
-        (None, Some(conversation), Some(client)) => Ok(SessionKey::of_conversation(&client, &conversation)),
-        (name, None, client) => {
-            let name = name.unwrap_or_else(|| SessionId::new().to_string());
-            Ok(SessionKey::new("named", &[&name], client.as_deref()))
-        }
+    if let Some(conversation) = conversation {
+        return SessionKey::of_conversation(client.as_deref().unwrap_or("unknown"), &conversation);
     }
+    let name = name.unwrap_or_else(|| SessionId::new().to_string());
+    SessionKey::new("named", &[&name], client.as_deref())
 }
 
 /// Show a session

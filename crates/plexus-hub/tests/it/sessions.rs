@@ -37,6 +37,18 @@ async fn a_session_is_made_once_and_found_by_its_name() {
 }
 
 #[tokio::test]
+async fn a_session_of_a_conversation_is_the_one_of_its_calls() {
+    let hub = TestHub::start().await;
+    let agent = Client::agent(&hub, "claude", &["call:*"]).await;
+    let params = json!({ "client": "claude-code", "conversation": "7d0f1c52", "name": "does not count" });
+    let made = agent.post("/sessions", &params).await;
+    assert_eq!((made.status.as_u16(), &made.body["key"]), (201, &json!("claude:7d0f1c52")));
+    let other = agent.post("/sessions", &json!({ "client": "an-editor", "conversation": "7d0f1c52" })).await;
+    assert_eq!(other.body["key"], "external:an-editor:7d0f1c52");
+    assert_eq!(agent.post("/sessions", &params).await.body["id"], made.body["id"]);
+}
+
+#[tokio::test]
 async fn lists_are_narrowed_and_paged() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;

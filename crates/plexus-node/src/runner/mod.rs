@@ -30,7 +30,7 @@ pub use process::ProcessId;
 pub use record::{Record, RunEvent, RunState, Via};
 pub use scratch::{FOLDER, Runs, Scratch};
 pub use supervise::{Agent, Launch, Signals};
-pub use thread::codex_thread;
+pub use thread::{codex_thread, ended_codex_thread};
 
 /// A number that nobody can guess, for names of runs and of their variables.
 #[must_use]

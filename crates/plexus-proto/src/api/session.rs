@@ -39,7 +39,7 @@ pub struct CreateSessionParams {
     #[schema(min_length = 1, max_length = 256)]
     pub client: Option<String>,
     /// A conversation of that client, as the client calls it: the session is then the one that its MCP calls are
-    /// recorded in, such as `codex:<thread>`. Wants `client`, and no `name`.
+    /// recorded in, such as `codex:<thread>`, and `name` does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub conversation: Option<String>,

@@ -116,12 +116,17 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let agent = name_of(kind, &args.agent);
     let renewed = endpoint.is_some();
     let wish = Wish { agent: &agent, profile: args.profile.as_deref(), node: args.node.as_deref(), renewed };
-    let (made, profile) = match in_a_moment(&maker, &wish).await? {
-        Some((made, profile)) => (Some(made), profile),
+    let made = made_in_a_moment(&maker, &wish).await?;
+    let profile = match &made {
+        Some(made) => {
+            let (profile, note) = profile_of(&maker, made, args.profile.is_some()).await?;
+            notes.extend(note);
+            profile
+        }
         None if args.profile.is_some() => return Err(no_profile(&maker).into()),
         None => {
             notes.push(away(&maker, endpoint.is_some()));
-            (None, None)
+            None
         }
     };
     let settings = settings(kind, profile.as_ref());
@@ -191,27 +196,36 @@ fn name_of(kind: AgentKind, command: &str) -> String {
     if name.is_empty() { kind.as_str().to_owned() } else { name }
 }
 
-/// The token and the profile of the run; none where the hub does not answer in a moment.
-async fn in_a_moment(
-    maker: &Maker,
-    wish: &Wish<'_>,
-) -> anyhow::Result<Option<(Made, Option<ProfileDetail>)>> {
-    let asked = async {
-        let made = maker.make(wish).await?;
-        let Some(id) = made.profile.as_deref() else { return Ok((made, None)) };
-        match maker.hub.get(&["profiles", id], &[]).await.and_then(|answer| answer.decode()) {
-            Ok(profile) => Ok((made, Some(profile))),
-            Err(error) => {
-                // The token is there, and its holder will never be.
-                let _ = maker.revoke(made.jti).await;
-                Err(error.context(format!("cannot read the profile {id}")))
-            }
-        }
-    };
-    match tokio::time::timeout(MOMENT, asked).await {
+/// The token of the run; none where the hub does not answer in a moment.
+async fn made_in_a_moment(maker: &Maker, wish: &Wish<'_>) -> anyhow::Result<Option<Made>> {
+    match tokio::time::timeout(MOMENT, maker.make(wish)).await {
         Err(_) => Ok(None),
         Ok(Err(error)) if is_away(&error) => Ok(None),
-        Ok(asked) => asked.map(Some),
+        Ok(made) => made.map(Some),
+    }
+}
+
+/// What the profile of the token says. One that was asked for has to be known; one that comes with the token of whoever
+/// starts the run narrows the tools also where its maker may not read it.
+async fn profile_of(
+    maker: &Maker,
+    made: &Made,
+    asked: bool,
+) -> anyhow::Result<(Option<ProfileDetail>, Option<String>)> {
+    let Some(id) = made.profile.as_deref() else { return Ok((None, None)) };
+    let read = tokio::time::timeout(MOMENT, maker.hub.get(&["profiles", id], &[])).await;
+    let read = read.unwrap_or_else(|_| Err(no_profile(maker).into()));
+    match read.and_then(|answer| answer.decode()) {
+        Ok(profile) => Ok((Some(profile), None)),
+        Err(error) if !asked => Ok((
+            None,
+            Some(format!("the profile {id} cannot be read, so it gives the agent nothing: {error}")),
+        )),
+        Err(error) => {
+            // The token is there, and its holder will never be.
+            let _ = tokio::time::timeout(MOMENT, maker.revoke(made.jti)).await;
+            Err(error)
+        }
     }
 }
 

@@ -55,6 +55,12 @@ async fn help_of_upstream() {
 }
 
 #[tokio::test]
+async fn help_of_run_ps_and_stop() {
+    let texts = [help(&["run"], &[]).await, help(&["ps"], &[]).await, help(&["stop"], &[]).await];
+    insta::assert_snapshot!(texts.concat());
+}
+
+#[tokio::test]
 async fn help_of_cp_exec_and_shell() {
     let texts = [help(&["cp"], &[]).await, help(&["exec"], &[]).await, help(&["shell"], &[]).await];
     insta::assert_snapshot!(texts.concat());

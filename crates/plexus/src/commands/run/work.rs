@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use plexus_kit::{Environment, Secret, env};
 use plexus_node::runner::{
     Agent, AgentKind, Conversation, Ending, Injected, Launch, Record, RunEvent, RunState, Runs, Scratch,
-    Signals, Wires, Wiring, codex_thread, has_begun, inject,
+    Signals, Wires, Wiring, codex_thread, ended_codex_thread, has_begun, inject,
 };
 use plexus_proto::Timestamp;
 use plexus_proto::api::ProfileRun;
@@ -109,7 +109,7 @@ impl Work<'_> {
             });
             shared.happened(if attempt == 0 { "started" } else { "restarted" }, None);
             let ending = agent.end(signals).await.context("cannot wait for the agent")?;
-            self.look_for_thread(shared);
+            self.look_for_thread(shared, true);
             let asked = agent.was_asked || shared.scratch.is_to_stop();
             let crashed = ending.is_crash() && !asked;
             let state = match (asked, crashed) {
@@ -202,7 +202,7 @@ impl Work<'_> {
         reap::all(&self.runs, Some(self.maker)).await;
         let mut pause = LOOK;
         loop {
-            self.look_for_thread(shared);
+            self.look_for_thread(shared, false);
             if let Err(error) = self.keep_up(shared).await {
                 tracing::debug!(%error, "the hub is not told now");
             }
@@ -240,22 +240,24 @@ impl Work<'_> {
     }
 
     /// Codex makes its thread up; its transcript has the name of it.
-    fn look_for_thread(&self, shared: &Shared) {
+    fn look_for_thread(&self, shared: &Shared, ended: bool) {
         let (process, started) = {
             let record = shared.record.borrow();
             if self.kind != AgentKind::Codex || record.conversation.is_some() {
                 return;
             }
-            (record.process.clone(), record.started_at)
+            (record.process.as_ref().map(|process| process.pid), record.started_at)
         };
-        let home = self
-            .environment
-            .named("CODEX_HOME")
-            .map(PathBuf::from)
-            .or_else(|| self.environment.get(env::HOME).map(|home| Path::new(home).join(".codex")));
-        let (Some(process), Some(home)) = (process, home) else { return };
-        if let Some(thread) = codex_thread(process.pid, &home, SystemTime::from(started)) {
-            shared.change(|record| record.conversation = Some(thread));
+        let home = self.environment.named("CODEX_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(Path::new(self.environment.get(env::HOME)?).join(".codex")));
+        let thread = match ended {
+            false => process.and_then(codex_thread),
+            true => home
+                .zip(std::env::current_dir().ok())
+                .and_then(|(home, folder)| ended_codex_thread(&home, SystemTime::from(started), &folder)),
+        };
+        if thread.is_some() {
+            shared.change(|record| record.conversation = thread);
         }
     }
 
