@@ -116,7 +116,8 @@ impl Proxied {
     /// Where the proxy keeps what it keeps.
     pub(crate) fn folder(&self) -> std::path::PathBuf {
         let hub = self.hub.parse().expect("a URL");
-        plexus_node::proxy::folder(&self.machine.data_dir(), &self.name, &hub)
+        let whose = format!("agent:{}", self.name);
+        plexus_node::proxy::folder(&self.machine.data_dir(), &self.name, &whose, &hub)
     }
 
     /// What the proxy said to its log, in all its runs.
