@@ -90,8 +90,8 @@ impl Site {
 
     /// The outbox of an agent's proxies, as one more process that uses it.
     pub(super) async fn outbox(&self, agent: &str) -> Result<Outbox> {
-        let whose = format!("agent:{agent}");
-        let folder = plexus_node::proxy::folder(&self.data(), agent, &whose, &self.url().parse()?);
+        let whose = "agent:bench";
+        let folder = plexus_node::proxy::folder(&self.data(), agent, whose, &self.url().parse()?);
         open(&folder.join(plexus_node::proxy::OUTBOX_FILE)).await
     }
 
