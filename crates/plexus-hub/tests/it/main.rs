@@ -15,6 +15,7 @@ mod events;
 mod examples;
 mod nodes;
 mod openapi;
+mod proxy;
 mod retention;
 mod schemathesis;
 mod sessions;
