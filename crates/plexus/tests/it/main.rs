@@ -32,6 +32,7 @@ mod node_policy;
 mod oidc;
 mod onslaught;
 mod others;
+mod proxy;
 mod quiet;
 mod reload;
 mod remote;
