@@ -17,6 +17,7 @@ mod examples;
 mod nodes;
 mod openapi;
 mod outbox;
+mod proxy;
 mod retention;
 mod schemathesis;
 mod sessions;

@@ -5,6 +5,7 @@ mod context;
 mod end;
 mod hostile;
 mod links;
+mod narrowing;
 mod real;
 
 use std::time::Duration;

@@ -157,11 +157,12 @@ impl HubReply {
         Ok(self.reply.whole().await?)
     }
 
-    /// The next message of a stream; none at its end.
+    /// The next message of a stream; none at its end. A stream that says nothing at all for `silence`, not even that it is
+    /// there, is lost.
     ///
     /// # Errors
     /// When it breaks off.
-    pub async fn next(&mut self) -> Result<Option<Told>, Unanswered> {
+    pub async fn next(&mut self, silence: Duration) -> Result<Option<Told>, Unanswered> {
         loop {
             match self.events.next() {
                 Ok(Some(event)) if event.is_message() => {
@@ -171,7 +172,10 @@ impl HubReply {
                 Ok(None) => {}
                 Err(_) => return Err(self.reply.too_long().into()),
             }
-            match self.reply.piece().await? {
+            let piece = tokio::time::timeout(silence, self.reply.piece()).await;
+            let quiet =
+                || Unanswered::Lost(format!("nothing was heard of the hub for {} s", silence.as_secs()));
+            match piece.map_err(|_| quiet())?? {
                 Some(piece) => self.events.push(&piece),
                 None => return Ok(None),
             }

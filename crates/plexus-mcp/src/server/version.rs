@@ -45,7 +45,8 @@ impl Version {
     }
 
     /// Several messages in one body: only where the revision, or JSON-RPC alone, has them.
-    pub(crate) fn has_batches(self) -> bool {
+    #[must_use]
+    pub fn has_batches(self) -> bool {
         self <= Self::V2025_03_26
     }
 

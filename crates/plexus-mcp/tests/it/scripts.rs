@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use plexus_testkit::{Pinned, TestHub};
+use plexus_testkit::{Pinned, Script, TestHub, TestProxy};
 use serde_json::{Value, json};
 
-use crate::tools::idle;
+use crate::tools::{idle, in_time};
 
 /// What a fresh hub lists.
 pub(crate) const TOOLS: [&str; 8] = [
@@ -43,7 +43,12 @@ pub(crate) async fn run(sdk: Option<Pinned>, script: &str, mode: &str, version: 
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
-    let mut script = sdk.script(&path(script), &[&hub.url("/mcp"), mode], &token);
+    report(&hub, sdk.script(&path(script), &[&hub.url("/mcp"), mode], &token), version).await;
+    // Sessions are ended by who opened them.
+    assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 0);
+}
+
+async fn report(hub: &TestHub, mut script: Script, version: &str) {
     check(&script.line().await, version);
     assert_eq!(script.line().await, json!({ "listening": true }));
     hub.registry().add([idle("added_later")]);
@@ -51,8 +56,33 @@ pub(crate) async fn run(sdk: Option<Pinned>, script: &str, mode: &str, version: 
     assert_eq!(heard["heard"], "tools_list_changed", "{heard}");
     assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
     script.end().await;
-    // Sessions are ended by who opened them.
-    assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 0);
+}
+
+/// Runs the same script against a proxy; and then, without a hub, has it make a write, which is kept.
+pub(crate) async fn run_proxied(sdk: Option<Pinned>, script: &str, mode: &str, version: &str) {
+    let Some(sdk) = sdk else { return };
+    let hub = TestHub::start().await;
+    let token = hub.token("script", &["call:*"]).await.token;
+    let proxy = TestProxy::start(&hub.url(""), &token).await;
+    let started =
+        |more: &[&str]| sdk.script(&path(script), &[&[proxy.url(), mode], more].concat(), proxy.secret());
+    report(&hub, started(&[]), version).await;
+    in_time("the end of the session", async {
+        while hub.api("/api/v1/status").await["mcp_sessions"] != 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    hub.stop().await;
+    let write = json!({ "action": "add", "text": "later" }).to_string();
+    let mut script = started(&["todo", &write]);
+    let report = script.line().await;
+    assert!(report["tools"].as_array().unwrap().contains(&json!("todo")), "as it was last: {report}");
+    // The SDK has compared it with the schema of the tool.
+    let result = &report["result"];
+    assert_eq!(result["structuredContent"]["queued"], true, "{report}");
+    assert_eq!(result["structuredContent"]["tool"], "todo", "{report}");
+    script.end().await;
 }
 
 /// Runs a script whose token is no good; it must be told, and end well.

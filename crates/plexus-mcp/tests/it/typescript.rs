@@ -3,7 +3,7 @@
 use plexus_testkit::{Link, Pinned, TestHub};
 use serde_json::json;
 
-use crate::scripts::{assert_refused, check, path, run};
+use crate::scripts::{assert_refused, check, path, run, run_proxied};
 use crate::tools::{idle, puppet};
 
 const V1: (&str, &str) = ("sdk-1", "node/client_v1.mjs");
@@ -40,6 +40,19 @@ async fn typescript_2_in_the_older_revisions() {
 async fn typescript_is_told_that_its_token_is_no_good() {
     for ((set, script), mode) in [(V1, "legacy"), (V2, "legacy"), (V2, "2026-07-28")] {
         assert_refused(Pinned::npm(set).await, script, mode).await;
+    }
+}
+
+#[tokio::test]
+async fn typescript_by_a_proxy() {
+    run_proxied(Pinned::npm(V1.0).await, V1.1, "legacy", "2025-11-25").await;
+    for (mode, version) in [
+        ("2026-07-28", "2026-07-28"),
+        ("auto", "2026-07-28"),
+        ("legacy", "2025-11-25"),
+        ("2025-06-18", "2025-06-18"),
+    ] {
+        run_proxied(Pinned::npm(V2.0).await, V2.1, mode, version).await;
     }
 }
 

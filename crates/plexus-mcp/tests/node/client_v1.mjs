@@ -8,7 +8,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { McpError, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
-const [url, mode, other] = process.argv.slice(2);
+const [url, mode, other, given] = process.argv.slice(2);
 const say = (what) => console.log(JSON.stringify(what));
 const names = ({ tools }) => tools.map((tool) => tool.name);
 
@@ -74,7 +74,7 @@ async function resume() {
 async function use() {
   const tools = await client.listTools();
   const onprogress = () => {};
-  const result = await client.callTool({ name: other, arguments: {} }, undefined, { onprogress });
+  const result = await client.callTool({ name: other, arguments: JSON.parse(given ?? "{}") }, undefined, { onprogress });
   say({ tools: names(tools), result });
 }
 

@@ -8,7 +8,7 @@
 import { Client, ProtocolError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const STATELESS = "2026-07-28";
-const [url, mode, other] = process.argv.slice(2);
+const [url, mode, other, given] = process.argv.slice(2);
 const say = (what) => console.log(JSON.stringify(what));
 const names = ({ tools }) => tools.map((tool) => tool.name);
 
@@ -91,7 +91,7 @@ async function resume() {
 async function use() {
   const tools = await client.listTools();
   const onprogress = () => {};
-  const result = await client.callTool({ name: other, arguments: {} }, { onprogress });
+  const result = await client.callTool({ name: other, arguments: JSON.parse(given ?? "{}") }, { onprogress });
   say({ tools: names(tools), result });
 }
 

@@ -44,6 +44,9 @@ struct State {
     kept: BTreeMap<String, Bytes>,
 }
 
+/// Held by the write that is under way.
+pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
+
 #[derive(Debug)]
 pub(super) struct Agent {
     pub(super) proxy: Arc<Shared>,
@@ -52,7 +55,9 @@ pub(super) struct Agent {
     state: Mutex<State>,
     opening: tokio::sync::Mutex<()>,
     /// Writes that may be kept go one after the other: what was sent first is done first, whatever becomes of it.
-    pub(super) writing: tokio::sync::Mutex<()>,
+    writing: Arc<tokio::sync::Mutex<()>>,
+    /// The client has left.
+    gone: CancellationToken,
     /// Requests that are answered now, by their ids.
     running: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -68,7 +73,8 @@ impl Agent {
             conversation,
             state: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            writing: tokio::sync::Mutex::default(),
+            writing: Arc::default(),
+            gone: CancellationToken::new(),
             running: Mutex::default(),
         })
     }
@@ -111,6 +117,11 @@ impl Agent {
         if let Some(token) = running.get(id.get()) {
             token.cancel();
         }
+    }
+
+    /// The turn of a write, after all that came before it.
+    pub(super) async fn turn(&self) -> Turn {
+        self.writing.clone().lock_owned().await
     }
 
     /// Sends a message to the hub and waits for the head of the answer.
@@ -205,6 +216,9 @@ impl Agent {
         );
         let reply = hub.mcp(&Method::POST, self.plain(None), &body.into()).await?;
         let session = reply.header(headers::SESSION_ID.as_str()).cloned();
+        if reply.status().is_server_error() || reply.status() == StatusCode::TOO_MANY_REQUESTS {
+            return Err(Failure::Away { why: told(reply).await, sent: false });
+        }
         if !reply.is_json() {
             return Ok(Err(told(reply).await));
         }
@@ -245,7 +259,7 @@ impl Agent {
     }
 
     /// The answer to `initialize`: the hub's where it is there, else the same from what is known.
-    pub(super) async fn initialize(&self, request: &Request<'_>, params: &RawValue) -> String {
+    pub(super) async fn initialize(&self, request: &Request<'_>, params: &RawValue) -> Bytes {
         let asked = text(request.params.protocol_version).unwrap_or_default();
         {
             let mut state = self.state();
@@ -258,20 +272,26 @@ impl Agent {
             self.open().await
         };
         let lists = &self.proxy.lists;
-        match tokio::time::timeout(self.proxy.options.timing.greet, opened).await {
+        let failure = match tokio::time::timeout(self.proxy.options.timing.greet, opened).await {
             Ok(Ok(Ok((_, result)))) => {
                 lists.note_instructions(&instructions_of(&result));
-                return result_json(request.id, result.get());
+                return result_json(request.id, result.get()).into();
             }
             Ok(Ok(Err(refused))) if serde_json::from_str::<Map<String, Value>>(&refused).is_ok() => {
-                return format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{refused}}}", request.id.get());
+                let id = request.id.get();
+                return format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{refused}}}").into();
             }
-            Ok(Ok(Err(_)) | Err(_)) => {}
-            Err(_) => drop(self.proxy.hub.noted(Failure::Late(self.proxy.options.timing.greet))),
+            Ok(Ok(Err(refused))) => Failure::Refused(refused),
+            Ok(Err(failure)) => failure,
+            Err(_) => self.proxy.hub.noted(Failure::Late(self.proxy.options.timing.greet)),
+        };
+        if self.proxy.options.plain {
+            return failed(request.id, &failure, Dialect::Session(Version::V2025_11_25));
         }
+        tracing::debug!(%failure, "the proxy says itself who the hub is");
         let (version, json) = relay::initialized(request.id, &asked, &lists.instructions());
         self.state().version = Some(version);
-        json
+        json.into()
     }
 
     /// Keeps in mind what a new session has to be told again.
@@ -301,13 +321,28 @@ impl Agent {
         self.in_session(&Method::GET, headers, &Bytes::new()).await
     }
 
+    /// Whether the client may send several messages as one.
+    pub(super) fn has_batches(&self, given: &Given) -> bool {
+        let version = match &given.version {
+            Some(version) => Version::parse(version),
+            None => self.state().version,
+        };
+        version.is_some_and(Version::has_batches)
+    }
+
     /// Whether the client has begun a session.
     pub(super) fn has_begun(&self) -> bool {
         self.state().initialize.is_some()
     }
 
+    /// Cancelled when nothing more is told to the client.
+    pub(super) fn gone(&self) -> &CancellationToken {
+        &self.gone
+    }
+
     /// Ends the session with the hub, if there is one.
     pub(super) async fn end(&self) {
+        self.gone.cancel();
         let Some(session) = self.state().session.take() else { return };
         let mut headers = self.plain(self.state().version);
         headers.insert(headers::SESSION_ID, session);

@@ -62,14 +62,21 @@ impl Agent {
 
     /// Several messages, which one revision has.
     async fn take_batch(self: &Arc<Self>, body: &Bytes, given: &Given) -> Answer {
-        let refused = |message: String| Answer::error(&RpcError::invalid_request(message));
+        let refused = |message: String| {
+            let mut error = RpcError::invalid_request(message);
+            error.id = Some("null".to_owned());
+            Answer::error(&error)
+        };
+        if !self.has_batches(given) {
+            return refused("this revision has no batches".to_owned());
+        }
         let parts = match rpc::parse_batch(body) {
             Ok(parts) if parts.is_empty() => return refused("the batch is empty".to_owned()),
             Ok(parts) if parts.len() > MAX_BATCH => {
                 return refused(format!("a batch has at most {MAX_BATCH} messages"));
             }
             Ok(parts) => parts,
-            Err(error) => return Answer::error(&error),
+            Err(error) => return refused(error.message),
         };
         let mut answers: Vec<Bytes> = Vec::new();
         for part in parts {
@@ -160,7 +167,7 @@ impl Agent {
             "tools/list" => self.list(request, dialect).await,
             "tools/call" => calls::call(self, message, request, body, given, running).await,
             "subscriptions/listen" if dialect == Dialect::Modern => {
-                Answer::News(Box::new(Listener::subscribed(self.clone(), request, body, given)))
+                Answer::News(Box::new(Listener::subscribed(self.clone(), request, body, given, running)))
             }
             _ => {
                 if let Dialect::Session(_) = dialect {
@@ -237,6 +244,11 @@ impl Agent {
         }
         let lists = &self.proxy.lists;
         let reply = self.forward(message, body, given, self.proxy.options.timing.greet).await;
+        if let Err(failure) = &reply
+            && self.proxy.options.plain
+        {
+            return Answer::one(failed(request.id, failure, Dialect::Modern));
+        }
         if let Ok(reply) = reply
             && !hub::is_away(reply.status())
             && reply.is_json()
@@ -261,7 +273,7 @@ impl Agent {
             return Answer::error(&error.with_id(request.id));
         }
         let (hub, lists) = (&self.proxy.hub, &self.proxy.lists);
-        if let Err(failure) = lists.refresh(hub, None).await {
+        if let Err(failure) = lists.refresh(hub, self.proxy.options.timing.list, None).await {
             if let Failure::Refused(_) = failure {
                 lists.forget();
                 return Answer::one(failed(request.id, &failure, dialect));

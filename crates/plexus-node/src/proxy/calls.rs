@@ -3,6 +3,7 @@
 //! What the agent is told is what holds: an answer of the hub as it is, or that the write is on this machine's disk and will be
 //! done once, or that it is neither. What may not be kept is never sent twice.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use plexus_mcp::relay::rpc::{Message, Request, text};
 use plexus_mcp::relay::{self, Dialect, IDEMPOTENCY_KEY};
 use plexus_store::outbox::NewWrite;
 use plexus_tools::QueuedWrite;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -35,7 +37,7 @@ pub(super) struct Write {
 
 impl Write {
     /// From a request, if what it calls may be kept, with the request that carries its key.
-    fn of(agent: &Agent, request: &Request<'_>, given: &Given) -> Option<(Self, Bytes)> {
+    fn of(agent: &Agent, request: &Request<'_>, body: &[u8], given: &Given) -> Option<(Self, Bytes)> {
         let lists = &agent.proxy.lists;
         let tool = text(request.params.name).filter(|tool| lists.may_buffer(tool))?;
         let arguments: Value = match request.params.arguments {
@@ -61,10 +63,9 @@ impl Write {
             agent.client(request.params.meta).unwrap_or_else(|| json!({ "name": "unknown", "version": "" }));
         meta.insert(IDEMPOTENCY_KEY.to_owned(), key.as_str().into());
         let arguments = request.params.arguments.map_or("{}", RawValue::get);
-        let called = format!("\"name\":{},\"arguments\":{arguments}", Value::from(tool.as_str()));
-        let body = stamped(request, &called, &Value::Object(meta));
-        let write = Self { key, tool, conversation, client, params: format!("{{{called}}}") };
-        Some((write, body))
+        let params = format!("{{\"name\":{},\"arguments\":{arguments}}}", Value::from(tool.as_str()));
+        let body = stamped(request, body, Value::Object(meta))?;
+        Some((Self { key, tool, conversation, client, params }, body))
     }
 
     /// Stores it, and says so.
@@ -91,18 +92,18 @@ impl Write {
 }
 
 /// The request with its key. Every other parameter is left as it is.
-fn stamped(request: &Request<'_>, called: &str, meta: &Value) -> Bytes {
-    let mut params = format!("{called},\"_meta\":{meta}");
-    let more =
-        [("inputResponses", request.params.input_responses), ("requestState", request.params.request_state)];
-    for (name, value) in more.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        params.push_str(&format!(",\"{name}\":{}", value.get()));
+fn stamped(request: &Request<'_>, body: &[u8], meta: Value) -> Option<Bytes> {
+    #[derive(Deserialize)]
+    struct With<'a> {
+        #[serde(borrow)]
+        params: BTreeMap<String, &'a RawValue>,
     }
-    format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"tools/call\",\"params\":{{{params}}}}}",
-        request.id.get()
-    )
-    .into()
+    let With { mut params } = serde_json::from_slice(body).ok()?;
+    let meta = serde_json::value::to_raw_value(&meta).ok()?;
+    params.insert("_meta".to_owned(), &meta);
+    let params = serde_json::to_string(&params).ok()?;
+    let id = request.id.get();
+    Some(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{params}}}").into())
 }
 
 pub(super) async fn call(
@@ -115,14 +116,18 @@ pub(super) async fn call(
 ) -> Answer {
     let dialect = agent.dialect(message, given);
     let timing = &agent.proxy.options.timing;
-    let write = Write::of(agent, request, given).filter(|_| agent.proxy.outbox.is_some());
+    // Which calls may be kept is said with the list, which an agent that knows its tools need not ask for.
+    if agent.proxy.outbox.is_some() && agent.proxy.lists.is_empty() {
+        let _ = agent.proxy.lists.refresh(&agent.proxy.hub, timing.greet, None).await;
+    }
+    let write = Write::of(agent, request, body, given).filter(|_| agent.proxy.outbox.is_some());
     let Some((write, body)) = write else {
         return match agent.forward(message, body, given, timing.call).await {
             Ok(reply) => agent.received(reply, request.id, dialect, None, running).await,
             Err(failure) => Answer::One(http::StatusCode::OK, failed(request.id, &failure, dialect)),
         };
     };
-    let _turn = agent.writing.lock().await;
+    let turn = agent.turn().await;
     if let Some(outbox) = &agent.proxy.outbox {
         match outbox.has_pending(&write.conversation).await {
             Ok(false) => {}
@@ -136,7 +141,10 @@ pub(super) async fn call(
         }
     }
     match agent.forward(message, &body, given, timing.write).await {
-        Ok(reply) => agent.received(reply, request.id, dialect, Some(write), running).await,
+        Ok(reply) => match agent.received(reply, request.id, dialect, Some(write), running).await {
+            Answer::Stream(stream) => Answer::Stream(stream.in_turn(turn)),
+            answer => answer,
+        },
         Err(failure) => unanswered(agent, request.id, failure, dialect, Some(write)).await,
     }
 }
@@ -175,5 +183,5 @@ async fn kept(
             failed(id, &Failure::Away { why, sent }, dialect)
         }
     };
-    Answer::One(http::StatusCode::OK, json)
+    Answer::One(http::StatusCode::OK, agent.proxy.with_letters(json).await)
 }

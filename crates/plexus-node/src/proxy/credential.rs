@@ -19,13 +19,13 @@ use plexus_mcp::relay::{HubLine, Unanswered};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_proto::{ErrorEnvelope, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
 const FILE: &str = "credential.json";
 /// What an agent's token lives for, where the proxy makes it: it is renewed all the time.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Before a renewal that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(5);
 /// For the hub to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -52,7 +52,7 @@ impl fmt::Debug for First {
 
 impl First {
     /// Tells what was given apart from what was given before. None: it is of this process, and is kept nowhere.
-    fn mark(&self) -> Option<String> {
+    pub(super) fn mark(&self) -> Option<String> {
         match self {
             Self::Token(token) => {
                 Some(hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16]))
@@ -103,11 +103,14 @@ struct Stored {
 pub(super) struct Credential {
     first: First,
     agent: String,
-    file: PathBuf,
+    /// None: nothing is kept on disk.
+    file: Option<PathBuf>,
     clock: Clock,
     current: ArcSwapOption<Live>,
     /// One at a time asks the hub for a token.
     asking: Mutex<()>,
+    /// Another time for the next renewal is known.
+    timed: Notify,
 }
 
 impl fmt::Debug for Credential {
@@ -117,13 +120,14 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    pub(super) fn new(first: First, agent: &str, folder: &std::path::Path, clock: Clock) -> Self {
+    pub(super) fn new(first: First, agent: &str, folder: Option<&std::path::Path>, clock: Clock) -> Self {
         let credential = Self {
             agent: agent.to_owned(),
-            file: folder.join(FILE),
+            file: folder.map(|folder| folder.join(FILE)),
             clock,
             current: ArcSwapOption::empty(),
             asking: Mutex::default(),
+            timed: Notify::new(),
             first,
         };
         let known = credential.stored().or_else(|| credential.given());
@@ -134,7 +138,7 @@ impl Credential {
     /// What the hub gave for the same first credential, in this run or another.
     fn stored(&self) -> Option<Live> {
         let first = self.first.mark()?;
-        let content = match private_file::read(&self.file) {
+        let content = match private_file::read(self.file.as_deref()?) {
             Ok(content) => content?,
             Err(error) => {
                 tracing::warn!(%error, "the stored credential cannot be used");
@@ -195,6 +199,7 @@ impl Credential {
     fn put(&self, live: Live) -> Arc<Live> {
         let live = Arc::new(live);
         self.current.store(Some(live.clone()));
+        self.timed.notify_one();
         live
     }
 
@@ -227,11 +232,16 @@ impl Credential {
         self.ask(line, "api/v1/tokens", &admin, body.into()).await
     }
 
-    /// Whether it is time to ask for another.
-    pub(super) fn is_due(&self) -> bool {
-        let current = self.current.load();
-        let renew_at = current.as_ref().and_then(|live| live.renew_at);
-        renew_at.is_some_and(|renew_at| renew_at <= self.clock.now())
+    /// How long until it is time to ask for another, if it ever is.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let renew_at = self.current.load().as_ref().and_then(|live| live.renew_at)?;
+        let left = renew_at.duration_since(self.clock.now()).as_millis().max(0);
+        Some(Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX)))
+    }
+
+    /// When that may have changed.
+    pub(super) async fn timed(&self) {
+        self.timed.notified().await;
     }
 
     /// Takes another token in the place of the current one.
@@ -247,7 +257,12 @@ impl Credential {
             return;
         }
         if let Err(error) = self.ask(line, "api/v1/tokens/renew", &current, Bytes::new()).await {
-            tracing::warn!(%error, "the token of the agent could not be renewed");
+            match &error {
+                NoCredential::Refused(_) => {
+                    tracing::warn!(%error, "the token of the agent could not be renewed");
+                }
+                NoCredential::Away(_) => tracing::debug!(%error, "the token of the agent is not renewed yet"),
+            }
             let renew_at = self.clock.now().checked_add(AGAIN).ok();
             self.put(Live { header: current.header(), renew_at });
         }
@@ -281,10 +296,10 @@ impl Credential {
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
         let live = Live::new(&created.token, renew_at)
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
-        if let Some(first) = self.first.mark() {
+        if let (Some(first), Some(file)) = (self.first.mark(), &self.file) {
             let text =
                 serde_json::to_vec(&Stored { first, token: created.token, renew_at }).unwrap_or_default();
-            if let Err(error) = private_file::write(&self.file, &text) {
+            if let Err(error) = private_file::write(file, &text) {
                 // It is used all the same: the next start begins with what was given.
                 tracing::warn!(%error, "the token of the agent cannot be stored");
             }
@@ -306,6 +321,7 @@ impl Credential {
         let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
         let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at) });
         self.current.compare_and_swap(&Some(shown.clone()), Some(known));
+        self.timed.notify_one();
     }
 
     /// At half of the time that is left, by the clock of this machine.

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -31,10 +32,10 @@ use tokio::time::Interval;
 use super::agent::{Agent, Given, REFUSED};
 use super::answer::Answer;
 use super::listen::Listener;
+use super::stream::Following;
 use super::{Proxy, ProxyError, Shared};
 
 const PATH: &str = "/mcp";
-const KEEP_ALIVE: Duration = Duration::from_secs(25);
 /// Connections at the same time; one more waits in the kernel's queue.
 const CONNECTIONS: usize = 128;
 /// Time to send the head of a request.
@@ -140,6 +141,10 @@ fn hashed(text: &[u8]) -> [u8; 32] {
 }
 
 impl Door {
+    fn keep_alive(&self) -> Duration {
+        self.proxy.options.timing.keep_alive
+    }
+
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<Agent>, u64)>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,9 +205,9 @@ impl Door {
         };
         let (agent, opened) = match self.agent_of(&head.headers, &body, &given) {
             Ok(found) => found,
-            Err(error) => return respond(Answer::error(&error)),
+            Err(error) => return respond(Answer::error(&error), self.keep_alive()),
         };
-        let mut response = respond(agent.take(&body, &given).await);
+        let mut response = respond(agent.take(&body, &given).await, self.keep_alive());
         if let Some(id) = opened.and_then(|id| HeaderValue::from_str(&id).ok()) {
             response.headers_mut().insert(headers::SESSION_ID, id);
         }
@@ -264,8 +269,8 @@ impl Door {
             None => self.stateless.clone(),
         };
         let last = text(headers, headers::LAST_EVENT_ID.as_str());
-        let news = News { source: Source::News(Box::new(Listener::of_session(agent, last))), ticks: ticks() };
-        events(stream::once(async { Bytes::from_static(b": connected\n\n") }), news)
+        let listener = Box::new(Listener::of_session(agent, last));
+        events(Some(b": connected\n\n"), news(listener), self.keep_alive())
     }
 
     fn delete(&self, headers: &HeaderMap) -> Response<Body> {
@@ -311,16 +316,12 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(|text| text.trim().to_owned())
 }
 
-fn respond(answer: Answer) -> Response<Body> {
+fn respond(answer: Answer, keep_alive: Duration) -> Response<Body> {
     match answer {
         Answer::Nothing => empty(StatusCode::ACCEPTED),
         Answer::One(status, json) => one(status, json),
-        Answer::Stream(stream) => {
-            events(stream::empty(), News { source: Source::Answer(stream), ticks: ticks() })
-        }
-        Answer::News(listener) => {
-            events(stream::empty(), News { source: Source::News(listener), ticks: ticks() })
-        }
+        Answer::Stream(following) => events(None, answers(following), keep_alive),
+        Answer::News(listener) => events(None, news(listener), keep_alive),
     }
 }
 
@@ -343,39 +344,31 @@ fn refused(status: StatusCode, code: i32, message: &str) -> Response<Body> {
     one(status, error.to_json().into())
 }
 
-enum Source {
-    Answer(Box<super::stream::Following>),
-    News(Box<Listener>),
+type Messages = Pin<Box<dyn Stream<Item = Told> + Send>>;
+
+/// The messages of an answer. What is under way stays so while something else is sent: each piece is begun once.
+fn answers(following: Box<Following>) -> Messages {
+    Box::pin(stream::unfold(following, |mut following| async { Some((following.next().await?, following)) }))
+}
+
+fn news(listener: Box<Listener>) -> Messages {
+    Box::pin(stream::unfold(listener, |mut listener| async { Some((listener.next().await?, listener)) }))
 }
 
 /// Messages as events, and a comment where there are none for a while.
-struct News {
-    source: Source,
-    ticks: Interval,
-}
-
-fn ticks() -> Interval {
-    sse::ticks(KEEP_ALIVE)
-}
-
-impl News {
-    async fn next(&mut self) -> Option<Bytes> {
-        let next = async {
-            match &mut self.source {
-                Source::Answer(stream) => stream.next().await,
-                Source::News(listener) => listener.next().await,
-            }
-        };
-        tokio::select! {
-            told = next => told.map(|Told { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
-            _ = self.ticks.tick() => Some(sse::keep_alive()),
-        }
+async fn next_event(messages: &mut Messages, ticks: &mut Interval) -> Option<Bytes> {
+    tokio::select! {
+        biased;
+        told = messages.next() => told.map(|Told { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
+        _ = ticks.tick() => Some(sse::keep_alive()),
     }
 }
 
-fn events(first: impl Stream<Item = Bytes> + Send + 'static, news: News) -> Response<Body> {
-    use futures_util::StreamExt as _;
-    let rest = stream::unfold(news, |mut news| async { Some((news.next().await?, news)) });
+fn events(first: Option<&'static [u8]>, messages: Messages, keep_alive: Duration) -> Response<Body> {
+    let rest = stream::unfold((messages, sse::ticks(keep_alive)), |(mut messages, mut ticks)| async {
+        Some((next_event(&mut messages, &mut ticks).await?, (messages, ticks)))
+    });
+    let first = stream::iter(first.map(Bytes::from_static));
     let frames = first.chain(rest).map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = response.headers_mut();

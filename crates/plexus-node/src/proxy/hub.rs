@@ -73,6 +73,10 @@ pub(super) struct Hub {
     reach: watch::Sender<Reach>,
 }
 
+/// Tokens that are shown for one request: that of the moment, one that another proxy of the agent has got meanwhile, and the one
+/// that is asked for then.
+const MAX_TOKENS: u32 = 3;
+
 /// Where a request goes.
 #[derive(Debug, Clone, Copy)]
 enum Door<'a> {
@@ -102,7 +106,7 @@ impl Hub {
     /// Renews the token where it is time, and closes connections that nobody uses.
     pub(super) async fn tend(&self) {
         self.line.sweep();
-        if self.credential.is_due() {
+        if self.credential.due_in() == Some(Duration::ZERO) {
             self.credential.renew(&self.line).await;
         }
     }
@@ -143,7 +147,7 @@ impl Hub {
         body: &Bytes,
     ) -> Result<(HubReply, Arc<Live>), Failure> {
         let mut live = self.heard(self.credential.get(&self.line).await.map_err(Failure::from))?;
-        let mut again = true;
+        let mut tokens = MAX_TOKENS;
         loop {
             headers.insert(AUTHORIZATION, live.header());
             let sent = match door {
@@ -156,7 +160,8 @@ impl Hub {
                 self.say(if is_away(status) { Reach::Away } else { Reach::There });
                 return Ok((reply, live));
             }
-            let newer = match again {
+            tokens -= 1;
+            let newer = match tokens > 0 {
                 true => self.credential.after(&live, &self.line).await.map_err(Failure::from),
                 false => Err(Failure::Refused("the hub does not take the token of this agent".to_owned())),
             };
@@ -170,7 +175,6 @@ impl Hub {
                 }
                 Err(away) => return Err(self.noted(away)),
             };
-            again = false;
         }
     }
 

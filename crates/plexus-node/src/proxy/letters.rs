@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use http::StatusCode;
 use plexus_store::outbox::{Outbox, OutboxError, Told, Write, WriteState};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::Shared;
@@ -28,21 +31,26 @@ pub(super) async fn tell_hub(proxy: &Shared, outbox: &Outbox) -> Result<(), Outb
         for ((client, session), letters) in by_session {
             let told: Vec<Value> = letters.iter().map(told).collect();
             let body = json!({ "client": client, "session": session, "letters": told }).to_string();
-            let taken = match proxy.hub.post("api/v1/outbox/letters", &Bytes::from(body)).await {
-                Ok(reply) => {
-                    let status = reply.status();
-                    let _ = reply.whole().await;
-                    // What the hub will never take is not sent for ever.
-                    status.is_success() || status.is_client_error()
-                }
-                Err(_) => false,
+            let asked = async {
+                let reply = proxy.hub.post("api/v1/outbox/letters", &Bytes::from(body)).await.ok()?;
+                let status = reply.status();
+                let _ = reply.whole().await;
+                Some(status)
             };
-            if !taken {
+            let status = tokio::time::timeout(proxy.options.timing.answer, asked).await.ok().flatten();
+            if !status.is_some_and(is_settled) {
                 return Ok(());
             }
             outbox.mark_told(Told::Hub, &letters).await?;
         }
     }
+}
+
+/// Whether the hub has taken it. What it will never take is not sent for ever.
+fn is_settled(status: StatusCode) -> bool {
+    const LATER: [StatusCode; 3] =
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    status.is_success() || status.is_client_error() && !LATER.contains(&status)
 }
 
 /// Name of the client.
@@ -68,15 +76,20 @@ fn reason(letter: &Write) -> &str {
 impl Shared {
     /// The answer to a call, with a word on writes of the agent that could not be delivered.
     pub(super) async fn with_letters(&self, json: Bytes) -> Bytes {
-        if !self.letters.load(Ordering::Acquire) {
+        let Some(outbox) = &self.outbox else { return json };
+        let may_tell = self.letters.load(Ordering::Acquire) && has_content(&json);
+        if !may_tell || !self.letters.swap(false, Ordering::AcqRel) {
             return json;
         }
-        let Some(outbox) = &self.outbox else { return json };
         match add_letters(outbox, &json).await {
-            Ok(Some(told)) => told,
+            Ok(Some((told, more))) => {
+                self.letters.fetch_or(more, Ordering::AcqRel);
+                told
+            }
             Ok(None) => json,
             Err(error) => {
                 tracing::error!(%error, "the outbox cannot be read");
+                self.letters.store(true, Ordering::Release);
                 json
             }
         }
@@ -92,8 +105,22 @@ impl Shared {
     }
 }
 
-/// None where the answer has no place for it.
-async fn add_letters(outbox: &Outbox, json: &[u8]) -> Result<Option<Bytes>, OutboxError> {
+/// Whether an answer has a place for a word more.
+fn has_content(json: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct With {
+        result: Content,
+    }
+    #[derive(Deserialize)]
+    struct Content {
+        #[serde(rename = "content")]
+        _content: Vec<IgnoredAny>,
+    }
+    serde_json::from_slice::<With>(json).is_ok_and(|With { result: Content { .. } }| true)
+}
+
+/// The answer with what is to be told, and whether there may be more; none where there is nothing.
+async fn add_letters(outbox: &Outbox, json: &[u8]) -> Result<Option<(Bytes, bool)>, OutboxError> {
     let Ok(mut message) = serde_json::from_slice::<Map<String, Value>>(json) else { return Ok(None) };
     let Some(content) = message.get_mut("result").and_then(|result| result["content"].as_array_mut()) else {
         return Ok(None);
@@ -118,5 +145,6 @@ async fn add_letters(outbox: &Outbox, json: &[u8]) -> Result<Option<Bytes>, Outb
     text.push_str("\nThe person can see, retry or drop them with `plexus outbox`.");
     content.push(json!({ "type": "text", "text": text }));
     outbox.mark_told(Told::Agent, &letters).await?;
-    Ok(Some(Value::Object(message).to_string().into()))
+    let more = letters.len() >= usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
+    Ok(Some((Value::Object(message).to_string().into(), more)))
 }

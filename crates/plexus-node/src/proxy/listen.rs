@@ -4,6 +4,7 @@
 //! What the hub says of its list of tools is not passed on: whether the client sees something else now is the proxy's to say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use plexus_kit::backoff::{Jitter, doubled};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::agent::{Agent, Given};
+use super::agent::{Agent, Given, Running};
 use super::answer::here;
 use super::hub::{Failure, Reach};
 
@@ -39,6 +40,10 @@ pub(super) struct Listener {
     again: Instant,
     failures: u32,
     last_id: Option<String>,
+    /// Nothing was heard since the hub was asked last.
+    nothing_new: bool,
+    /// Ends with the subscription.
+    running: Option<Running>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -53,7 +58,14 @@ impl Listener {
         Self::new(agent, Ear::Session, last)
     }
 
-    pub(super) fn subscribed(agent: Arc<Agent>, request: &Request<'_>, body: &Bytes, given: &Given) -> Self {
+    /// To what a client named with one request, until it cancels that.
+    pub(super) fn subscribed(
+        agent: Arc<Agent>,
+        request: &Request<'_>,
+        body: &Bytes,
+        given: &Given,
+        running: Running,
+    ) -> Self {
         let wanted = request.params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let ear = Ear::Subscription {
             id: request.id.to_owned(),
@@ -62,12 +74,24 @@ impl Listener {
             wanted: wanted.unwrap_or_default(),
             acknowledged: false,
         };
-        Self::new(agent, ear, None)
+        Self { running: Some(running), ..Self::new(agent, ear, None) }
     }
 
     fn new(agent: Arc<Agent>, ear: Ear, last_id: Option<String>) -> Self {
         let (tools, reach) = (agent.proxy.lists.changes(), agent.proxy.hub.reach());
-        Self { agent, ear, tools, reach, hub: None, again: Instant::now(), failures: 0, last_id }
+        let again = Instant::now();
+        Self {
+            agent,
+            ear,
+            tools,
+            reach,
+            hub: None,
+            again,
+            failures: 0,
+            last_id,
+            nothing_new: true,
+            running: None,
+        }
     }
 
     /// The next piece of news; none when there will be no more.
@@ -77,10 +101,20 @@ impl Listener {
                 return Some(told);
             }
             let wants_tools = self.wants_tools();
+            let silence = self.agent.proxy.options.timing.silence;
+            let cancelled = self.running.as_ref().map(|running| running.cancelled().clone());
+            let cancelled = async {
+                match &cancelled {
+                    Some(cancelled) => cancelled.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             let heard = tokio::select! {
                 biased;
+                () = self.agent.gone().cancelled() => return None,
+                () = cancelled => return None,
                 Ok(()) = self.tools.changed(), if wants_tools => return Some(self.tools_changed()),
-                heard = hear(&mut self.hub) => heard,
+                heard = hear(&mut self.hub, silence) => heard,
                 () = tokio::time::sleep_until(self.again), if self.hub.is_none() => {
                     self.dial().await;
                     continue;
@@ -96,6 +130,7 @@ impl Listener {
                 Some(told) => {
                     if told.id.is_some() {
                         self.last_id.clone_from(&told.id);
+                        self.nothing_new = false;
                     }
                     if let Some(told) = self.pass(told) {
                         return Some(told);
@@ -172,6 +207,7 @@ impl Listener {
             Ok(reply) if reply.is_stream() => {
                 self.hub = Some(reply);
                 self.failures = 0;
+                self.nothing_new = true;
             }
             _ => self.pause(),
         }
@@ -179,6 +215,10 @@ impl Listener {
 
     fn pause(&mut self) {
         self.hub = None;
+        // What cannot be taken up where it was left is listened to from now on: the hub may be another one.
+        if self.nothing_new {
+            self.last_id = None;
+        }
         let [first, longest] = self.agent.proxy.options.timing.pauses;
         let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
         self.failures = self.failures.saturating_add(1);
@@ -187,9 +227,9 @@ impl Listener {
 }
 
 /// The next message of the hub; none: it says no more. Waits for ever where there is nobody to listen to.
-async fn hear(hub: &mut Option<HubReply>) -> Option<Told> {
+async fn hear(hub: &mut Option<HubReply>, silence: Duration) -> Option<Told> {
     match hub {
-        Some(reply) => reply.next().await.ok().flatten(),
+        Some(reply) => reply.next(silence).await.ok().flatten(),
         None => std::future::pending().await,
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +26,6 @@ use super::narrow::{self, Context};
 const FILE: &str = "lists.json";
 /// Pages of one list; more are not asked for.
 const MAX_PAGES: usize = 200;
-/// For the hub to answer with one page.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What of a tool may be kept while the hub is away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +73,14 @@ struct Known {
     tools: BTreeMap<String, Arc<Tool>>,
     context: Context,
     instructions: String,
+    /// What stands for the list at the hub.
+    fingerprint: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
+    /// Mark of the credential that they were listed for.
+    credential: String,
     tools: Vec<T>,
     context: Context,
     #[serde(default)]
@@ -107,11 +110,23 @@ impl Known {
 pub(super) struct Lists {
     /// None: nothing is kept on disk.
     file: Option<PathBuf>,
+    /// Mark of the credential.
+    credential: String,
     known: ArcSwap<Known>,
-    /// One change at a time, with the names that clients know of.
-    change: Mutex<BTreeSet<String>>,
+    /// One change at a time.
+    change: Mutex<Told>,
+    /// Counts how often the hub was asked.
+    asked: AtomicU64,
     /// Counts how often other names were visible.
     changes: watch::Sender<u64>,
+}
+
+/// What of the lists is known elsewhere.
+struct Told {
+    /// The names that clients know of.
+    names: BTreeSet<String>,
+    /// Which answer of the hub was taken last: one that was asked for before is out of date.
+    taken: u64,
 }
 
 impl fmt::Debug for Lists {
@@ -122,11 +137,13 @@ impl fmt::Debug for Lists {
 
 impl Lists {
     /// With what was known before, if it is kept in this folder.
-    pub(super) fn open(folder: Option<&Path>) -> Self {
+    pub(super) fn open(folder: Option<&Path>, credential: String) -> Self {
         let file = folder.map(|folder| folder.join(FILE));
-        let known = file.as_deref().and_then(read).unwrap_or_default();
+        let known = file.as_deref().and_then(|file| read(file, &credential)).unwrap_or_default();
         Self {
-            change: Mutex::new(known.names()),
+            change: Mutex::new(Told { names: known.names(), taken: 0 }),
+            asked: AtomicU64::new(0),
+            credential,
             known: ArcSwap::from_pointee(known),
             changes: watch::Sender::new(0),
             file,
@@ -145,19 +162,31 @@ impl Lists {
     /// Keeps what the hub said to a client.
     pub(super) fn note_instructions(&self, instructions: &str) {
         if self.known.load().instructions != instructions {
-            self.update(|known| known.instructions = instructions.to_owned());
+            self.update(|known, _| known.instructions = instructions.to_owned());
         }
     }
 
     pub(super) fn note_context(&self, context: &Context) {
         if self.known.load().context != *context {
-            self.update(|known| known.context = context.clone());
+            self.update(|known, _| known.context = context.clone());
         }
     }
 
-    /// Forgets all of it: the hub does not let the agent in.
+    /// What stands for the list at the hub, if it is the one that is known here.
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        self.known.load().fingerprint.clone()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.load().tools.is_empty()
+    }
+
+    /// Forgets all of it: the hub does not let the agent in. What is asked for now comes too late.
     pub(super) fn forget(&self) {
-        self.update(|known| *known = Known::default());
+        self.update(|known, taken| {
+            *known = Known::default();
+            *taken = self.asked.load(Ordering::Relaxed);
+        });
         if let Some(file) = &self.file
             && let Err(error) = fs_err::remove_file(file)
             && error.kind() != std::io::ErrorKind::NotFound
@@ -166,37 +195,49 @@ impl Lists {
         }
     }
 
-    /// Takes the list of the hub, all pages of it, and the circumstances where they are known too. One that fails leaves the
-    /// last good one.
-    pub(super) async fn refresh(&self, hub: &Hub, context: Option<Context>) -> Result<(), Failure> {
-        let tools = fetch(hub).await?;
+    /// Takes the list of the hub, all pages of it, with the circumstances and what stands for the list where they are known.
+    /// One that fails leaves the last good one.
+    pub(super) async fn refresh(
+        &self,
+        hub: &Hub,
+        patience: Duration,
+        said: Option<(Context, String)>,
+    ) -> Result<(), Failure> {
+        let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let tools = fetch(hub, patience).await?;
         let tools: BTreeMap<_, _> = tools.into_iter().filter_map(Tool::read).collect();
-        self.update(|known| {
+        self.update(|known, taken| {
+            if ticket <= *taken {
+                return;
+            }
+            *taken = ticket;
             known.tools = tools;
-            if let Some(context) = context {
+            if let Some((context, fingerprint)) = said {
                 known.context = context;
+                known.fingerprint = Some(fingerprint);
             }
         });
         Ok(())
     }
 
-    fn update(&self, change: impl FnOnce(&mut Known)) {
-        let mut names = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update(&self, change: impl FnOnce(&mut Known, &mut u64)) {
+        let mut told = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.known.load_full();
         let mut known = Known::clone(&before);
-        change(&mut known);
+        change(&mut known, &mut told.taken);
         if known.same_as(&before) {
+            self.known.store(Arc::new(known));
             return;
         }
         if let Some(file) = &self.file
-            && let Err(error) = write(file, &known)
+            && let Err(error) = write(file, &self.credential, &known)
         {
             tracing::warn!(%error, "the list of tools cannot be kept for when the hub is away");
         }
         let visible = known.names();
         self.known.store(Arc::new(known));
-        if *names != visible {
-            *names = visible;
+        if told.names != visible {
+            told.names = visible;
             self.changes.send_modify(|changes| *changes += 1);
         }
     }
@@ -253,7 +294,7 @@ impl Lists {
     }
 }
 
-async fn fetch(hub: &Hub) -> Result<Vec<Box<RawValue>>, Failure> {
+async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, Failure> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<Page>,
@@ -284,8 +325,8 @@ async fn fetch(hub: &Hub) -> Result<Vec<Box<RawValue>>, Failure> {
                 .map_err(|error| strange(&format!("cannot be read: {error}")))?;
             answer.result.ok_or_else(|| strange("is an error"))
         };
-        let page = tokio::time::timeout(PATIENCE, asked).await;
-        let page = page.unwrap_or_else(|_| Err(hub.noted(Failure::Late(PATIENCE))))?;
+        let page = tokio::time::timeout(patience, asked).await;
+        let page = page.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience))))?;
         all.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -295,7 +336,7 @@ async fn fetch(hub: &Hub) -> Result<Vec<Box<RawValue>>, Failure> {
     Ok(all)
 }
 
-fn read(file: &Path) -> Option<Known> {
+fn read(file: &Path, credential: &str) -> Option<Known> {
     let content = match private_file::read(file) {
         Ok(content) => content?,
         Err(error) => {
@@ -310,13 +351,20 @@ fn read(file: &Path) -> Option<Known> {
             return None;
         }
     };
-    let Stored { tools, context, instructions } = stored;
-    Some(Known { tools: tools.into_iter().filter_map(Tool::read).collect(), context, instructions })
+    // Another token sees other tools.
+    let stored = Some(stored).filter(|stored| stored.credential == credential)?;
+    let tools = stored.tools.into_iter().filter_map(Tool::read).collect();
+    let Stored { context, instructions, .. } = stored;
+    Some(Known { tools, context, instructions, fingerprint: None })
 }
 
-fn write(file: &Path, known: &Known) -> std::io::Result<()> {
+fn write(file: &Path, credential: &str, known: &Known) -> std::io::Result<()> {
     let tools = known.tools.values().map(|tool| &*tool.definition).collect();
     let (context, instructions) = (known.context.clone(), known.instructions.clone());
-    let text = serde_json::to_vec(&Stored { tools, context, instructions })?;
+    let text =
+        serde_json::to_vec(&Stored { credential: credential.to_owned(), tools, context, instructions })?;
     private_file::write_unsynced(file, &text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,8 +70,14 @@ pub struct Timing {
     pub answer: Duration,
     /// For the head of the answer to a call, which may take its time.
     pub call: Duration,
+    /// For a page of the list of tools, before they are listed as they were last.
+    pub list: Duration,
+    /// The hub says something on a stream at least this often, if only that it is there.
+    pub silence: Duration,
     /// How long one request waits at the hub for a change.
     pub wait: Duration,
+    /// A client that listens is told this often that the proxy is there.
+    pub keep_alive: Duration,
     /// Before the hub is asked again: at first, and at most.
     pub pauses: [Duration; 2],
 }
@@ -84,7 +90,10 @@ impl Default for Timing {
             write: Duration::from_secs(20),
             answer: Duration::from_secs(60),
             call: Duration::from_secs(30 * 60),
+            list: Duration::from_secs(10),
+            silence: Duration::from_secs(120),
             wait: Duration::from_secs(50),
+            keep_alive: Duration::from_secs(25),
             pauses: [Duration::from_millis(100), Duration::from_secs(2)],
         }
     }
@@ -186,10 +195,10 @@ impl Proxy {
     /// When the folder or the outbox in it cannot be used.
     pub async fn open(options: ProxyOptions, supervisor: &Supervisor) -> Result<Self, ProxyError> {
         let ProxyOptions { hub, tls, first, agent, folder, session, plain, clock, timing, limits } = options;
-        private_file::create_dir(&folder).map_err(ProxyError::Folder)?;
         let outbox = match plain {
             true => None,
             false => {
+                private_file::create_dir(&folder).map_err(ProxyError::Folder)?;
                 let (outbox, opened) = Outbox::open(&folder.join(OUTBOX_FILE), clock.clone(), limits).await?;
                 if let Some(recovery) = opened.recovered {
                     say_recovered(&recovery);
@@ -198,8 +207,9 @@ impl Proxy {
             }
         };
         let line = HubLine::new(hub, tls, timing.connect, http::MAX_BODY)?;
-        let credential = Credential::new(first, &agent, &folder, clock.clone());
-        let lists = Lists::open((!plain).then_some(&*folder));
+        let folder = (!plain).then_some(&*folder);
+        let lists = Lists::open(folder, first.mark().unwrap_or_else(|| "run".to_owned()));
+        let credential = Credential::new(first, &agent, folder, clock.clone());
         let shared = Arc::new(Shared {
             hub: Hub::new(line, credential),
             lists,

@@ -169,7 +169,11 @@ async fn send(proxy: &Shared, claimed: &Claimed, renewed: bool) -> (Verdict, boo
             // It takes its time, and its answer comes last.
             let mut reply = reply;
             let mut last = None;
-            while let Some(told) = reply.next().await.map_err(|error| proxy.hub.noted(error.into()))? {
+            while let Some(told) = reply
+                .next(proxy.options.timing.silence)
+                .await
+                .map_err(|error| proxy.hub.noted(error.into()))?
+            {
                 last = Some(told.json);
             }
             return Ok((status, after, last.unwrap_or_default()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use plexus_kit::Stage;
-use plexus_mcp::relay::rpc::{INVALID_REQUEST, RpcError};
+use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, Semaphore};
 
@@ -72,15 +72,16 @@ impl Proxy {
             };
             let Ok(place) = places.clone().acquire_owned().await else { break };
             let (agent_of, out_of) = (agent.clone(), out.clone());
+            let begins = begins_session(&line);
             let answered = async move {
                 let _place = place;
                 deliver(agent_of.take(&line, &Given::default()).await, &out_of).await;
             };
             // What begins a session comes before all that follows.
-            if agent.has_begun() {
-                self.0.supervisor.spawn(Stage::Work, "request of an agent", answered);
-            } else {
+            if begins {
                 answered.await;
+            } else {
+                self.0.supervisor.spawn(Stage::Work, "request of an agent", answered);
             }
             if agent.has_begun() && !listening {
                 listening = true;
@@ -95,11 +96,16 @@ impl Proxy {
                 });
             }
         }
-        // Those that are still answered.
+        // News end with the client; what it has asked for is still answered.
+        agent.gone().cancel();
         let _ = places.acquire_many(u32::try_from(AT_ONCE).unwrap_or(u32::MAX)).await;
         agent.end().await;
         Ok(())
     }
+}
+
+fn begins_session(line: &[u8]) -> bool {
+    matches!(rpc::parse(line), Ok(Message::Request(request)) if request.method == "initialize")
 }
 
 async fn deliver<W: AsyncWrite + Unpin>(answer: Answer, out: &Out<W>) {

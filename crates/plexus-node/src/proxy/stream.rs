@@ -4,23 +4,19 @@
 //! write that may be kept is kept, and of anything else nobody knows.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use plexus_mcp::relay::rpc::{self, Message};
 use plexus_mcp::relay::{Dialect, HubReply, Told};
 use serde_json::value::RawValue;
 
-use super::agent::{Agent, Running, failed};
+use super::agent::{Agent, Running, Turn};
 use super::answer::{Answer, here};
 use super::calls::{self, Write};
 use super::hub::Failure;
 
 /// Attempts in a row to go on with a stream that bring nothing new.
 const MAX_RESUMES: u32 = 3;
-/// The hub says something on a stream at least this often, if only that it is there.
-const SILENCE: Duration = Duration::from_secs(120);
-
 pub(super) struct Following {
     agent: Arc<Agent>,
     /// None: the answer was given.
@@ -29,6 +25,8 @@ pub(super) struct Following {
     dialect: Dialect,
     write: Option<Write>,
     running: Running,
+    /// Of a write: the next one waits for its answer.
+    turn: Option<Turn>,
     resumes: u32,
 }
 
@@ -47,24 +45,31 @@ impl Following {
         write: Option<Write>,
         running: Running,
     ) -> Self {
-        Self { agent, reply: Some(reply), id: id.to_owned(), dialect, write, running, resumes: 0 }
+        Self { agent, reply: Some(reply), id: id.to_owned(), dialect, write, running, turn: None, resumes: 0 }
+    }
+
+    /// The same, which keeps its turn until the answer is there.
+    pub(super) fn in_turn(mut self: Box<Self>, turn: Turn) -> Box<Self> {
+        self.turn = Some(turn);
+        self
     }
 
     /// The next message; none after the answer.
     pub(super) async fn next(&mut self) -> Option<Told> {
         loop {
+            let silence = self.agent.proxy.options.timing.silence;
             let reply = self.reply.as_mut()?;
             let cancelled = self.running.cancelled().clone();
             let closes = self.dialect == Dialect::Modern;
             let next = tokio::select! {
-                next = tokio::time::timeout(SILENCE, reply.next()) => next,
+                next = reply.next(silence) => next,
                 () = cancelled.cancelled(), if closes => {
                     self.reply = None;
                     return None;
                 }
             };
             let broken = match next {
-                Ok(Ok(Some(told))) => {
+                Ok(Some(told)) => {
                     self.resumes = 0;
                     if !self.is_answer(&told.json) {
                         return Some(told);
@@ -72,12 +77,12 @@ impl Following {
                     if let Some(reply) = self.reply.take() {
                         reply.leave();
                     }
+                    self.turn = None;
                     let json = self.agent.proxy.with_letters(told.json).await;
                     return Some(Told { json, ..told });
                 }
-                Ok(Ok(None)) => Failure::Away { why: "its answer broke off".to_owned(), sent: true },
-                Ok(Err(error)) => error.into(),
-                Err(_) => Failure::Late(SILENCE),
+                Ok(None) => Failure::Away { why: "its answer broke off".to_owned(), sent: true },
+                Err(error) => error.into(),
             };
             // Who cancelled a request expects no answer to it.
             if self.running.cancelled().is_cancelled() {
@@ -113,9 +118,10 @@ impl Following {
     async fn give_up(&mut self, failure: Failure) -> Option<Told> {
         let failure = self.agent.proxy.hub.noted(failure);
         let answer = calls::unanswered(&self.agent, &self.id, failure, self.dialect, self.write.take()).await;
+        self.turn = None;
         match answer {
             Answer::One(_, json) => Some(here(json)),
-            _ => Some(here(failed(&self.id, &Failure::Late(SILENCE), self.dialect))),
+            Answer::Nothing | Answer::Stream(_) | Answer::News(_) => None,
         }
     }
 

@@ -11,10 +11,11 @@ use http::header::{ETAG, HeaderValue};
 use plexus_kit::backoff::{Jitter, doubled};
 use plexus_proto::Timestamp;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use super::Shared;
 use super::credential::hub_time;
-use super::hub::Failure;
+use super::hub::{Failure, Reach};
 use super::narrow::Context;
 
 /// Between two looks at a hub that cannot say when something changes.
@@ -43,30 +44,50 @@ struct SaidNode {
 }
 
 pub(super) async fn run(proxy: Arc<Shared>) {
-    let mut watch = Watch { proxy: proxy.clone(), tag: None, tools: None, failures: 0 };
-    let mut tend = tokio::time::interval(TEND);
-    tend.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut watch = Watch { proxy: proxy.clone(), tag: None, failures: 0 };
+    let mut reach = proxy.hub.reach();
     let watching = async {
         loop {
-            let pause = watch.look().await;
-            tokio::time::sleep(pause).await;
+            reach.mark_unchanged();
+            // Who waits at the hub may be the last to hear that it is gone; whoever finds out has it looked for.
+            let pause = tokio::select! {
+                biased;
+                pause = watch.look() => pause,
+                () = lost(&mut reach) => watch.pause(),
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = lost(&mut reach), if pause >= LOOK => tokio::time::sleep(watch.pause()).await,
+            }
         }
     };
     let tending = async {
         loop {
-            tend.tick().await;
             proxy.hub.tend().await;
+            let credential = proxy.hub.credential();
+            tokio::select! {
+                () = tokio::time::sleep(credential.due_in().unwrap_or(TEND).min(TEND)) => {}
+                () = credential.timed() => {}
+            }
         }
     };
     tokio::join!(watching, tending);
+}
+
+/// Waits until somebody finds the hub away.
+async fn lost(reach: &mut watch::Receiver<Reach>) {
+    while reach.changed().await.is_ok() {
+        if *reach.borrow_and_update() == Reach::Away {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 struct Watch {
     proxy: Arc<Shared>,
     /// Of what was said last.
     tag: Option<HeaderValue>,
-    /// The list that was fetched last.
-    tools: Option<String>,
     failures: u32,
 }
 
@@ -79,24 +100,34 @@ impl Watch {
                 pause
             }
             Err(failure) => {
-                if let Failure::Refused(_) = failure {
-                    self.proxy.lists.forget();
-                    self.tools = None;
-                }
                 self.tag = None;
-                let [first, longest] = self.proxy.options.timing.pauses;
-                let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
-                self.failures = self.failures.saturating_add(1);
+                let pause = match failure {
+                    // Somebody has to do something first, and the hub counts those it turns away.
+                    Failure::Refused(_) => {
+                        self.proxy.lists.forget();
+                        LOOK
+                    }
+                    Failure::Away { .. } | Failure::Late(_) => self.pause(),
+                };
                 tracing::debug!(%failure, ?pause, "the hub says nothing of the agent");
                 pause
             }
         }
     }
 
+    /// How long to wait before a hub is asked that was away so often in a row.
+    fn pause(&mut self) -> Duration {
+        let [first, longest] = self.proxy.options.timing.pauses;
+        let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
+        self.failures = self.failures.saturating_add(1);
+        pause
+    }
+
     async fn ask(&mut self) -> Result<Duration, Failure> {
         let (hub, timing) = (&self.proxy.hub, &self.proxy.options.timing);
-        // The first look is answered at once: it tells whether the hub is there.
-        let wait = if self.tag.is_some() { timing.wait } else { Duration::ZERO };
+        // While nobody knows whether the hub is there, a look is answered at once.
+        let is_there = *hub.reach().borrow() == Reach::There;
+        let wait = if self.tag.is_some() && is_there { timing.wait } else { Duration::ZERO };
         let path = format!("api/v1/context?wait={}", wait.as_secs());
         let patience = wait + timing.answer;
         let look = async {
@@ -110,7 +141,7 @@ impl Watch {
         let (status, tag, now, body, shown) =
             looked.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience))))?;
         match status {
-            StatusCode::NOT_MODIFIED => Ok(Duration::ZERO),
+            StatusCode::NOT_MODIFIED => Ok(timing.pauses[0]),
             StatusCode::OK => {
                 let said: Said = serde_json::from_slice(&body).map_err(|error| Failure::Away {
                     why: format!("what the hub says of the agent cannot be read: {error}"),
@@ -118,27 +149,29 @@ impl Watch {
                 })?;
                 hub.credential().learn(&shown, said.token.expires_at, said.token.renew_until, now);
                 self.heard(said).await?;
+                // Something on the way may take it out; then there is nothing to wait with.
+                let pause = if tag.is_some() { timing.pauses[0] } else { LOOK };
                 self.tag = tag;
-                Ok(Duration::ZERO)
+                Ok(pause)
             }
             // A hub that is older than this.
             StatusCode::NOT_FOUND => {
-                self.proxy.lists.refresh(hub, None).await?;
+                self.proxy.lists.refresh(hub, timing.list, None).await?;
                 Ok(LOOK)
             }
             status => Err(Failure::Away { why: format!("the answer was {status}"), sent: true }),
         }
     }
 
-    async fn heard(&mut self, said: Said) -> Result<(), Failure> {
+    async fn heard(&self, said: Said) -> Result<(), Failure> {
         let online = said.nodes.into_iter().filter(|node| node.online).map(|node| node.name).collect();
-        let (lists, context) = (&self.proxy.lists, Context { online: Some(online) });
-        if self.tools.as_ref() == Some(&said.tools) {
+        let Shared { lists, hub, options, .. } = &*self.proxy;
+        // Off, the proxy leaves nothing out.
+        let context = Context { online: (!options.plain).then_some(online) };
+        if lists.fingerprint().as_ref() == Some(&said.tools) {
             lists.note_context(&context);
-        } else {
-            lists.refresh(&self.proxy.hub, Some(context)).await?;
-            self.tools = Some(said.tools);
+            return Ok(());
         }
-        Ok(())
+        lists.refresh(hub, options.timing.list, Some((context, said.tools))).await
     }
 }

@@ -34,6 +34,7 @@ mod onslaught;
 mod others;
 mod outbox;
 mod proxied;
+mod proxy;
 mod proxy_faults;
 mod quiet;
 mod reload;

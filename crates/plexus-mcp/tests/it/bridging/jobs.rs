@@ -7,7 +7,7 @@ use plexus_testkit::{AskedClient, TestHub};
 use serde_json::{Value, json};
 
 use super::matrix::Found;
-use super::{Era, Scene, Way, in_every_way, in_every_way_of};
+use super::{Era, Scene, Way, in_every_way, in_every_way_from};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
@@ -39,7 +39,7 @@ async fn followed(client: &AskedClient, tool: &str, arguments: Value) -> (bool, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bridging_a_long_call_is_a_task_to_those_who_know_tasks() {
-    in_every_way_of(&busy().await, "the tasks extension", async |scene, way| {
+    in_every_way_from(busy, "the tasks extension", async |scene, way| {
         let client = scene.client(way, json!({ "extensions": { TASKS: {} } })).await;
         let long = json!({ "seconds": 1.2, "label": "job" });
         let (was_task, result) = followed(&client, &way.tool("slow_compute"), long).await;
@@ -54,7 +54,7 @@ async fn bridging_a_long_call_is_a_task_to_those_who_know_tasks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bridging_a_task_of_the_server_is_followed() {
-    in_every_way_of(&busy().await, "a task of the server's own", async |scene, way| {
+    in_every_way_from(busy, "a task of the server's own", async |scene, way| {
         for capabilities in [json!({}), json!({ "extensions": { TASKS: {} } })] {
             let knows_tasks = capabilities != json!({}) && way.client == Era::Stateless;
             let client = scene.client(way, capabilities).await;

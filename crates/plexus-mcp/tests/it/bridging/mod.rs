@@ -10,8 +10,10 @@ mod questions;
 mod shared;
 mod told;
 
+use std::sync::Mutex;
+
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
-use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub};
+use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub, TestProxy};
 use serde_json::{Value, json};
 
 use self::matrix::{Found, Row};
@@ -61,9 +63,17 @@ impl Way {
     }
 }
 
+/// How clients come to the hub.
+enum Door {
+    Straight,
+    /// Each by a proxy of its own.
+    Proxies(Mutex<Vec<TestProxy>>),
+}
+
 /// A hub with a server of each era behind it.
 struct Scene {
     hub: TestHub,
+    door: Door,
     _servers: [HttpFixture; 2],
 }
 
@@ -83,7 +93,12 @@ impl Scene {
         for (name, server) in ["old", "new"].into_iter().zip(&servers) {
             hub.add_upstream(name, &json!({ "url": server.url(), "approve": "auto" })).await;
         }
-        Self { hub, _servers: servers }
+        Self { hub, door: Door::Straight, _servers: servers }
+    }
+
+    /// The same for clients that have a proxy between them and the hub.
+    fn behind_proxies(self) -> Self {
+        Self { door: Door::Proxies(Mutex::default()), ..self }
     }
 
     /// A client that sees the one server of this way.
@@ -95,7 +110,15 @@ impl Scene {
         let server = way.server();
         let scopes = [format!("call:mcp__{server}"), format!("call:mcp__{server}__*")];
         let token = self.hub.token("bridge", &scopes.each_ref().map(String::as_str)).await.token;
-        AskedClient::connect(&self.hub, &token, speaks, capabilities).await
+        match &self.door {
+            Door::Straight => AskedClient::connect(&self.hub, &token, speaks, capabilities).await,
+            Door::Proxies(proxies) => {
+                let proxy = TestProxy::start(&self.hub.url(""), &token).await;
+                let client = AskedClient::with(&proxy.client(), speaks, capabilities).await;
+                proxies.lock().unwrap().push(proxy);
+                client
+            }
+        }
     }
 
     /// One that can be asked everything.
@@ -147,9 +170,19 @@ fn obliging(method: &str, params: &Value) -> Reply {
     })
 }
 
-/// Tries a row of the matrix in all the ways that it has.
+/// Tries a row of the matrix in all the ways that it has, straight and by a proxy: that changes nothing.
 async fn in_every_way(feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
-    in_every_way_of(&Scene::start().await, feature, attempt).await;
+    in_every_way_from(Scene::start, feature, attempt).await;
+}
+
+/// The same with scenes of one's own.
+async fn in_every_way_from(
+    scene: impl AsyncFn() -> Scene,
+    feature: &str,
+    attempt: impl AsyncFn(&Scene, Way) -> Found,
+) {
+    in_every_way_of(&scene().await, feature, &attempt).await;
+    in_every_way_of(&scene().await.behind_proxies(), feature, &attempt).await;
 }
 
 async fn in_every_way_of(scene: &Scene, feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {

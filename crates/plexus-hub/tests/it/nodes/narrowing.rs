@@ -1,0 +1,85 @@
+//! What a proxy shows of the tools of machines while those come and go.
+
+use plexus_testkit::{SseEvent, TestProxy};
+use serde_json::{Value, json};
+
+use super::end::{Enrolled, How};
+use super::{quick_hub, until};
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+#[tokio::test]
+async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told_once() {
+    let hub = quick_hub().await;
+    let made = hub.token("agent", &["call:*", "node:*"]).await;
+    let proxy = TestProxy::start(&hub.url(""), &made.token).await;
+    let (session, _) = proxy.client().initialize("2025-11-25").await;
+    let of_hub =
+        async || hub.mcp(&made.token).modern("tools/list", json!({})).await.result()["tools"].clone();
+    let of_proxy = async || proxy.client().modern("tools/list", json!({})).await.result()["tools"].clone();
+    let is_of_node =
+        |tool: &Value| tool["_meta"]["plexus/placement"].as_str().is_some_and(|at| at.starts_with("node"));
+
+    let mut stream = session.get_stream().await;
+    assert_eq!(stream.next().await, Some(SseEvent::Comment(" connected".to_owned())));
+    let mut piped = proxy.pipes();
+    piped.initialize("2025-06-18").await;
+    let mut modern = proxy.pipes();
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let id = modern.begin_modern("subscriptions/listen", wanted).await;
+    modern.told("notifications/subscriptions/acknowledged").await;
+    // Without a machine: what the hub lists, without what runs on one.
+    let all = of_hub().await;
+    let narrow: Vec<Value> =
+        all.as_array().unwrap().iter().filter(|tool| !is_of_node(tool)).cloned().collect();
+    assert!(narrow.len() < all.as_array().unwrap().len(), "the hub has tools of machines: {all}");
+    let settled = async {
+        while of_proxy().await != json!(narrow) {
+            tokio::time::sleep(super::POLL).await;
+        }
+    };
+    tokio::time::timeout(super::PATIENCE, settled).await.expect("the circumstances are known");
+    for told in stream.until_quiet().await {
+        assert_eq!(told["method"], CHANGED, "of the first list");
+    }
+    piped.request("ping", json!({})).await;
+    piped.heard();
+    modern.modern("tools/list", json!({})).await;
+    modern.heard();
+
+    let nas = Enrolled::new(&hub, "nas").await;
+    let laptop = Enrolled::new(&hub, "laptop").await;
+    for round in 0..2 {
+        let (mut end, _) = nas.link(&hub, How::WebSocket).await;
+        end.pass_the_test().await;
+        assert_eq!(
+            stream.message().await.unwrap(),
+            json!({ "jsonrpc": "2.0", "method": CHANGED }),
+            "{round}"
+        );
+        assert_eq!(of_proxy().await, all, "{round}");
+        // Another machine changes nothing that is visible.
+        let (mut other, _) = laptop.link(&hub, How::WebSocket).await;
+        other.pass_the_test().await;
+        until(&hub, &laptop, "there", |node| node["state"] == "online").await;
+        drop(other);
+        until(&hub, &laptop, "gone", |node| node["state"] != "online").await;
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{round}");
+        drop(end);
+        assert_eq!(stream.message().await.unwrap()["method"], CHANGED, "{round}");
+        assert_eq!(of_proxy().await, json!(narrow), "{round}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{round}");
+        // The others heard the same two.
+        for _ in 0..2 {
+            piped.told(CHANGED).await;
+            let told = modern.told(CHANGED).await;
+            assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{told}");
+        }
+        piped.request("ping", json!({})).await;
+        modern.modern("tools/list", json!({})).await;
+        assert_eq!((piped.heard(), modern.heard()), (vec![], vec![]), "{round}");
+    }
+    // What is left out can still be called, and the hub says what is wrong.
+    let call = json!({ "name": all.as_array().unwrap().iter().find(|tool| is_of_node(tool)).unwrap()["name"], "arguments": {} });
+    assert_eq!(session.call("tools/call", call).await.status, 200);
+}

@@ -1,0 +1,156 @@
+//! The list of tools over the life of a hub: fetched whole, kept, and never kept from whom it was taken.
+
+use plexus_testkit::{Link, TestHub, TestProxy};
+use serde_json::{Value, json};
+
+use super::fake::{FakeHub, Said};
+use super::{CHANGED, Scene, in_time, names, nowhere};
+
+async fn listed(proxy: &TestProxy) -> Value {
+    proxy.client().modern("tools/list", json!({})).await.result()["tools"].clone()
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_before_its_hub_has_no_tools_and_hears_of_them() {
+    let hub = TestHub::start().await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let wire = Link::to(nowhere().await).await;
+    let proxy = TestProxy::start(&wire.url(""), &token).await;
+    let mut agent = proxy.pipes();
+    let greeting = agent.initialize("2025-11-25").await;
+    assert_eq!(greeting["protocolVersion"], "2025-11-25");
+    assert_eq!(greeting["capabilities"]["tools"]["listChanged"], true, "{greeting}");
+    assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], json!([]), "no error");
+    assert_eq!(listed(&proxy).await, json!([]));
+
+    wire.point_at(hub.address());
+    agent.told(CHANGED).await;
+    let direct = hub.mcp(&token).modern("tools/list", json!({})).await.result();
+    assert_eq!(listed(&proxy).await, direct["tools"]);
+    let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
+    assert_eq!(names(&tools), names(&direct["tools"]));
+    assert_eq!(agent.heard(), Vec::<Value>::new(), "told once");
+}
+
+#[tokio::test]
+async fn the_last_list_serves_while_the_hub_is_away_and_after_a_restart() {
+    let scene = Scene::ready().await;
+    let before = scene.listed_by_hub().await;
+    let mut agent = scene.proxy.pipes();
+    agent.initialize("2025-06-18").await;
+    let by_agent = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
+    scene.lose_hub().await;
+    assert_eq!(listed(&scene.proxy).await, before);
+    assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], by_agent);
+    agent.hang_up().await;
+
+    let Scene { wire, proxy, token, hub } = scene;
+    let folder = proxy.stop().await;
+    let again = TestProxy::start_in(folder, &wire.url(""), &token, |_| {}).await;
+    assert_eq!(listed(&again).await, before, "from the disk");
+    let greeting = again.pipes().initialize("2025-11-25").await;
+    let direct = hub.mcp(&token).initialize("2025-11-25").await.1;
+    assert_eq!(greeting, direct, "who the hub is, too");
+
+    // Another token may see something else: it begins with nothing.
+    let folder = again.stop().await;
+    let other = TestProxy::start_in(folder.clone(), &wire.url(""), "another token", |_| {}).await;
+    assert_eq!(listed(&other).await, json!([]));
+    other.stop().await;
+
+    // What is damaged is not used, and replaced.
+    let file = folder.path().join("agent/lists.json");
+    for damaged in ["", "{", "[]", "{\"tools\":5}", "\u{0}\u{1}"] {
+        std::fs::write(&file, damaged).unwrap();
+        wire.point_at(nowhere().await);
+        let proxy = TestProxy::start_in(folder.clone(), &wire.url(""), &token, |_| {}).await;
+        assert_eq!(listed(&proxy).await, json!([]), "{damaged:?}");
+        wire.point_at(hub.address());
+        assert_eq!(listed(&proxy).await, before, "{damaged:?}");
+        proxy.stop().await;
+        assert!(std::fs::read_to_string(&file).unwrap().contains("todo"), "{damaged:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_listed_to_whom_the_hub_refuses() {
+    let hub = TestHub::start().await;
+    let made = hub.token("agent", &["call:*"]).await;
+    let wire = Link::to(hub.address()).await;
+    let proxy = TestProxy::start(&wire.url(""), &made.token).await;
+    assert!(!listed(&proxy).await.as_array().unwrap().is_empty());
+    let file = proxy.folder().join("lists.json");
+    assert!(file.exists());
+
+    hub.revoke(made.jti).await;
+    let refused = proxy.client().modern("tools/list", json!({})).await;
+    assert_eq!(refused.error(), (200, -32001), "{refused:?}");
+    assert_eq!(refused.json()["error"]["data"]["retryable"], false, "{refused:?}");
+    assert!(!file.exists(), "what was kept is gone");
+    let mut agent = proxy.pipes();
+    agent.initialize("2025-11-25").await;
+    assert_eq!(agent.request("tools/list", json!({})).await["error"]["code"], -32001);
+
+    // It is not back when the hub is away.
+    wire.point_at(nowhere().await);
+    wire.cut();
+    assert_eq!(listed(&proxy).await, json!([]));
+    let folder = proxy.stop().await;
+    let again = TestProxy::start_in(folder, &wire.url(""), &made.token, |_| {}).await;
+    assert_eq!(listed(&again).await, json!([]));
+}
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "description": "One of many.", "inputSchema": { "type": "object" } })
+}
+
+/// A hub with a list of pages; the one that is named by its cursor fails.
+fn pages(count: usize, broken: Option<&'static str>) -> impl Fn(&super::fake::Asked) -> Said + Send + Sync {
+    move |asked| {
+        if asked.method() != "tools/list" {
+            return Said::json(404, json!({}));
+        }
+        let cursor = asked.body["params"]["cursor"].as_str();
+        if cursor.is_some() && cursor == broken {
+            return Said::json(500, json!({ "code": "internal", "message": "it broke" }));
+        }
+        let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let tools: Vec<Value> = (0..250).map(|number| tool(&format!("tool_{page}_{number:03}"))).collect();
+        let mut result = json!({ "resultType": "complete", "tools": tools });
+        if page + 1 < count {
+            result["nextCursor"] = json!((page + 1).to_string());
+        }
+        asked.result(result)
+    }
+}
+
+#[tokio::test]
+async fn all_pages_are_kept_and_one_that_fails_leaves_the_last_good_list() {
+    let hub = FakeHub::start(pages(5, None)).await;
+    let proxy = TestProxy::start(&hub.url(), "token").await;
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
+    hub.answer(pages(6, Some("4")));
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "half a list is none");
+    hub.answer(|_| {
+        Said::Body(200, "application/json", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}".to_owned())
+    });
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "nor is an answer without one");
+    hub.answer(|_| Said::Body(200, "text/html", "<h1>Welcome to the hotel</h1>".to_owned()));
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
+    hub.answer(|_| Said::Nothing);
+    let begun = std::time::Instant::now();
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
+    assert!(begun.elapsed() < super::PATIENCE / 2, "a hub that says nothing does not hold up the list");
+    let folder = proxy.stop().await;
+    hub.answer(|_| Said::Body(502, "text/plain", "away".to_owned()));
+    let again = TestProxy::start_in(folder, &hub.url(), "token", |_| {}).await;
+    assert_eq!(listed(&again).await.as_array().unwrap().len(), 1250);
+    hub.answer(pages(1, None));
+    let mut agent = again.pipes();
+    agent.initialize("2025-11-25").await;
+    agent.request("tools/list", json!({})).await;
+    in_time("news", agent.told(CHANGED)).await;
+    assert_eq!(listed(&again).await.as_array().unwrap().len(), 250);
+    let strange = again.client().modern("tools/list", json!({ "cursor": "1" })).await;
+    assert_eq!(strange.error().1, -32602, "its list has one page");
+}

@@ -1,0 +1,179 @@
+//! What was kept, at a real hub: once, in its session, and with a word on what could not be done.
+
+use plexus_testkit::{McpClient, TestProxy};
+use serde_json::{Value, json};
+
+use super::fake::{Asked, FakeHub, Said, with_note};
+use super::{POLL, Scene, add, in_time};
+
+fn is_queued(answer: &Value) -> bool {
+    answer["structuredContent"]["queued"] == true
+}
+
+/// The sessions that the hub knows of this agent.
+async fn session_keys(scene: &Scene) -> Vec<String> {
+    let page = scene.hub.api("/api/v1/sessions?limit=100").await;
+    page["items"].as_array().unwrap().iter().map(|item| item["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_is_replayed_belongs_to_the_session_of_the_calls_before_it() {
+    let scene = Scene::ready().await;
+    let client = scene.proxy.client();
+    let (session, _) = client.initialize("2025-11-25").await;
+    let thread = |text: &str| {
+        let mut params = add(text);
+        params["_meta"] = json!({ "threadId": "thread-7" });
+        params
+    };
+    let given = client.header("plexus-session", "given-9");
+    let mut piped = scene.proxy.pipes();
+    piped.initialize("2025-06-18").await;
+    let texts = async |scene: &McpClient, name: &str, params: Value| {
+        (name.to_owned(), scene.modern("tools/call", params).await.result())
+    };
+    let mut write = async |text: &str| {
+        vec![
+            ("session".to_owned(), session.call("tools/call", add(text)).await.result()),
+            texts(&client, "stateless", add(text)).await,
+            texts(&client, "thread", thread(text)).await,
+            texts(&given, "given", add(text)).await,
+            ("pipes".to_owned(), piped.request("tools/call", add(text)).await["result"].clone()),
+        ]
+    };
+    for (name, live) in write("live").await {
+        assert_eq!(live["isError"], false, "{name}: {live}");
+        assert!(!is_queued(&live), "{name}: {live}");
+    }
+    let before = session_keys(&scene).await;
+    assert_eq!(before.len(), 5, "{before:?}");
+    scene.lose_hub().await;
+    for (name, kept) in write("kept").await {
+        assert!(is_queued(&kept), "{name}: {kept}");
+    }
+    scene.find_hub();
+    // Each list is read by the agent that wrote it, which waits behind nothing.
+    let list = json!({ "name": "todo", "arguments": { "action": "list" } });
+    let mut read_thread = list.clone();
+    read_thread["_meta"] = json!({ "threadId": "thread-7" });
+    in_time("the replay", async {
+        loop {
+            let lists = [
+                session.call("tools/call", list.clone()).await.json(),
+                client.modern("tools/call", list.clone()).await.json(),
+                client.modern("tools/call", read_thread.clone()).await.json(),
+                given.modern("tools/call", list.clone()).await.json(),
+                piped.request("tools/call", list.clone()).await,
+            ];
+            let texts: Vec<Vec<&str>> = lists
+                .iter()
+                .map(|list| {
+                    let items = list["result"]["structuredContent"]["items"].as_array();
+                    items.into_iter().flatten().map(|item| item["text"].as_str().unwrap()).collect()
+                })
+                .collect();
+            if texts.iter().all(|texts| texts.len() == 2) {
+                assert!(texts.iter().all(|texts| *texts == ["live", "kept"]), "{texts:?}");
+                return;
+            }
+            assert!(texts.iter().all(|texts| texts.len() < 3), "{texts:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+    assert_eq!(session_keys(&scene).await, before, "no session came with the replay");
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_done_once() {
+    let scene = Scene::ready().await;
+    let client = scene.proxy.client().header("plexus-session", "lossy");
+    scene.wire.lose_answers();
+    for text in ["a", "b", "c"] {
+        let kept = client.modern("tools/call", add(text)).await.result();
+        assert!(is_queued(&kept), "{kept}");
+    }
+    // The first has been done: only its answer was lost.
+    assert_eq!(scene.todos("lossy", 1).await[0], "a");
+    scene.wire.heal();
+    scene.wire.cut();
+    assert_eq!(scene.todos("lossy", 3).await, ["a", "b", "c"]);
+    let after = client.modern("tools/call", add("d")).await.result();
+    assert!(!is_queued(&after), "{after}");
+    assert_eq!(scene.todos("lossy", 4).await, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn what_waits_is_sent_by_the_next_proxy_of_the_agent() {
+    let scene = Scene::ready().await;
+    scene.lose_hub().await;
+    let client = scene.proxy.client().header("plexus-session", "kept");
+    for text in ["a", "b"] {
+        assert!(is_queued(&client.modern("tools/call", add(text)).await.result()));
+    }
+    let Scene { hub, wire, proxy, token } = scene;
+    let folder = proxy.stop().await;
+    let proxy = TestProxy::start_in(folder, &wire.url(""), &token, |_| {}).await;
+    let scene = Scene { hub, wire, proxy, token };
+    scene.find_hub();
+    assert_eq!(scene.todos("kept", 2).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_is_told_with_the_next_call_and_holds_up_nothing() {
+    let scene = Scene::ready().await;
+    scene.lose_hub().await;
+    let client = scene.proxy.client().header("plexus-session", "letters");
+    let gone = json!({ "name": "todo", "arguments": { "action": "remove", "id": 99 } });
+    let dead =
+        client.modern("tools/call", gone).await.result()["structuredContent"]["idempotency_key"].clone();
+    assert!(is_queued(&client.modern("tools/call", add("after it")).await.result()));
+    scene.find_hub();
+    assert_eq!(scene.todos("letters", 1).await, ["after it"]);
+    let list = json!({ "name": "todo", "arguments": { "action": "list" } });
+    let told = client.modern("tools/call", list.clone()).await.result();
+    let content = told["content"].as_array().unwrap();
+    assert_eq!(content.len(), 2, "{told}");
+    let text = content[1]["text"].as_str().unwrap();
+    assert!(text.contains(dead.as_str().unwrap()) && text.contains("there is no to-do 99"), "{text}");
+    assert!(text.contains("plexus outbox"), "{text}");
+    assert_eq!(told["structuredContent"]["items"][0]["text"], "after it", "the result itself is what it was");
+    let again = client.modern("tools/call", list).await.result();
+    assert_eq!(again["content"].as_array().unwrap().len(), 1, "told once: {again}");
+}
+
+#[tokio::test]
+async fn a_letter_is_told_to_the_hub_until_it_has_taken_it() {
+    let done = |asked: &Asked| asked.result(json!({ "content": [], "isError": false }));
+    let hub = FakeHub::start(with_note(done)).await;
+    let proxy = TestProxy::start(&hub.url(), "token").await;
+    proxy.client().modern("tools/list", json!({})).await.result();
+    hub.answer(with_note(|_| Said::Body(502, "text/plain", String::new())));
+    let write = json!({ "name": "note", "arguments": { "action": "add" } });
+    let kept = proxy.client().modern("tools/call", write).await.result();
+    let refusing = |status: u16| {
+        let calls = with_note(|asked: &Asked| {
+            asked.result(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }))
+        });
+        move |asked: &Asked| match &*asked.path {
+            "/api/v1/outbox/letters" => Said::json(status, json!({ "code": "x", "message": "x" })),
+            _ => calls(asked),
+        }
+    };
+    hub.answer(refusing(429));
+    let told = async |count: usize| {
+        in_time("a letter", async {
+            while hub.asked_at("/api/v1/outbox/letters").len() < count {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+        hub.asked_at("/api/v1/outbox/letters").pop().unwrap().body
+    };
+    told(1).await;
+    hub.answer(refusing(200));
+    let letter = told(2).await;
+    assert_eq!(letter["client"], "testkit", "{letter}");
+    assert_eq!(letter["letters"][0]["key"], kept["structuredContent"]["idempotency_key"], "{letter}");
+    assert_eq!(letter["letters"][0]["reason"], "the tool failed: no", "{letter}");
+}

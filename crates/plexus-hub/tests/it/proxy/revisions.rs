@@ -1,0 +1,106 @@
+//! Every revision, over both ways in, with a hub and without one.
+
+use serde_json::{Value, json};
+
+use super::{SESSIONS, STATELESS, Scene};
+
+/// What a hub says of itself and its tools in a session of this revision.
+async fn straight(scene: &Scene, version: &str) -> (Value, Value) {
+    let (client, greeting) = scene.hub.mcp(&scene.token).initialize(version).await;
+    (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone())
+}
+
+/// The same over the proxy: over HTTP, and over pipes.
+async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
+    let (client, greeting) = scene.proxy.client().initialize(version).await;
+    let client = client.header("mcp-protocol-version", version);
+    let over_http = (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone());
+    let mut agent = scene.proxy.pipes();
+    let greeting = agent.initialize(version).await;
+    let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
+    assert_eq!(agent.request("ping", json!({})).await["result"], json!({}));
+    agent.hang_up().await;
+    [over_http, (greeting, tools)]
+}
+
+#[tokio::test]
+async fn every_revision_with_sessions_sees_what_the_hub_shows_it() {
+    let scene = Scene::ready().await;
+    let mut known = Vec::new();
+    for version in SESSIONS {
+        let (greeting, tools) = straight(&scene, version).await;
+        assert_eq!(greeting["protocolVersion"], version);
+        for seen in proxied(&scene, version).await {
+            assert_eq!(seen, (greeting.clone(), tools.clone()), "{version}");
+        }
+        known.push((version, greeting, tools));
+    }
+    // A revision that nobody has is answered with one that the hub has.
+    let (greeting, _) = straight(&scene, "2031-01-01").await;
+    assert_eq!(
+        proxied(&scene, "2031-01-01").await.map(|(seen, _)| seen),
+        [greeting.clone(), greeting.clone()]
+    );
+
+    scene.lose_hub().await;
+    for (version, greeting, tools) in known {
+        for seen in proxied(&scene, version).await {
+            assert_eq!(seen, (greeting.clone(), tools.clone()), "{version} without a hub");
+        }
+    }
+    assert_eq!(proxied(&scene, "2031-01-01").await.map(|(seen, _)| seen), [greeting.clone(), greeting]);
+}
+
+#[tokio::test]
+async fn the_stateless_revision_sees_what_the_hub_shows_it() {
+    let scene = Scene::ready().await;
+    let hub = scene.hub.mcp(&scene.token);
+    let (discovered, listed) = (
+        hub.modern("server/discover", json!({})).await.result(),
+        hub.modern("tools/list", json!({})).await.result(),
+    );
+    assert!(discovered["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS)));
+    assert_eq!(discovered["capabilities"]["tools"]["listChanged"], true);
+    let check = async |what: &str| {
+        let client = scene.proxy.client();
+        assert_eq!(client.modern("server/discover", json!({})).await.result(), discovered, "{what}");
+        assert_eq!(client.modern("tools/list", json!({})).await.result(), listed, "{what}");
+        let mut agent = scene.proxy.pipes();
+        assert_eq!(agent.modern("server/discover", json!({})).await["result"], discovered, "{what}");
+        assert_eq!(agent.modern("tools/list", json!({})).await["result"], listed, "{what}");
+        agent.hang_up().await;
+    };
+    check("with a hub").await;
+    scene.lose_hub().await;
+    check("without one").await;
+}
+
+#[tokio::test]
+async fn batches_are_for_those_who_have_them() {
+    let scene = Scene::ready().await;
+    let batch = json!([
+        { "jsonrpc": "2.0", "id": 1, "method": "ping" },
+        { "jsonrpc": "2.0", "method": "notifications/roots/list_changed" },
+        { "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": super::add("milk") },
+        { "jsonrpc": "2.0", "id": "x", "method": "no/such" },
+    ]);
+    for version in SESSIONS {
+        let mut agent = scene.proxy.pipes();
+        agent.initialize(version).await;
+        agent.say(&batch.to_string()).await;
+        let answer = agent.line().await.unwrap();
+        if version > "2025-03-26" {
+            assert_eq!(answer["error"]["code"], -32600, "{version}: {answer}");
+            continue;
+        }
+        let answers = answer.as_array().unwrap();
+        assert_eq!(answers.len(), 3, "{answer}");
+        assert_eq!((&answers[0]["id"], &answers[0]["result"]), (&json!(1), &json!({})));
+        assert_eq!(answers[1]["result"]["isError"], false, "{answer}");
+        assert_eq!(
+            (&answers[2]["id"], &answers[2]["error"]["code"]),
+            (&json!("x"), &json!(-32601)),
+            "{answer}"
+        );
+    }
+}

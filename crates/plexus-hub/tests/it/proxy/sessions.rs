@@ -1,0 +1,152 @@
+//! The sessions of agents over the life of a hub.
+
+use std::time::Duration;
+
+use plexus_testkit::{Link, SseEvent, TestHub, TestProxy};
+use serde_json::{Value, json};
+
+use super::{CHANGED, Scene, add, enable, in_time, made, names, nowhere};
+
+#[tokio::test]
+async fn a_session_goes_on_with_a_hub_that_was_started_again() {
+    let Scene { hub, wire, proxy, token } = Scene::ready().await;
+    let mut piped = proxy.pipes();
+    piped.initialize("2025-11-25").await;
+    let (over_http, _) = proxy.client().initialize("2025-06-18").await;
+    let list = json!({ "name": "todo", "arguments": { "action": "list" } });
+    piped.request("tools/call", add("milk")).await;
+    over_http.call("tools/call", add("bread")).await.result();
+
+    let hub = hub.restart().await;
+    wire.point_at(hub.address());
+    wire.cut();
+    for (mut answer, text) in [
+        (piped.request("tools/call", list.clone()).await, "milk"),
+        (over_http.call("tools/call", list.clone()).await.json(), "bread"),
+    ] {
+        let items = answer["result"]["structuredContent"]["items"].take();
+        assert_eq!(items[0]["text"], text, "the same satellite session: {answer}");
+        assert_eq!(items.as_array().unwrap().len(), 1);
+    }
+    let resources = over_http.call("resources/list", json!({})).await;
+    assert!(resources.result()["resources"].is_array(), "{resources:?}");
+    drop(token);
+}
+
+#[tokio::test]
+async fn a_hub_that_comes_back_is_used_at_once() {
+    let scene = Scene::ready().await;
+    let mut agent = scene.proxy.pipes();
+    agent.initialize("2025-11-25").await;
+    let read = json!({ "name": "todo", "arguments": { "action": "list" } });
+    for _ in 0..3 {
+        scene.lose_hub().await;
+        let away = agent.request("tools/call", read.clone()).await;
+        assert_eq!(away["error"]["code"], -32002, "{away}");
+        scene.find_hub();
+        let there = agent.request("tools/call", read.clone()).await;
+        assert_eq!(there["result"]["isError"], false, "{there}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_input_ends_what_listens_and_nothing_else() {
+    let scene = Scene::ready().await;
+    let mut agent = scene.proxy.pipes();
+    let id = agent
+        .begin_modern("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }))
+        .await;
+    agent.told("notifications/subscriptions/acknowledged").await;
+    // What follows is answered while it listens.
+    let listed = agent.modern("tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    let last = agent.begin_modern("tools/call", add("milk")).await;
+    let said = agent.hang_up().await;
+    assert!(
+        said.iter().any(|message| message["id"] == last && message["result"]["isError"] == false),
+        "{said:?}"
+    );
+    assert!(said.iter().all(|message| message["id"] != id), "{said:?}");
+    scene.proxy.stop().await;
+}
+
+#[tokio::test]
+async fn a_subscription_ends_when_it_is_cancelled() {
+    let hub_url = format!("http://{}", nowhere().await);
+    let proxy = TestProxy::start(&hub_url, "token").await;
+    let mut agent = proxy.pipes();
+    let wanted = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true } });
+    let id = agent.begin_modern("subscriptions/listen", wanted).await;
+    let honoured = agent.told("notifications/subscriptions/acknowledged").await;
+    assert_eq!(honoured["params"]["notifications"], json!({ "toolsListChanged": true }), "{honoured}");
+    assert_eq!(honoured["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{honoured}");
+    agent
+        .say(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+                .to_string(),
+        )
+        .await;
+    // The proxy would wait for it otherwise.
+    agent.hang_up().await;
+}
+
+#[tokio::test]
+async fn news_are_heard_again_after_the_hub_was_started_again() {
+    let mut hub = TestHub::start().await;
+    enable(&hub, "narrow", &["todo"]);
+    let token = made(&hub, json!({ "kind": "agent", "name": "agent", "profile": "narrow" })).await;
+    let wire = Link::to(hub.address()).await;
+    let proxy = TestProxy::start(&wire.url(""), token["token"].as_str().unwrap()).await;
+    let (session, _) = proxy.client().initialize("2025-11-25").await;
+    let tools = async || session.call("tools/list", json!({})).await.result()["tools"].clone();
+    assert!(!names(&tools().await).contains(&"scratchpad"));
+    let mut stream = session.get_stream().await;
+    assert_eq!(stream.next().await, Some(SseEvent::Comment(" connected".to_owned())));
+    let mut piped = proxy.pipes();
+    piped.initialize("2025-06-18").await;
+    for enabled in [&["todo", "scratchpad"][..], &["todo"]] {
+        hub = hub.restart().await;
+        wire.point_at(hub.address());
+        wire.cut();
+        enable(&hub, "narrow", enabled);
+        let told = in_time("news", stream.message()).await.unwrap();
+        assert_eq!(told, json!({ "jsonrpc": "2.0", "method": CHANGED }));
+        in_time("news", piped.told(CHANGED)).await;
+        assert_eq!(names(&tools().await).contains(&"scratchpad"), enabled.len() == 2);
+    }
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "nothing is told twice");
+    assert_eq!(piped.heard(), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_hub_that_hangs_is_reported_in_time() {
+    let scene = Scene::ready().await;
+    let mut agent = scene.proxy.pipes();
+    agent.initialize("2025-11-25").await;
+    scene.wire.freeze();
+    let begun = std::time::Instant::now();
+    let kept = agent.request("tools/call", add("milk")).await;
+    assert_eq!(kept["result"]["structuredContent"]["queued"], true, "{kept}");
+    let listed: Value = agent.request("tools/list", json!({})).await;
+    assert!(!listed["result"]["tools"].as_array().unwrap().is_empty(), "{listed}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    scene.wire.heal();
+    scene.wire.cut();
+    in_time("the replay", async {
+        loop {
+            let list = json!({ "name": "todo", "arguments": { "action": "list" } });
+            let answer = agent.request("tools/call", list).await;
+            let items = &answer["result"]["structuredContent"]["items"];
+            if items.as_array().is_some_and(|items| !items.is_empty()) {
+                assert_eq!(
+                    items.as_array().unwrap().len(),
+                    1,
+                    "once, though the first attempt arrived too: {answer}"
+                );
+                return;
+            }
+            tokio::time::sleep(super::POLL).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,166 @@
+//! The token behind a proxy: renewed before it ends, taken over from others, and nothing that an agent notices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plexus_kit::{Clock, Secret};
+use plexus_node::proxy::First;
+use plexus_testkit::{TestHub, TestProxy};
+use serde_json::{Value, json};
+
+use super::fake::{Asked, FakeHub, Said};
+use super::{POLL, Scene, add, in_time};
+
+fn in_seconds(seconds: u64) -> String {
+    Clock::system().now().checked_add(Duration::from_secs(seconds)).unwrap().to_string()
+}
+
+/// A hub whose tokens live for four seconds, and which takes the newest and so many before it.
+fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&Asked) -> Said + Send + Sync {
+    move |asked| {
+        let now = newest.load(Ordering::SeqCst);
+        let taken = |number: u64| asked.bearer == format!("Bearer token-{number}");
+        if !(now.saturating_sub(older)..=now).any(taken) {
+            return Said::json(401, json!({ "code": "unauthenticated", "message": "not this one" }));
+        }
+        let token = json!({
+            "jti": "01890a5d-ac96-774b-bcce-b302099a8057", "kind": "agent", "expires_at": in_seconds(4),
+            "renew_until": in_seconds(3600),
+        });
+        match (&*asked.path, asked.method()) {
+            ("/api/v1/context", _) => Said::json(
+                200,
+                json!({ "subject": "agent:a", "token": token, "nodes": [], "tools": "x", "version": "v" }),
+            ),
+            ("/api/v1/tokens/renew", _) => {
+                let next = newest.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut made = token;
+                made["token"] = json!(format!("token-{next}"));
+                made["name"] = json!("a");
+                made["scopes"] = json!([]);
+                made["profile"] = Value::Null;
+                Said::json(201, made)
+            }
+            (_, "tools/list") => asked.result(json!({ "resultType": "complete", "tools": [] })),
+            (_, "tools/call") => asked.result(json!({ "content": [], "isError": false })),
+            _ => Said::json(404, json!({})),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_it_ends_and_the_next_proxy_goes_on_with_it() {
+    let newest = Arc::new(AtomicU64::new(0));
+    let hub = FakeHub::start(renewing(newest.clone(), 0)).await;
+    let proxy = TestProxy::start(&hub.url(), "token-0").await;
+    let client = proxy.client();
+    // The old one is worth nothing at once, so every answer shows that the new one is used.
+    in_time("two renewals", async {
+        while newest.load(Ordering::SeqCst) < 2 {
+            let answer = client.modern("tools/call", json!({ "name": "look", "arguments": {} })).await;
+            assert_eq!(answer.result()["isError"], false, "{answer:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+    let stored = std::fs::read_to_string(proxy.folder().join("credential.json")).unwrap();
+    assert!(stored.contains("token-") && !stored.contains("token-0\""), "{stored}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(proxy.folder().join("credential.json")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+    let folder = proxy.stop().await;
+    let again = TestProxy::start_in(folder, &hub.url(), "token-0", |_| {}).await;
+    let answer = again.client().modern("tools/call", json!({ "name": "look", "arguments": {} })).await;
+    assert_eq!(answer.result()["isError"], false, "the one that it was started with has ended: {answer:?}");
+}
+
+#[tokio::test]
+async fn what_another_proxy_of_the_agent_was_given_is_taken_over() {
+    let newest = Arc::new(AtomicU64::new(0));
+    let hub = FakeHub::start(renewing(newest.clone(), 1)).await;
+    let first = TestProxy::start(&hub.url(), "token-0").await;
+    in_time("a renewal", async {
+        while newest.load(Ordering::SeqCst) < 1 || !first.folder().join("credential.json").exists() {
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+    let folder = first.stop().await;
+    // Two at once, of which one renews: no call of either fails.
+    let one = TestProxy::start_in(folder.clone(), &hub.url(), "token-0", |_| {}).await;
+    let two = TestProxy::start_in(folder, &hub.url(), "token-0", |_| {}).await;
+    let so_far = newest.load(Ordering::SeqCst);
+    in_time("more renewals", async {
+        while newest.load(Ordering::SeqCst) < so_far + 2 {
+            for proxy in [&one, &two] {
+                let answer =
+                    proxy.client().modern("tools/call", json!({ "name": "look", "arguments": {} })).await;
+                assert_eq!(answer.result()["isError"], false, "{answer:?}");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_agent_of_this_machines_hub_has_a_token_of_its_own() {
+    let hub = TestHub::start().await;
+    let admin = hub.admin_token();
+    let proxy = TestProxy::start_with(&hub.url(""), "", |options| {
+        let admin = admin.clone();
+        options.first = First::Admin(Box::new(move || Ok(Secret::from(admin.as_str()))));
+        options.agent = "codex".to_owned();
+    })
+    .await;
+    let client = proxy.client();
+    client.modern("tools/list", json!({})).await.result();
+    client.modern("tools/call", add("milk")).await.result();
+    let calls = hub.api("/api/v1/audit?tool=todo").await;
+    assert_eq!(calls["items"][0]["actor"], "agent:codex", "{calls}");
+    // Revoked, another one is made: the user of this machine may.
+    let tokens = hub.api("/api/v1/tokens?limit=100").await;
+    let made: Vec<&Value> =
+        tokens["items"].as_array().unwrap().iter().filter(|token| token["name"] == "codex").collect();
+    assert_eq!(made.len(), 1, "{tokens}");
+    hub.revoke(made[0]["jti"].as_str().unwrap()).await;
+    client.modern("tools/call", add("bread")).await.result();
+    assert!(!std::fs::read_to_string(proxy.folder().join("credential.json")).unwrap().contains(&admin));
+}
+
+#[tokio::test]
+async fn off_everything_passes_and_nothing_is_on_disk() {
+    let hub = TestHub::start().await;
+    let made = hub.token("agent", &["call:*"]).await;
+    let proxy = TestProxy::start_with(&hub.url(""), &made.token, |options| options.plain = true).await;
+    let client = proxy.client();
+    let direct = hub.mcp(&made.token).modern("tools/list", json!({})).await.result();
+    assert_eq!(client.modern("tools/list", json!({})).await.result(), direct);
+    let (session, _) = client.initialize("2025-11-25").await;
+    assert_eq!(session.call("tools/call", add("milk")).await.result()["isError"], false);
+    let folder = proxy.folder();
+    hub.stop().await;
+    let write = session.call("tools/call", add("bread")).await;
+    assert_eq!(write.error(), (200, -32002), "{write:?}");
+    assert_eq!(client.modern("tools/list", json!({})).await.error(), (200, -32010));
+    assert_eq!(client.modern("server/discover", json!({})).await.error(), (200, -32010));
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    assert_eq!(client.call("initialize", params).await.error(), (200, -32002));
+    assert!(!folder.exists(), "{folder:?}");
+}
+
+#[tokio::test]
+async fn the_folder_is_for_its_user_alone_and_holds_nothing_of_the_secret() {
+    let scene = Scene::ready().await;
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(scene.proxy.folder()).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o700);
+    for file in std::fs::read_dir(scene.proxy.folder()).unwrap() {
+        let content = std::fs::read(file.unwrap().path()).unwrap();
+        let text = String::from_utf8_lossy(&content);
+        assert!(!text.contains(scene.proxy.secret()) && !text.contains(&scene.token));
+    }
+}

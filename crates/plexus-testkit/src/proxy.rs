@@ -1,0 +1,240 @@
+//! A proxy in this process, on a free port, with a folder of its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::{Secret, Supervisor};
+use plexus_node::proxy::{Endpoint, First, Proxy, ProxyOptions, Timing};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
+use tokio::task::JoinSet;
+
+use crate::{McpClient, http_client};
+
+const SECRET: &str = "only-the-agent-of-this-test-knows";
+/// For whatever a test waits for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Room in a pipe.
+const PIPE: usize = 1 << 20;
+
+/// Times that are short enough for a test to wait for.
+pub fn proxy_timing() -> Timing {
+    Timing {
+        connect: Duration::from_secs(2),
+        greet: Duration::from_secs(2),
+        write: Duration::from_secs(2),
+        list: Duration::from_secs(2),
+        silence: Duration::from_secs(5),
+        keep_alive: Duration::from_millis(100),
+        pauses: [Duration::from_millis(20), Duration::from_millis(200)],
+        ..Timing::default()
+    }
+}
+
+/// A running proxy; its folder goes with it.
+#[derive(Debug)]
+pub struct TestProxy {
+    proxy: Proxy,
+    endpoint: Endpoint,
+    supervisor: Supervisor,
+    folder: Arc<TempDir>,
+    http: reqwest::Client,
+}
+
+impl TestProxy {
+    /// In front of the hub at `url`, for an agent with this token.
+    pub async fn start(url: &str, token: &str) -> Self {
+        Self::start_with(url, token, |_| {}).await
+    }
+
+    /// The same with other options.
+    pub async fn start_with(url: &str, token: &str, change: impl FnOnce(&mut ProxyOptions)) -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
+        Self::start_in(folder, url, token, change).await
+    }
+
+    /// The same in the folder of another one.
+    pub async fn start_in(
+        folder: Arc<TempDir>,
+        url: &str,
+        token: &str,
+        change: impl FnOnce(&mut ProxyOptions),
+    ) -> Self {
+        let http = http_client();
+        let first = First::Token(Secret::from(token));
+        let url = url.parse().expect("the URL of a hub");
+        let mut options = ProxyOptions::new(url, first, "agent", folder.path().join("agent"));
+        options.timing = proxy_timing();
+        change(&mut options);
+        let supervisor = Supervisor::new();
+        let proxy = Proxy::open(options, &supervisor).await.expect("the proxy opens");
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoint = proxy.listen(address, &Secret::from(SECRET)).await.expect("an endpoint");
+        Self { proxy, endpoint, supervisor, folder, http }
+    }
+
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    pub fn url(&self) -> &str {
+        &self.endpoint.url
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.endpoint.address
+    }
+
+    pub fn secret(&self) -> &'static str {
+        SECRET
+    }
+
+    /// Where it keeps its files.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().join("agent")
+    }
+
+    /// A client over HTTP.
+    pub fn client(&self) -> McpClient {
+        McpClient::new(self.http.clone(), self.endpoint.url.clone(), SECRET)
+    }
+
+    /// A client over pipes.
+    pub fn pipes(&self) -> PipeClient {
+        let (input, from_client) = tokio::io::duplex(PIPE);
+        let (to_client, output) = tokio::io::duplex(PIPE);
+        let proxy = self.proxy.clone();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            proxy
+                .serve_stdio(BufReader::new(from_client), to_client)
+                .await
+                .expect("an input that can be read");
+        });
+        PipeClient {
+            input: Some(input),
+            output: BufReader::new(output).lines(),
+            heard: vec![],
+            next_id: 0,
+            serving,
+        }
+    }
+
+    /// Stops it; the folder, for another one.
+    pub async fn stop(self) -> Arc<TempDir> {
+        let Self { proxy, supervisor, folder, .. } = self;
+        drop(proxy);
+        let drained = supervisor.shutdown(PATIENCE).await;
+        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        folder
+    }
+}
+
+/// A client that says one message a line.
+#[derive(Debug)]
+pub struct PipeClient {
+    input: Option<DuplexStream>,
+    output: Lines<BufReader<DuplexStream>>,
+    /// What came before it was asked for.
+    heard: Vec<Value>,
+    next_id: u64,
+    serving: JoinSet<()>,
+}
+
+impl PipeClient {
+    /// Says something as it is.
+    pub async fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it has not hung up");
+        input.write_all(format!("{line}\n").as_bytes()).await.expect("the proxy reads");
+    }
+
+    /// What the proxy says next; none at the end.
+    pub async fn line(&mut self) -> Option<Value> {
+        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("a line in time");
+        let line = line.expect("UTF-8")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")))
+    }
+
+    /// Makes a request; its id.
+    pub async fn begin(&mut self, method: &str, params: Value) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
+            .await;
+        id
+    }
+
+    /// The answer to a request that was made.
+    pub async fn answer(&mut self, id: u64) -> Value {
+        let is_answer = |message: &Value| message["id"] == id && message["method"].is_null();
+        if let Some(place) = self.heard.iter().position(is_answer) {
+            return self.heard.remove(place);
+        }
+        loop {
+            let message = self.line().await.expect("an answer before the end");
+            if is_answer(&message) {
+                return message;
+            }
+            self.heard.push(message);
+        }
+    }
+
+    /// A request and its answer.
+    pub async fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params).await;
+        self.answer(id).await
+    }
+
+    /// The same by 2026-07-28.
+    pub async fn modern(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin_modern(method, params).await;
+        self.answer(id).await
+    }
+
+    pub async fn begin_modern(&mut self, method: &str, mut params: Value) -> u64 {
+        params["_meta"] = crate::modern_meta();
+        self.begin(method, params).await
+    }
+
+    /// Begins a session; what the proxy says of itself.
+    pub async fn initialize(&mut self, version: &str) -> Value {
+        let client = json!({ "name": "testkit", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let answer = self.request("initialize", params).await;
+        self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        answer["result"].clone()
+    }
+
+    /// The next message with this method.
+    pub async fn told(&mut self, method: &str) -> Value {
+        if let Some(place) = self.heard.iter().position(|message| message["method"] == method) {
+            return self.heard.remove(place);
+        }
+        loop {
+            let message = self.line().await.expect("news before the end");
+            if message["method"] == method {
+                return message;
+            }
+            self.heard.push(message);
+        }
+    }
+
+    /// What was heard and not asked for since.
+    pub fn heard(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.heard)
+    }
+
+    /// Closes the input, and waits until the proxy has ended its side; what it still said.
+    pub async fn hang_up(mut self) -> Vec<Value> {
+        self.input = None;
+        while let Some(message) = self.line().await {
+            self.heard.push(message);
+        }
+        let served = tokio::time::timeout(PATIENCE, self.serving.join_next()).await;
+        served.expect("the proxy ends its side in time").expect("one task").expect("without a panic");
+        self.heard
+    }
+}
