@@ -91,7 +91,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let id = format!("{:08x}", plexus_node::runner::random());
     let (conversation, remark) =
         choose(kind, &args.args, args.name.as_deref(), &id).map_err(|why| Failure::new(Exit::Usage, why))?;
-    let maker = Maker::new(invocation)?;
+    let (maker, runs) = (Maker::new(invocation)?, Runs::of(&invocation.data_folder()?));
     let mut notes: Vec<String> = remark.into_iter().collect();
 
     // Before anything is made that a signal could leave behind.
@@ -151,7 +151,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         maker: &maker,
         agent_name: agent,
         node: args.node.clone(),
-        runs: Runs::of(&invocation.data_folder()?),
+        runs,
         endpoint,
         token: sender,
         notes,
