@@ -117,7 +117,7 @@ async fn a_token_that_may_do_little_makes_one_that_may_do_no_more() {
             "--scope",
             "token:create",
             "--ttl",
-            "1h",
+            "50s",
             "--json",
         ])
         .await
