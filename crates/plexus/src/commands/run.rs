@@ -91,13 +91,13 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let id = format!("{:08x}", plexus_node::runner::random());
     let (conversation, remark) =
         choose(kind, &args.args, args.name.as_deref(), &id).map_err(|why| Failure::new(Exit::Usage, why))?;
-    let maker = Maker::new(invocation)?;
+    let data_dir = invocation.data_folder()?;
+    let (maker, runs) = (Maker::new(invocation)?, Runs::of(&data_dir));
     let mut notes: Vec<String> = remark.into_iter().collect();
 
     // Before anything is made that a signal could leave behind.
     let signals = Signals::catch().context("cannot take signals")?;
     let (sender, token) = watch::channel(None::<Secret>);
-    let data_dir = invocation.data_folder()?;
     let wanted = Wanted {
         data_dir: &data_dir,
         target: &maker.target,
@@ -153,7 +153,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         maker: &maker,
         agent_name: agent,
         node: args.node.clone(),
-        runs: Runs::of(&data_dir),
+        runs,
         endpoint,
         token: sender,
         notes,

@@ -1,12 +1,17 @@
 //! Codex: `-c` overrides for one run. It tells the hub its thread with every call.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use plexus_kit::syntax::Format;
+use plexus_kit::{Environment, env};
 
 use super::super::AgentKind;
 use super::{Conversation, Injected, SERVER, Wiring, has, is_uuid, options};
 
+/// What the hub is called where its own name is taken.
+const INSTEAD: &str = "plexus_run";
 /// What an interactive Codex takes to be a process of its own: otherwise it may hand the conversation to a server of its
 /// user's that was started earlier and has none of the run's variables.
 const OWN_PROCESS: &str = "--no-daemon";
@@ -65,10 +70,23 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> Injected {
     };
     let settings = wiring.settings;
     if let Some(wires) = wiring.wires {
-        set(&mut injected, &format!("mcp_servers.{SERVER}.url"), &wires.url);
-        set(&mut injected, &format!("mcp_servers.{SERVER}.bearer_token_env_var"), &wires.key_variable);
+        let server = match has_command(wiring.environment) {
+            false => SERVER.to_owned(),
+            true => {
+                injected.arg("-c");
+                injected.arg(format!("mcp_servers.{SERVER}.enabled=false"));
+                let note = format!(
+                    "the server {SERVER} in the configuration of codex is a command, and is off in this run: the hub \
+                     is called {INSTEAD}"
+                );
+                injected.notes.push(note);
+                INSTEAD.to_owned()
+            }
+        };
+        set(&mut injected, &format!("mcp_servers.{server}.url"), &wires.url);
+        set(&mut injected, &format!("mcp_servers.{server}.bearer_token_env_var"), &wires.key_variable);
         if settings.allow_tools == Some(true) {
-            set(&mut injected, &format!("mcp_servers.{SERVER}.default_tools_approval_mode"), "approve");
+            set(&mut injected, &format!("mcp_servers.{server}.default_tools_approval_mode"), "approve");
         }
     }
     for (key, value) in [
@@ -95,6 +113,19 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> Injected {
         injected.arg(OWN_PROCESS);
     }
     injected
+}
+
+/// Whether the user has a server of the hub's name that is a command. It cannot be given an address: overrides are put over
+/// what is there key by key, and a server with both is refused.
+fn has_command(environment: &Environment) -> bool {
+    let home = environment.named("CODEX_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(environment.get(env::HOME)?).join(".codex")));
+    let project = std::env::current_dir().ok().map(|folder| folder.join(".codex"));
+    home.into_iter().chain(project).any(|folder| {
+        let text = fs_err::read_to_string(folder.join("config.toml")).unwrap_or_default();
+        let config = Format::Toml.parse(&text).unwrap_or_default();
+        config.get("mcp_servers").is_some_and(|servers| servers[SERVER]["command"].is_string())
+    })
 }
 
 /// Whether this release has the option: an older one has no such server, and refuses what it does not know.

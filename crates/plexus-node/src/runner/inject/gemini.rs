@@ -100,7 +100,7 @@ fn theirs(wiring: &Wiring<'_>) -> io::Result<Value> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(json!({})),
         Err(e) => return Err(e),
     };
-    match serde_json::from_str(&text) {
+    match plexus_kit::syntax::json(&text) {
         Ok(Value::Object(defaults)) => Ok(Value::Object(defaults)),
         _ => Err(io::Error::other(format!("{path} is not an object of JSON, so nothing can be added to it"))),
     }

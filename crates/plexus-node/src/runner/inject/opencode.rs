@@ -14,7 +14,7 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> io::Result<Injected> {
     let mut config = match wiring.environment.named(CONTENT) {
         None => json!({}),
         // What the user has in there stays.
-        Some(theirs) => serde_json::from_str(theirs).map_err(|e| {
+        Some(theirs) => plexus_kit::syntax::json(theirs).map_err(|e| {
             io::Error::other(format!("{CONTENT} is set and is not JSON, so nothing can be added: {e}"))
         })?,
     };

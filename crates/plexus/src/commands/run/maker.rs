@@ -15,6 +15,8 @@ use crate::target::Target;
 const LIFE_DIRECT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A proxy renews its own.
 const LIFE_IN_PROXY: Duration = Duration::from_secs(60 * 60);
+/// By how many seconds the clocks of two machines may differ.
+const SLACK: i64 = 60;
 const RENEWED_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// One that only tells the hub what became of a run.
 const LIFE_OF_HELPER: Duration = Duration::from_secs(60);
@@ -60,20 +62,22 @@ impl Maker {
         let mut scopes = calls_of(&own);
         scopes.extend(wish.node.map(|node| format!("node:{node}")));
         let now = Timestamp::now().as_second();
-        // Nothing outlives its maker, but for what an admin makes.
+        // Nothing outlives its maker, but for what an admin makes. The hub's clock is another one, and so a little is left.
         let within = |life: Duration, end: Timestamp| {
-            let left = u64::try_from(end.as_second() - now).unwrap_or_default();
+            let left = u64::try_from(end.as_second() - now - SLACK).unwrap_or_default();
             if own.kind == TokenKind::Admin { life.as_secs() } else { life.as_secs().min(left) }
         };
         let renewable = own.renew_until.map_or(own.expires_at, |until| until.max(own.expires_at));
         let life = if wish.renewed { LIFE_IN_PROXY } else { LIFE_DIRECT };
+        // Without a wish the hub gives what it can, which is little here.
+        let life = Some(within(life, own.expires_at)).filter(|life| *life > 0);
         self.create(&CreateTokenParams {
             kind: TokenKind::Session,
             name: format!("{}/{}", own.name, wish.agent),
             profile: wish.profile.map(str::to_owned),
             node: wish.node.map(str::to_owned),
             scopes,
-            ttl_seconds: Some(within(life, own.expires_at).max(1)),
+            ttl_seconds: life,
             renew_seconds: wish.renewed.then(|| within(RENEWED_FOR, renewable)),
         })
         .await
@@ -86,14 +90,17 @@ impl Maker {
 
     /// A token of the same name for a minute.
     pub(crate) async fn helper(&self, name: &str) -> anyhow::Result<Made> {
-        let scopes = calls_of(&self.own().await?);
+        let own = self.own().await?;
+        let left = own.expires_at.as_second() - Timestamp::now().as_second();
+        let (scopes, lasts) = (calls_of(&own), left > LIFE_OF_HELPER.as_secs().cast_signed() + SLACK);
         self.create(&CreateTokenParams {
             kind: TokenKind::Session,
             name: name.to_owned(),
             profile: None,
             node: None,
             scopes,
-            ttl_seconds: Some(LIFE_OF_HELPER.as_secs()),
+            // One that has less time left itself gives what it has.
+            ttl_seconds: Some(LIFE_OF_HELPER.as_secs()).filter(|_| lasts),
             renew_seconds: None,
         })
         .await

@@ -147,6 +147,10 @@ fn claude_is_given_what_its_profile_says() {
         let config = json!({ "enabled_tools": ["todo"], "run": { "claude": run_as } });
         std::fs::write(folder.join("config.json"), config.to_string()).expect("a file");
         scene.plexus.run(&["tools", "call", "reload_tools"]).await.ok();
+        // A server of the same name that was added by hand, and that nobody answers at.
+        let by_hand =
+            json!({ "mcpServers": { "plexus": { "type": "http", "url": "http://127.0.0.1:9/mcp" } } });
+        given.write(".claude/.claude.json", &by_hand.to_string());
         let home = claude(given, &scene);
         let args = ["claude", "--profile", "shopper", "--name", SESSION, "--", "-p", "--", PROMPT];
         let ran = run(&home, &args).await;

@@ -117,12 +117,16 @@ async fn a_token_that_may_do_little_makes_one_that_may_do_no_more() {
             "--scope",
             "token:create",
             "--ttl",
-            "1h",
+            "50s",
             "--json",
         ])
         .await
         .json(0);
     let token = made["token"].as_str().unwrap();
+    let beyond =
+        bench.command(&["run", "claude", "--node", "nas"]).env("PLEXUS_TOKEN", token).spawn().unwrap();
+    let beyond = end(beyond).await;
+    assert!(beyond.failed(5).contains("node:nas"), "{beyond:?}");
     let run = bench.command(&["run", "claude"]).env("PLEXUS_TOKEN", token).spawn().unwrap();
     let key = bench.file("key").await;
     let own = bench.hub().api_as(key.trim().split_once('=').unwrap().1, "/api/v1/tokens/self").await;

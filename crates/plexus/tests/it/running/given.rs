@@ -138,6 +138,13 @@ async fn each_agent_is_told_in_its_own_way() {
     ];
     assert_eq!(codex.args, config);
 
+    // A server of the same name that is a command cannot be given an address.
+    bench.write(".codex/config.toml", "# mine\n[mcp_servers.plexus]\ncommand = 'plexus'\nargs = ['mcp']\n");
+    let codex = told(&["run", "codex", "-q", "--", "exec", "do it"]).await;
+    let config =
+        ["mcp_servers.plexus.enabled=false".to_owned(), format!("mcp_servers.plexus_run.url=\"{url}\"")];
+    assert!(config.iter().all(|set| codex.args.contains(set)), "{:?}", codex.args);
+
     let opencode = told(&["run", "opencode", "--", "run", "hi"]).await;
     let (name, _) = opencode.key();
     let config: Value = serde_json::from_str(opencode.variable("OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();

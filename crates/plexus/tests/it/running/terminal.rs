@@ -10,7 +10,6 @@ use super::{Bench, PATIENCE};
 const TELLS: &str = r#"
 trap 'echo size-$(stty size | tr " " x)' WINCH
 trap 'echo inter"rupted"' INT
-trap 'echo contin"ued"' CONT
 echo up-$(stty size | tr " " x)
 until [[ $line == end ]]; do
   read -r line && echo "got-$line"
@@ -92,7 +91,7 @@ async fn an_agent_has_the_terminal_with_its_window_keys_and_jobs() {
     assert_eq!(bench.ps().await[0]["state"], "suspended");
     typist.types("fg\r").await;
     // What is typed sooner is for the shell.
-    typist.sees("continued").await;
+    typist.sees("tells\r\n").await;
     typist.types("back\r").await;
     typist.sees("got-back").await;
     // Sent to the background, it is stopped when it reads, and comes back.
