@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         // What the doctor finds stands in its report; the same as lines of a log would only be in the way.
         let filter = match &cli.command {
             Command::Doctor(_) => "off",
+            // The terminal is the agent's.
+            Command::Run(_) => "off",
             command if command.is_node() => "info",
             _ => "warn",
         };

@@ -98,11 +98,12 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     // Before anything is made that a signal could leave behind.
     let signals = Signals::catch().context("cannot take signals")?;
     let (sender, token) = watch::channel(None::<Secret>);
+    let agent = name_of(kind, &args.agent);
     let wanted = Wanted {
         data_dir: &data_dir,
         target: &maker.target,
         token: &token,
-        agent: kind.as_str(),
+        agent: &agent,
         conversation: conversation.id(),
         environment,
     };
@@ -113,7 +114,6 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
             None
         }
     };
-    let agent = name_of(kind, &args.agent);
     let renewed = endpoint.is_some();
     let wish = Wish { agent: &agent, profile: args.profile.as_deref(), node: args.node.as_deref(), renewed };
     let made = made_in_a_moment(&maker, &wish).await?;

@@ -59,6 +59,9 @@ async fn an_agent_runs_without_a_hub_and_the_hub_hears_of_it_later() {
     // Nothing can be said to a hub that is away from the beginning.
     let ran = bench.run(&["run", "--hub", &url, "claude"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("does not answer: its tools are there when it is"), "{ran:?}");
+    let mut direct = bench.command(&["run", "--hub", &url, "claude"]);
+    let ran = end(direct.env("PLEXUS_PROXY", "off").spawn().unwrap()).await;
     assert!(ran.stderr.contains("does not answer: the agent runs without it"), "{ran:?}");
     assert_eq!(bench.folders().len(), 1, "the one of before");
     let refused = bench.run(&["run", "--hub", &url, "claude", "--profile", "developer"]).await;
@@ -127,7 +130,8 @@ async fn a_token_that_may_do_little_makes_one_that_may_do_no_more() {
         bench.command(&["run", "claude", "--node", "nas"]).env("PLEXUS_TOKEN", token).spawn().unwrap();
     let beyond = end(beyond).await;
     assert!(beyond.failed(5).contains("node:nas"), "{beyond:?}");
-    let run = bench.command(&["run", "claude"]).env("PLEXUS_TOKEN", token).spawn().unwrap();
+    let mut command = bench.command(&["run", "claude"]);
+    let run = command.env("PLEXUS_TOKEN", token).env("PLEXUS_PROXY", "off").spawn().unwrap();
     let key = bench.file("key").await;
     let own = bench.hub().api_as(key.trim().split_once('=').unwrap().1, "/api/v1/tokens/self").await;
     assert_eq!((&own["name"], &own["scopes"]), (&json!("ann/claude"), &json!(["call:todo"])), "{own}");

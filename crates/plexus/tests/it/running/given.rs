@@ -48,6 +48,31 @@ impl Told {
 }
 
 #[tokio::test]
+async fn behind_the_proxy_an_agent_holds_nothing_that_opens_the_hub() {
+    let bench = Bench::new().await;
+    bench.agent("claude", WRITES_DOWN);
+    let run = bench.command(&["run", "claude"]).spawn().unwrap();
+    let told = Told::of(&bench).await;
+    let (_, key) = told.key();
+    let mcp: Value = serde_json::from_str(&std::fs::read_to_string(bench.at("told.mcp")).unwrap()).unwrap();
+    let url = mcp["mcpServers"]["plexus"]["url"].as_str().expect("an address").to_owned();
+    assert!(url.starts_with("http://127.0.0.1:") && url != bench.hub().url("/mcp"), "{url}");
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let asked = async |url: &str, key: &str| {
+        let request = reqwest::Client::new().post(url).bearer_auth(key).json(&ping);
+        let request = request.header("Accept", "application/json, text/event-stream");
+        request.send().await.expect("an answer").status().as_u16()
+    };
+    assert_eq!(asked(&url, &key).await, 200, "the proxy takes it");
+    assert_eq!(asked(&url, "another").await, 401);
+    assert_eq!(asked(&bench.hub().url("/mcp"), &key).await, 401, "the hub does not");
+    std::fs::write(bench.at("go"), "").unwrap();
+    let ran = end(run).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    bench.is_cleared().await;
+}
+
+#[tokio::test]
 async fn an_agent_has_a_token_of_its_own_in_one_variable_and_nothing_else_of_ours() {
     let bench = Bench::new().await;
     bench.agent("claude", WRITES_DOWN);
@@ -56,7 +81,9 @@ async fn an_agent_has_a_token_of_its_own_in_one_variable_and_nothing_else_of_our
     let before = tree(&bench.at(".claude"));
     let admin = bench.hub().admin_token();
     let mut command = bench.command(&["run", "claude", "--", "-p", "a prompt"]);
+    // Straight to the hub: its own token is what the agent has.
     let run = command
+        .env("PLEXUS_PROXY", "off")
         .env("PLEXUS_TOKEN", &admin)
         .env("PLEXUS_NODE_KEY", "a key of nodes")
         .env("PLEXUS_RUN_ID", "of another run")
@@ -119,6 +146,7 @@ async fn each_agent_is_told_in_its_own_way() {
         let _ = std::fs::remove_file(bench.at("told"));
         let mut command = bench.command(args);
         command
+            .env("PLEXUS_PROXY", "off")
             .env("OPENCODE_CONFIG_CONTENT", r#"{"theme": "mine", "mcp": {"other": {"type": "local"}}}"#)
             .env("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", bench.at("defaults.json"));
         let ran = end(command.spawn().unwrap()).await;

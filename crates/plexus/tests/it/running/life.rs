@@ -115,7 +115,7 @@ async fn runs_are_listed_and_ended_by_their_id() {
     let of = |agent: &str| listed.iter().find(|run| run["agent"] == agent).expect("it is listed");
     let run = of("claude");
     assert_eq!(run["pid"].to_string(), pid.trim());
-    assert_eq!((&run["via"], &run["hub"]), (&json!("direct"), &json!(bench.hub().url(""))));
+    assert_eq!((&run["via"], &run["hub"]), (&json!("proxy"), &json!(bench.hub().url(""))));
     assert!(run["session"].as_str().unwrap().starts_with("claude:"), "{run}");
     let lines = bench.run(&["ps"]).await;
     assert_eq!(lines.ok().lines().count(), 2, "{lines:?}");
