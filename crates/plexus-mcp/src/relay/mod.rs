@@ -10,7 +10,7 @@ mod tools;
 mod words;
 
 pub use hub::{HubLine, HubReply, Told, Unanswered};
-pub use request::{Stateless, client_info, headers, is_modern, repeated_headers};
+pub use request::{Stateless, check, client_info, headers, is_modern, repeated_headers};
 pub use tools::{fit, repeat_arguments};
 pub use words::{acknowledged, called, discovered, initialized, listed, subscribed};
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{IDEMPOTENCY_KEY, OCCURRED_AT, STATELESS};
 use crate::marks;
 use crate::server::modern::meta::{META_CAPABILITIES, META_CLIENT, META_VERSION};
-use crate::server::rpc::Message;
+use crate::server::rpc::{Message, RpcError};
 use crate::server::{call, modern};
 use crate::upstream::client::header_text;
 
@@ -31,6 +31,26 @@ pub mod headers {
 pub fn is_modern(message: &Message<'_>, version: Option<&str>) -> bool {
     let era = version.map(crate::server::Era::parse);
     modern::is_modern(message, era.as_ref())
+}
+
+/// Refuses what the hub would refuse before it looks at what is asked for; `headers` are those of a POST.
+///
+/// # Errors
+/// When a message does not say what its revision wants it to, or its headers say something else.
+pub fn check(message: &Message<'_>, headers: Option<&HeaderMap>) -> Result<(), RpcError> {
+    let version = match headers {
+        Some(headers) => {
+            crate::server::headers::check_media_types(headers)?;
+            crate::server::headers::protocol_version(headers)
+        }
+        None => Ok(None),
+    };
+    let Message::Request(request) = message else { return version.map(drop) };
+    let checked = version.and_then(|version| match modern::is_modern(message, version.as_ref()) {
+        true => modern::checked(request, headers).map(drop),
+        false => Ok(()),
+    });
+    checked.map_err(|error| error.with_id(request.id))
 }
 
 /// What every POST says of its body.

@@ -23,7 +23,7 @@ const NAME: &str = "mcp-name";
 const PLEXUS_SESSION: &str = "plexus-session";
 
 /// A body that is JSON, and a client that takes both forms of an answer.
-pub(super) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
+pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let content_type = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -77,7 +77,7 @@ pub(super) fn mismatch(message: impl Into<String>) -> RpcError {
     RpcError::new(StatusCode::BAD_REQUEST, HEADER_MISMATCH, message)
 }
 
-pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<Era>, RpcError> {
+pub(crate) fn protocol_version(headers: &HeaderMap) -> Result<Option<Era>, RpcError> {
     Ok(single(headers, PROTOCOL_VERSION)?.map(Era::parse))
 }
 

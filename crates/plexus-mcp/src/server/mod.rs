@@ -7,7 +7,7 @@
 mod aside;
 pub(crate) mod call;
 mod errors;
-mod headers;
+pub(crate) mod headers;
 pub(crate) mod identity;
 mod list;
 pub(crate) mod modern;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_testkit::conformance::{self, Report, Suite};
-use plexus_testkit::{Link, TestHub};
+use plexus_testkit::{Link, TestHub, TestProxy};
 use serde::Deserialize;
 
 /// What is expected of a suite.
@@ -63,6 +63,19 @@ async fn run(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
     let link = Link::with_token(hub.address(), &token).await;
+    look_at(&link, suite, revision, among).await;
+}
+
+/// The same for a proxy, which is a server like any other.
+async fn run_by_proxy(suite: Suite, revision: &str, among: &[&str]) {
+    let hub = TestHub::start().await;
+    let token = hub.token("conformance", &["call:*"]).await.token;
+    let proxy = TestProxy::start(&hub.url(""), &token).await;
+    let link = Link::with_token(proxy.address(), proxy.secret()).await;
+    look_at(&link, suite, revision, among).await;
+}
+
+async fn look_at(link: &Link, suite: Suite, revision: &str, among: &[&str]) {
     let Some(report) = conformance::run(suite, &link.url("/mcp"), revision).await else {
         return;
     };
@@ -120,4 +133,19 @@ async fn conformance_2_by_2025_11_25() {
 async fn conformance_2_by_2026_07_28() {
     let among = ["server-stateless", "http-header-validation", "caching", "dns-rebinding-protection"];
     run(Suite::Stateless, "2026-07-28", &among).await;
+}
+
+#[tokio::test]
+async fn conformance_by_a_proxy_in_sessions() {
+    for revision in ["2025-06-18", "2025-11-25"] {
+        run_by_proxy(Suite::Sessions, revision, &["server-initialize", "ping", "tools-list"]).await;
+    }
+    let among = ["server-initialize", "server-session-lifecycle", "ping", "dns-rebinding-protection"];
+    run_by_proxy(Suite::Stateless, "2025-11-25", &among).await;
+}
+
+#[tokio::test]
+async fn conformance_by_a_proxy_without_them() {
+    let among = ["server-stateless", "http-header-validation", "caching", "dns-rebinding-protection"];
+    run_by_proxy(Suite::Stateless, "2026-07-28", &among).await;
 }

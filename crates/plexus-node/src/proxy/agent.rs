@@ -26,6 +26,8 @@ const MAX_KEPT: usize = 512;
 /// What came with a message beside its text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Given {
+    /// All headers, where it came with such.
+    pub(super) headers: Option<HeaderMap>,
     /// The header of its version.
     pub(super) version: Option<String>,
     /// The header of its conversation.

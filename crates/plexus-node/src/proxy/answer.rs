@@ -103,6 +103,9 @@ impl Agent {
     }
 
     async fn take_message(self: &Arc<Self>, message: Message<'_>, body: &Bytes, given: &Given) -> Answer {
+        if let Err(error) = relay::check(&message, given.headers.as_ref()) {
+            return Answer::error(&error);
+        }
         match &message {
             Message::Request(request) => {
                 let running = self.begin(request.id);
@@ -159,7 +162,7 @@ impl Agent {
         let dialect = self.dialect(message, given);
         match &*request.method {
             "ping" if dialect != Dialect::Modern => Answer::one(result_json(request.id, "{}")),
-            "initialize" => match params(body) {
+            "initialize" if dialect != Dialect::Modern => match params(body) {
                 Some(params) => Answer::one(self.initialize(request, &params).await),
                 None => Answer::error(&RpcError::invalid_params("params are missing").with_id(request.id)),
             },

@@ -200,6 +200,7 @@ impl Door {
             }
         };
         let given = Given {
+            headers: Some(head.headers.clone()),
             version: text(&head.headers, headers::PROTOCOL_VERSION.as_str()),
             conversation: text(&head.headers, headers::CONVERSATION.as_str()).filter(|name| !name.is_empty()),
         };

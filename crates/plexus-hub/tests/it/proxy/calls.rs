@@ -23,7 +23,7 @@ fn note(text: &str) -> Value {
 /// The key of a write that was kept.
 fn queued(answer: &Answer) -> String {
     // As a whole, or as the only message of a stream.
-    let json = answer.body.strip_prefix("event: message\ndata: ").unwrap_or(&answer.body);
+    let json = answer.body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&answer.body);
     let result = serde_json::from_str::<Value>(json).unwrap()["result"].take();
     assert_eq!(result["isError"], false, "{result}");
     let data = &result["structuredContent"];

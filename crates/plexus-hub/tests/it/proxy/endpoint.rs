@@ -80,7 +80,10 @@ async fn no_page_of_another_site_gets_in() {
 async fn requests_that_no_library_sends_are_refused_too() {
     let proxy = alone().await;
     let secret = proxy.secret();
-    let tail = format!("Authorization: Bearer {secret}\r\nContent-Length: {}\r\n\r\n{PING}", PING.len());
+    let tail = format!(
+        "Authorization: Bearer {secret}\r\nAccept: */*\r\nContent-Length: {}\r\nContent-Type: application/json\r\n\r\n{PING}",
+        PING.len()
+    );
     for (head, status) in [
         ("POST /mcp HTTP/1.1\r\nHost: localhost\r\n", 200),
         ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n", 403),
@@ -136,8 +139,37 @@ async fn every_path_and_verb_has_its_answer() {
     }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     assert_eq!(client.post(deep).await.error().0, 400);
+    // What a page may send without being asked is not taken for a message.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", ""] {
+        assert_eq!(client.header("content-type", kind).post(PING).await.error(), (415, -32600), "{kind}");
+    }
     let answer = client.post(format!("\"{}\"", "x".repeat(16 << 20))).await;
     assert_eq!(answer.error(), (413, -32600));
+}
+
+#[tokio::test]
+async fn what_a_message_says_of_itself_is_checked_here_as_at_the_hub() {
+    let proxy = alone().await;
+    let client = proxy.client();
+    let (stated, body) = client.modern_request(1, "tools/list", json!({}));
+    for wrong in [
+        stated.header("mcp-method", "tools/call"),
+        stated.without("mcp-method"),
+        stated.header("mcp-protocol-version", "2025-11-25"),
+    ] {
+        let answer = wrong.post_json(&body).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert_eq!(answer.json()["id"], 1, "{answer:?}");
+    }
+    let mut other = body.clone();
+    other["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2031-01-01");
+    let answer = stated.header("mcp-protocol-version", "2031-01-01").post_json(&other).await;
+    assert!(answer.json()["error"]["data"]["supported"].is_array(), "{answer:?}");
+    let mut agent = proxy.pipes();
+    agent.say(&other.to_string()).await;
+    let answer = agent.line().await.unwrap();
+    assert!(answer["error"]["data"]["supported"].is_array(), "over pipes too: {answer}");
+    assert_eq!(stated.post_json(&body).await.result()["tools"], json!([]));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ async fn straight(scene: &Scene, version: &str) -> (Value, Value) {
 /// The same over the proxy: over HTTP, and over pipes.
 async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
     let (client, greeting) = scene.proxy.client().initialize(version).await;
-    let client = client.header("mcp-protocol-version", version);
+    let client = client.header("mcp-protocol-version", greeting["protocolVersion"].as_str().unwrap());
     let over_http = (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone());
     let mut agent = scene.proxy.pipes();
     let greeting = agent.initialize(version).await;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::aside::tasks;
 use super::headers::{self, Routing};
@@ -71,14 +71,7 @@ async fn answer(
     request: Request<'_>,
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
-    let meta = meta::required(&request)?;
-    let version = meta[META_VERSION].as_str().unwrap_or_default();
-    let name = call::routed_name(&request.method, &request.params);
-    headers::check_routing(headers, &Routing { version, method: &request.method, name })?;
-    if version != MODERN {
-        return Err(unsupported(version));
-    }
-    let meta = RequestMeta::read(meta)?;
+    let meta = RequestMeta::read(checked(&request, Some(headers))?)?;
     let answered = match &*request.method {
         "tools/call" | "resources/read" | "prompts/get" => {
             calls::answer(state, headers, &request, &meta, principal).await
@@ -92,6 +85,23 @@ async fn answer(
         RESOURCE_NOT_FOUND => RpcError { code: INVALID_PARAMS, ..error },
         _ => error,
     })
+}
+
+/// What a request says of itself, in its body and in the headers where there are such.
+pub(crate) fn checked(
+    request: &Request<'_>,
+    headers: Option<&HeaderMap>,
+) -> Result<Map<String, Value>, RpcError> {
+    let meta = meta::required(request)?;
+    let version = meta[META_VERSION].as_str().unwrap_or_default();
+    if let Some(headers) = headers {
+        let name = call::routed_name(&request.method, &request.params);
+        headers::check_routing(headers, &Routing { version, method: &request.method, name })?;
+    }
+    if version != MODERN {
+        return Err(unsupported(version));
+    }
+    Ok(meta)
 }
 
 /// The members of the result of a method that is answered with one object.
