@@ -27,7 +27,7 @@ enum Ear {
     /// To its session.
     Session,
     /// To what it named with one request.
-    Subscription { id: Box<RawValue>, body: Bytes, given: Given, wanted: Value, acknowledged: bool },
+    Subscription { id: Box<RawValue>, body: Bytes, given: Box<Given>, wanted: Value, acknowledged: bool },
 }
 
 pub(super) struct Listener {
@@ -70,7 +70,7 @@ impl Listener {
         let ear = Ear::Subscription {
             id: request.id.to_owned(),
             body: body.clone(),
-            given: given.clone(),
+            given: Box::new(given.clone()),
             wanted: wanted.unwrap_or_default(),
             acknowledged: false,
         };
