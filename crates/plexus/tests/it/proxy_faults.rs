@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plexus_store::outbox::{NewWrite, Which};
+use plexus_store::outbox::{NewWrite, Which, WriteState};
 use plexus_testkit::faults::Write;
 use plexus_testkit::{HubProcess, Link, Plexus, WallClock};
 use serde_json::{Value, json};
@@ -251,6 +251,34 @@ async fn a_write_that_is_damaged_while_the_outbox_is_used_is_told_and_the_others
     stage.all_is_done().await;
     assert!(stage.agent.log().contains("the outbox was damaged"), "{}", stage.agent.log());
     assert!(stage.has_moved_aside());
+}
+
+#[tokio::test]
+async fn what_a_killed_proxy_was_sending_is_sent_by_the_next_one() {
+    let mut stage = Stage::new().await.alone().await;
+    stage.write_queued(100).await;
+    let outbox = stage.agent.outbox().await;
+    stage.hub_returns().await;
+    let begun = Instant::now();
+    while outbox.counts().await.expect("an outbox").pending == 100 {
+        assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Amid the others, so that one is under way.
+    stage.link.freeze();
+    while !outbox.list(Which::Pending, 0, 1).await.expect("an outbox").iter().any(is_sent_now) {
+        assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stage.agent.kill().await;
+    stage.link.cut();
+    stage.link.heal();
+    stage.agent.start().await.expect("the proxy starts");
+    stage.all_is_done().await;
+}
+
+fn is_sent_now(write: &plexus_store::outbox::Write) -> bool {
+    matches!(write.state, WriteState::Sending { .. })
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ const AGENTS: [(&str, &str, Way); 4] = [
     ("dot", "2026-07-28", Way::Http),
 ];
 /// Every so many writes one goes to the to-do list, which holds 300.
-const TODO: usize = 5;
+const EVERY: usize = 5;
 /// Agents think before they write: at most this long.
 const THOUGHT: Duration = Duration::from_millis(100);
 /// For the next write of anybody to begin.
@@ -312,7 +312,7 @@ impl Scene for OutageScene {
             self.sums.unheard += markers.iter().filter(|marker| unanswered.contains(&&***marker)).count();
             let found = sent.writer.found().await;
             for (kind, found) in ["scratchpad", "todo"].into_iter().zip(found) {
-                let of_kind = |marker: &&String| (number(marker) % TODO == 0) == (kind == "todo");
+                let of_kind = |marker: &&String| number(marker).is_multiple_of(EVERY) == (kind == "todo");
                 let expected: Vec<&String> = markers.iter().filter(of_kind).collect();
                 assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{name}: {kind} and session differ");
             }
@@ -341,7 +341,7 @@ fn number(marker: &str) -> usize {
 
 fn arguments(write: &Write) -> (&'static str, Value) {
     let marker = &write.marker;
-    match write.number % TODO {
+    match write.number % EVERY {
         0 => ("todo", json!({ "action": "add", "text": marker })),
         _ => {
             ("scratchpad", json!({ "action": "append", "section": "log", "content": format!("{marker}\n") }))
