@@ -81,9 +81,7 @@ impl Write {
             tool: tool.clone(),
             params,
         };
-        let stored = outbox.enqueue(write).await.map_err(|error| error.to_string());
-        agent.proxy.say_recovered();
-        stored?;
+        outbox.enqueue(write).await.map_err(|error| error.to_string())?;
         let queued = QueuedWrite::new(&tool, &key, note);
         let data = serde_json::to_value(&queued).unwrap_or_default();
         let text = format!("{note} (key {key})");

@@ -41,7 +41,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use plexus_kit::{Clock, Stage, Supervisor, hex, private_file};
 use plexus_mcp::relay::{HubLine, Unanswered};
-use plexus_store::outbox::{Limits, Outbox, OutboxError, Recovery};
+use plexus_store::outbox::{Limits, Outbox, OutboxError};
 use rustls::ClientConfig;
 use url::Url;
 
@@ -201,7 +201,7 @@ impl Proxy {
                 private_file::create_dir(&folder).map_err(ProxyError::Folder)?;
                 let (outbox, opened) = Outbox::open(&folder.join(OUTBOX_FILE), clock.clone(), limits).await?;
                 if let Some(recovery) = opened.recovered {
-                    say_recovered(&recovery);
+                    tracing::error!(?recovery, "the outbox was damaged; what could be read of it goes on");
                 }
                 Some(outbox)
             }
@@ -235,19 +235,6 @@ impl Proxy {
         let counts = self.0.outbox.as_ref()?.counts().await.ok()?;
         Some(counts.pending)
     }
-}
-
-impl Shared {
-    /// Says that the outbox was damaged while it was in use, if it was.
-    fn say_recovered(&self) {
-        if let Some(recovery) = self.outbox.as_ref().and_then(Outbox::take_recovery) {
-            say_recovered(&recovery);
-        }
-    }
-}
-
-fn say_recovered(recovery: &Recovery) {
-    tracing::error!(?recovery, "the outbox was damaged; what could be read of it goes on");
 }
 
 async fn until(stop: tokio_util::sync::CancellationToken, task: impl Future<Output = ()>) {

@@ -59,7 +59,6 @@ pub(super) async fn run(proxy: Arc<Shared>) {
                 TROUBLE
             }
         };
-        proxy.say_recovered();
         was_away = *reach.borrow() != Reach::There;
         if was_away {
             continue;

@@ -105,6 +105,32 @@ async fn the_benchmark_gives_every_row_and_every_call_succeeds() {
 }
 
 #[tokio::test]
+async fn the_benchmark_of_the_proxy_gives_every_table() {
+    if hub().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (json, docs) = (folder.path().join("bench.json"), folder.path().join("page.md"));
+    let mark = |place: &str| format!("<!-- Written by `make bench ARGS=proxy`: {place} -->\n");
+    std::fs::write(&docs, format!("Before.\n{}{}After.\n", mark("begin"), mark("end"))).unwrap();
+    let mut command = bench(&["proxy", "--quick", "--json"]);
+    command.arg(&json).arg("--docs").arg(&docs);
+    let output = finished(command).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let measured: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let length = |name: &str| measured[name].as_array().map(Vec::len);
+    assert_eq!(
+        (length("calls"), length("replays"), length("idle")),
+        (Some(4), Some(2), Some(2)),
+        "{measured}"
+    );
+    let page = std::fs::read_to_string(&docs).unwrap();
+    for row in ["| `todo list` | 2026-07-28 |", "| a proxy over stdio |", "| over HTTP |"] {
+        assert!(page.contains(row), "no {row} in {page}");
+    }
+}
+
+#[tokio::test]
 async fn an_interrupted_benchmark_ends_what_it_has_started() {
     if hub().is_none() {
         return;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plexus_store::outbox::Which;
+use plexus_store::outbox::{NewWrite, Which, WriteState};
 use plexus_testkit::faults::Write;
 use plexus_testkit::{HubProcess, Link, Plexus, WallClock};
 use serde_json::{Value, json};
@@ -107,10 +107,18 @@ impl Stage {
         self.agent.outbox().await.close().await.expect("the log is folded into the file");
     }
 
-    fn damage(&self) {
+    /// Writes over what is in the file at this place.
+    fn damage(&self, at: u64, bytes: &[u8]) {
         use std::os::unix::fs::FileExt;
         let file = std::fs::OpenOptions::new().write(true).open(self.agent.folder().join("outbox.db"));
-        file.expect("the outbox").write_all_at(&[0xa5; 100], 0).expect("it can be written to");
+        file.expect("the outbox").write_all_at(bytes, at).expect("it can be written to");
+    }
+
+    /// Where this text is in the file. What is not used of a page may hold a copy.
+    fn places_of(&self, text: &str) -> Vec<u64> {
+        let bytes = std::fs::read(self.agent.folder().join("outbox.db")).expect("the outbox");
+        let windows = bytes.windows(text.len()).enumerate();
+        windows.filter(|(_, window)| *window == text.as_bytes()).map(|(at, _)| at as u64).collect()
     }
 
     /// Whether there is a damaged file that was moved aside.
@@ -205,7 +213,8 @@ async fn an_outbox_that_is_damaged_at_the_start_is_told_and_goes_on() {
     let mut stage = Stage::new().await.alone().await;
     stage.write_queued(40).await;
     stage.killed_and_folded().await;
-    stage.damage();
+    // Without it SQLite can do nothing at all.
+    stage.damage(0, &[0xa5; 100]);
     stage.agent.start().await.expect("the proxy starts");
     stage.write_queued(5).await;
     assert!(stage.agent.log().contains("the outbox was damaged"), "{}", stage.agent.log());
@@ -215,26 +224,61 @@ async fn an_outbox_that_is_damaged_at_the_start_is_told_and_goes_on() {
 }
 
 #[tokio::test]
-async fn an_outbox_that_is_damaged_while_it_is_used_loses_nothing_and_goes_on() {
+async fn a_write_that_is_damaged_while_the_outbox_is_used_is_told_and_the_others_go_on() {
     let mut stage = Stage::new().await.alone().await;
     stage.write_queued(40).await;
     stage.killed_and_folded().await;
     stage.agent.start().await.expect("the proxy starts");
-    stage.write_queued(1).await;
-    stage.killed_and_folded().await;
-    stage.agent.start().await.expect("the proxy starts");
     stage.agent.tools().await.expect("the proxy answers");
-    stage.damage();
-    stage.write_queued(5).await;
+    assert!(!stage.agent.log().contains("the outbox was damaged"), "{}", stage.agent.log());
+    let other = stage.agent.outbox().await;
+    let lost = stage.accepted.remove(20);
+    let places = stage.places_of(&lost);
+    assert!(!places.is_empty(), "{lost} is not in the file");
+    for place in places {
+        stage.damage(place, b"what");
+    }
+    // After a change by another process nobody goes by what is in memory of the file.
+    let write = NewWrite {
+        key: "another".to_owned(),
+        session: "another".to_owned(),
+        client: json!({ "name": "testkit", "version": "1" }).to_string(),
+        tool: "todo".to_owned(),
+        params: json!({ "name": "todo", "arguments": { "action": "add", "text": "more" } }).to_string(),
+    };
+    other.enqueue(write).await.expect("it is stored");
     stage.hub_returns().await;
     stage.all_is_done().await;
-    stage.hub_leaves().await;
-    stage.write_queued(1).await;
-    // What the process has in memory may put the file in order before anybody reads it; else it is moved aside and told.
-    let told = stage.agent.log().contains("the outbox was damaged");
-    assert_eq!(told, stage.has_moved_aside(), "{}", stage.agent.log());
+    assert!(stage.agent.log().contains("the outbox was damaged"), "{}", stage.agent.log());
+    assert!(stage.has_moved_aside());
+}
+
+#[tokio::test]
+async fn what_a_killed_proxy_was_sending_is_sent_by_the_next_one() {
+    let mut stage = Stage::new().await.alone().await;
+    stage.write_queued(100).await;
+    let outbox = stage.agent.outbox().await;
     stage.hub_returns().await;
+    let begun = Instant::now();
+    while outbox.counts().await.expect("an outbox").pending == 100 {
+        assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Amid the others, so that one is under way.
+    stage.link.freeze();
+    while !outbox.list(Which::Pending, 0, 1).await.expect("an outbox").iter().any(is_sent_now) {
+        assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stage.agent.kill().await;
+    stage.link.cut();
+    stage.link.heal();
+    stage.agent.start().await.expect("the proxy starts");
     stage.all_is_done().await;
+}
+
+fn is_sent_now(write: &plexus_store::outbox::Write) -> bool {
+    matches!(write.state, WriteState::Sending { .. })
 }
 
 #[tokio::test]
