@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
 use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER};
+use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_mcp::upstream::client::ClientSettings;
@@ -60,6 +61,8 @@ pub(crate) struct Services {
     pub(crate) counting: Semaphore,
     /// Taken while a request waits for its context to change, by subject.
     pub(crate) context_waits: Quota,
+    /// Writes that proxies could not deliver, as they told.
+    pub(crate) dead_letters: Counter,
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
     /// The hub's own machine, until it is started.
@@ -160,6 +163,7 @@ impl Services {
             upstream_trials: Semaphore::new(UPSTREAM_TRIALS),
             counting: Semaphore::new(COUNTING),
             context_waits: Quota::new(CONTEXT_WAITS),
+            dead_letters: Counter::default(),
             failed_attempts: FailedAttempts::new(config.auth.failed_per_minute, clock.clone()),
             supervisor: supervisor.clone(),
             draining: CancellationToken::new(),
@@ -225,6 +229,8 @@ impl Services {
         self.upstreams.register(metrics);
         self.events.register(metrics);
         self.nodes.register(metrics);
+        let about = "Writes that proxies of agents could not deliver, as they told";
+        metrics.add("plexus_outbox_dead_letters", about, self.dead_letters.clone());
     }
 
     /// Writes down where commands on this machine find the hub, and by which certificate they know it.

@@ -68,7 +68,7 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
-    /// Stand between an agent and the hub, so that the agent never notices that the hub is away
+    /// Connect an agent through a proxy, so that it never notices an outage
     Mcp(mcp::McpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),

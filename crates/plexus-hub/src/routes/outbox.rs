@@ -87,8 +87,10 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
     );
     match told.await? {
         Ok((session_id, added)) => {
+            let added = usize::try_from(added).unwrap_or(0);
             caller.services.store.hint_events();
-            Ok(Json(TellLettersResponse { session_id, added: usize::try_from(added).unwrap_or(0) }))
+            caller.services.dead_letters.inc_by(added as u64);
+            Ok(Json(TellLettersResponse { session_id, added }))
         }
         Err(AppendError::Store(error)) => Err(error.into()),
         Err(error @ AppendError::Conflict { .. }) => Err(ApiError::internal("telling of letters", &error)),

@@ -12,6 +12,9 @@ use rustix::process::{
 
 use crate::process_stat::{self, Stat};
 
+/// What it is called where it runs.
+const BUBBLEWRAP: &str = "bwrap";
+
 /// Everybody below a process, found from parent to child, or the first `most` of them: with many, a look must not take longer
 /// than they take to become more. Quick, and may miss who is just being moved: the next look finds them.
 pub(super) fn below(root: u32, most: usize) -> Vec<Stat> {
@@ -40,10 +43,17 @@ pub(super) fn stop_below(root: u32) -> u64 {
     stopped
 }
 
-/// Whether it is the program's: the first process in a sandbox of bubblewrap is there a moment longer than what it holds.
+/// Whether it is the program's: the first process in a sandbox of bubblewrap is there a moment longer than what it holds, and
+/// one that is just ending has no program any more.
 pub(super) fn counts(process: &Stat) -> bool {
-    let program = fs::read_link(format!("/proc/{}/exe", process.pid)).ok();
-    program.is_none_or(|program| program.file_name().is_none_or(|name| name != "bwrap"))
+    match fs::read_link(format!("/proc/{}/exe", process.pid)) {
+        Ok(program) => program.file_name().is_none_or(|name| name != BUBBLEWRAP),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        // Another's: what it is called has to do.
+        Err(_) => {
+            fs::read_to_string(format!("/proc/{}/comm", process.pid)).is_ok_and(|it| it.trim() != BUBBLEWRAP)
+        }
+    }
 }
 
 fn runs(process: &Stat) -> bool {

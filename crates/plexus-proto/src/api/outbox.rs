@@ -42,7 +42,7 @@ pub struct DeadLetter {
     /// When the write was accepted.
     pub occurred_at: Timestamp,
     /// How often it was sent.
-    #[schema(minimum = 0)]
+    #[schema(value_type = i64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub attempts: u32,
 }
 

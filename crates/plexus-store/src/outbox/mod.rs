@@ -20,7 +20,9 @@
 //!   goes on in a new one, also while the outbox is in use; see `opening` and `pages`. A log that was cut off at its end is not
 //!   damage: it looks like a write that was never finished.
 //!
-//! There is one connection, with a small cache. SQLite in WAL mode with `synchronous = FULL`; the file is 0600 in a folder of 0700.
+//! There is one connection, with a small cache. SQLite in WAL mode, with `synchronous = FULL` for what is accepted and for dead
+//! letters. Claims and what is settled are not synced: after a power cut a write may be sent once more, which the hub knows by its
+//! key, and so a queue drains at the speed of the hub and not of the disk. The file is 0600 in a folder of 0700.
 
 mod error;
 mod files;
@@ -127,6 +129,16 @@ struct Inner {
 struct Current {
     conn: Conn,
     identity: Option<(u64, u64)>,
+    synced: Synced,
+}
+
+/// When what was written is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Synced {
+    /// Before it is answered.
+    AtOnce,
+    /// With the next that is: for what a power cut may undo, because it is then done once more.
+    Later,
 }
 
 impl fmt::Debug for Outbox {
@@ -150,7 +162,7 @@ impl Outbox {
     ) -> Result<(Self, Opened), OutboxError> {
         let place = Place::new(path, files)?;
         let (conn, recovered) = opening::open(&place, &clock).await?;
-        let current = Current { conn, identity: place.identity() };
+        let current = Current { conn, identity: place.identity(), synced: Synced::AtOnce };
         let inner = Inner {
             place,
             clock,
@@ -199,8 +211,16 @@ impl Outbox {
         self.0.clock.now().as_millisecond()
     }
 
-    /// Runs `work` on the connection; once more where the file had to be put in order first.
+    /// Runs `work` on the connection; what it writes is on the disk when this returns.
     async fn run<T, W>(&self, work: W) -> Result<T, OutboxError>
+    where
+        W: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>>,
+    {
+        self.run_synced(Synced::AtOnce, work).await
+    }
+
+    /// The same for what may be on the disk later; once more where the file had to be put in order first.
+    async fn run_synced<T, W>(&self, synced: Synced, work: W) -> Result<T, OutboxError>
     where
         W: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>>,
     {
@@ -216,13 +236,17 @@ impl Outbox {
                     let _ = moved.conn.close().await;
                 }
                 let (conn, recovery) = opening::open(place, clock).await?;
-                *file = Some(Current { conn, identity: place.identity() });
+                *file = Some(Current { conn, identity: place.identity(), synced: Synced::AtOnce });
                 if let Some(recovery) = recovery {
                     *recovered.lock().unwrap_or_else(PoisonError::into_inner) = Some(recovery);
                 }
                 continue;
             };
-            let error = match work(&mut current.conn).await {
+            let done = match current.sync(synced).await {
+                Ok(()) => work(&mut current.conn).await,
+                Err(error) => Err(error),
+            };
+            let error = match done {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
@@ -240,6 +264,21 @@ impl Outbox {
                 _ => return Err(told(&place.path, error)),
             }
         }
+    }
+}
+
+impl Current {
+    async fn sync(&mut self, synced: Synced) -> Result<(), StoreError> {
+        if self.synced == synced {
+            return Ok(());
+        }
+        let sql = match synced {
+            Synced::AtOnce => "PRAGMA synchronous = FULL",
+            Synced::Later => "PRAGMA synchronous = NORMAL",
+        };
+        self.conn.execute("choosing when the outbox is synced", sql, vec![]).await?;
+        self.synced = synced;
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
 
 use super::row::{Row, damaged};
-use super::{Counts, LONGEST_LEASE, LONGEST_PAUSE, Outbox, OutboxError, millis};
+use super::{Counts, LONGEST_LEASE, LONGEST_PAUSE, Outbox, OutboxError, Synced, millis};
 use crate::conn::{Sql, Value};
 use crate::{Conn, StoreError};
 
@@ -152,7 +152,7 @@ impl Outbox {
         let (now, age) = (self.now(), millis(self.limits().age));
         let owner = owner.replace('\0', "");
         let until = now.saturating_add(millis(lease.min(LONGEST_LEASE)));
-        self.run(move |conn| {
+        self.run_synced(Synced::Later, move |conn| {
             let owner = owner.clone();
             Box::pin(async move {
                 expire(conn, now, age).await?;
@@ -174,12 +174,12 @@ impl Outbox {
     /// Holds a claim for as long as `lease` from now. False: another has taken over, or the row is gone.
     pub async fn renew_lease(&self, claimed: &Claimed, lease: Duration) -> Result<bool, OutboxError> {
         let until = self.now().saturating_add(millis(lease.min(LONGEST_LEASE)));
-        self.change(claimed, "UPDATE writes SET lease_until = $4", vec![until.into()]).await
+        self.change(claimed, Synced::Later, "UPDATE writes SET lease_until = $4", vec![until.into()]).await
     }
 
     /// The hub has it: the row is gone. False: another has taken over, and says what becomes of it.
     pub async fn settle(&self, claimed: &Claimed) -> Result<bool, OutboxError> {
-        self.change(claimed, "DELETE FROM writes", vec![]).await
+        self.change(claimed, Synced::Later, "DELETE FROM writes", vec![]).await
     }
 
     /// Gives a claim back, to be claimed again at `not_before`, which is at most [`LONGEST_PAUSE`] from now. False: another has
@@ -193,20 +193,21 @@ impl Outbox {
         let latest = self.now().saturating_add(millis(LONGEST_PAUSE));
         let not_before = not_before.as_millisecond().min(latest);
         let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = $4, note = $5";
-        self.change(claimed, sql, vec![not_before.into(), why.into()]).await
+        self.change(claimed, Synced::Later, sql, vec![not_before.into(), why.into()]).await
     }
 
     /// Makes a dead letter of it, with the reason. False: another has taken over.
     pub async fn bury(&self, claimed: &Claimed, reason: &str) -> Result<bool, OutboxError> {
         let now = self.now();
         let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $4, note = $5, told = 0";
-        self.change(claimed, sql, vec![now.into(), reason.into()]).await
+        self.change(claimed, Synced::AtOnce, sql, vec![now.into(), reason.into()]).await
     }
 
     /// Runs a statement on the row of a claim that is still the newest; `$1` to `$3` say which that is.
     async fn change(
         &self,
         claimed: &Claimed,
+        synced: Synced,
         sql: &'static str,
         more: Vec<Value>,
     ) -> Result<bool, OutboxError> {
@@ -217,7 +218,7 @@ impl Outbox {
             "{sql} WHERE id = $1 AND epoch = $2 AND key = $3 AND owner IS NOT NULL AND died_at IS NULL"
         );
         let changed = self
-            .run(move |conn| {
+            .run_synced(synced, move |conn| {
                 let (sql, values) = (Sql::Built(sql.clone()), values.clone());
                 Box::pin(async move { conn.execute("changing a claimed write", sql, values).await })
             })

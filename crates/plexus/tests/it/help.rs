@@ -55,6 +55,11 @@ async fn help_of_upstream() {
 }
 
 #[tokio::test]
+async fn help_of_mcp() {
+    insta::assert_snapshot!(help(&["mcp"], &[]).await);
+}
+
+#[tokio::test]
 async fn help_of_run_ps_and_stop() {
     let texts = [help(&["run"], &[]).await, help(&["ps"], &[]).await, help(&["stop"], &[]).await];
     insta::assert_snapshot!(texts.concat());

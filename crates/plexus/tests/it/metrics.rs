@@ -102,6 +102,7 @@ async fn the_numbers_are_exactly_what_was_done() {
         ("plexus_mcp_streams", 0.0),
         ("plexus_mcp_parked_calls", 0.0),
         ("plexus_mcp_tasks", 0.0),
+        ("plexus_outbox_dead_letters_total", 0.0),
         ("plexus_store_commit_failures_total", 0.0),
         ("plexus_http_accept_failures_total", 0.0),
         (concat!("plexus_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
