@@ -14,7 +14,9 @@ pub use request::{Stateless, check, client_info, headers, is_modern, repeated_he
 pub use tools::{fit, repeat_arguments};
 pub use words::{acknowledged, called, discovered, initialized, listed, subscribed};
 
+pub use crate::server::call::{IDEMPOTENCY_KEY, OCCURRED_AT};
 pub use crate::server::identity::conversation;
+pub use crate::server::list::{BUFFERABLE, PLACEMENT};
 pub use crate::server::{Dialect, Version};
 
 /// JSON-RPC.
@@ -32,11 +34,3 @@ pub mod sse {
 
 /// The stateless revision.
 pub const STATELESS: &str = crate::server::MODERN;
-/// Key under which a write carries what it is known by when it is sent again.
-pub const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
-/// And when it was accepted, if it was kept for a while.
-pub const OCCURRED_AT: &str = "plexus/occurred-at";
-/// Of a tool that is listed: which of its actions may be kept while the hub is away.
-pub const BUFFERABLE: &str = "plexus/bufferable";
-/// Of a tool that is listed: where it runs, if not in the hub.
-pub const PLACEMENT: &str = "plexus/placement";

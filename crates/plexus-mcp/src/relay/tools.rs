@@ -4,25 +4,11 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::request::argument_headers;
-use crate::server::{Dialect, Features};
+use crate::server::{Dialect, list};
 
 /// Takes from the definition of a tool what a revision does not know.
 pub fn fit(tool: &mut Map<String, Value>, dialect: Dialect) {
-    fit_features(tool, dialect.features());
-}
-
-pub(crate) fn fit_features(tool: &mut Map<String, Value>, features: Features) {
-    if !features.annotations {
-        tool.remove("annotations");
-    }
-    if !features.structured {
-        tool.remove("title");
-        tool.remove("outputSchema");
-    }
-    let is_object = tool.get("outputSchema").is_some_and(|schema| schema["type"] == "object");
-    if !is_object && !features.any_data {
-        tool.remove("outputSchema");
-    }
+    list::fit(tool, dialect.features());
 }
 
 /// Adds the arguments that a tool wants to see repeated in headers.

@@ -23,9 +23,9 @@ use super::version::{Dialect, Features};
 use super::{State, errors, reads};
 
 /// Key under which a client stamps a write that it may retry.
-const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
+pub const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
 /// When a write happened that a client stamped and kept for a while: RFC 3339.
-const OCCURRED_AT: &str = "plexus/occurred-at";
+pub const OCCURRED_AT: &str = "plexus/occurred-at";
 /// Largest `_meta` of another server's result, in bytes; a larger one is left out as a whole.
 const MAX_FOREIGN_META: usize = 16 << 10;
 /// What keys of `_meta` begin with that no other server may set.

@@ -26,9 +26,9 @@ const IDLE: Duration = Duration::from_secs(3_600);
 /// What keys of `_meta` begin with that no other server may set.
 const OURS: &str = "plexus/";
 /// Which calls of a tool may be kept while the hub is away: `true`, or the names of actions.
-const BUFFERABLE: &str = "plexus/bufferable";
+pub const BUFFERABLE: &str = "plexus/bufferable";
 /// Where a tool runs, if that is on a machine: `node`, or `node:<name>` if it is always the same.
-const PLACEMENT: &str = "plexus/placement";
+pub const PLACEMENT: &str = "plexus/placement";
 
 /// A principal's list as JSON texts, in order of their names.
 #[derive(Debug)]
@@ -202,23 +202,28 @@ fn our_meta(spec: &ToolSpec) -> Map<String, Value> {
     meta
 }
 
+/// Takes from the definition of a tool what a revision does not know.
+pub(crate) fn fit(tool: &mut Map<String, Value>, features: Features) {
+    if !features.annotations {
+        tool.remove("annotations");
+    }
+    if !features.structured {
+        tool.remove("title");
+        tool.remove("outputSchema");
+    }
+    let is_object = tool.get("outputSchema").is_some_and(|schema| schema["type"] == "object");
+    if !is_object && !features.any_data {
+        tool.remove("outputSchema");
+    }
+}
+
 /// What another server says of its tool, under our name and with the schema that our callers have to fill. What only we may
 /// say, it cannot: a server does not make its tools bufferable.
 fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> String {
     let mut json = upstream.definition.clone();
     json.insert("name".to_owned(), json!(tool.name()));
     json.insert("inputSchema".to_owned(), tool.spec().input_schema.clone());
-    if !features.annotations {
-        json.remove("annotations");
-    }
-    if !features.structured {
-        json.remove("title");
-        json.remove("outputSchema");
-    }
-    let is_object = json.get("outputSchema").is_some_and(|schema| schema["type"] == "object");
-    if !is_object && !features.any_data {
-        json.remove("outputSchema");
-    }
+    fit(&mut json, features);
     let mut meta = match json.remove("_meta") {
         Some(Value::Object(theirs)) => theirs,
         _ => Map::new(),

@@ -9,7 +9,7 @@ pub(crate) mod call;
 mod errors;
 pub(crate) mod headers;
 pub(crate) mod identity;
-mod list;
+pub(crate) mod list;
 pub(crate) mod modern;
 mod news;
 mod offers;
