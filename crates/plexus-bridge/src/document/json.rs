@@ -1,0 +1,314 @@
+//! JSON, with comments or without.
+
+use jsonc_parser::ast::{self, Object, ObjectProp};
+use jsonc_parser::common::Ranged as _;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use serde_json::{Map, Value};
+
+use super::{DEEPEST, EditError, Edited, Undo, line_number, line_start, newline};
+
+pub(super) fn value(text: &str, comments: bool) -> Result<Value, EditError> {
+    Ok(parse(text, comments)?.map_or(Value::Null, |value| converted(&value)))
+}
+
+fn parse(text: &str, comments: bool) -> Result<Option<ast::Value<'_>>, EditError> {
+    if nesting(text) > DEEPEST {
+        return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
+    }
+    let options = ParseOptions {
+        allow_comments: comments,
+        allow_trailing_commas: comments,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
+        let what = error.kind().to_string().to_lowercase();
+        let (line, column) = (error.line_display(), error.column_display());
+        EditError::Invalid(format!("is not valid JSON: {what} on line {line}, column {column}"))
+    })?;
+    Ok(parsed.value)
+}
+
+/// How deep brackets are nested, before anything is read that would go as deep.
+fn nesting(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            // A string ends on its line; so an apostrophe or a quote in a comment hides no more than that line.
+            b'"' => in_string = !in_string,
+            b'\n' => in_string = false,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Of a key that is there twice, the last one counts, as in the programs that read these files.
+fn converted(value: &ast::Value<'_>) -> Value {
+    match value {
+        ast::Value::NullKeyword(_) => Value::Null,
+        ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
+        ast::Value::StringLit(literal) => Value::String(literal.value.to_string()),
+        ast::Value::NumberLit(literal) => match literal.value.parse() {
+            Ok(number) => Value::Number(number),
+            Err(_) => Value::String(literal.value.to_owned()),
+        },
+        ast::Value::Array(array) => Value::Array(array.elements.iter().map(converted).collect()),
+        ast::Value::Object(object) => {
+            let fields = object.properties.iter();
+            Value::Object(
+                fields.map(|field| (field.name.as_str().to_owned(), converted(&field.value))).collect(),
+            )
+        }
+    }
+}
+
+/// The objects on the way to a place, from the outermost on, and the property at its end.
+struct Way<'o, 't> {
+    objects: Vec<&'o Object<'t>>,
+    found: Option<&'o ObjectProp<'t>>,
+}
+
+fn way<'o, 't>(root: &'o Object<'t>, path: &[&str], text: &str) -> Result<Way<'o, 't>, EditError> {
+    let mut way = Way { objects: vec![root], found: None };
+    for (depth, key) in path.iter().enumerate() {
+        let object = way.objects[depth];
+        let mut same = object.properties.iter().filter(|property| property.name.as_str() == *key);
+        let Some(property) = same.next() else { return Ok(way) };
+        if let Some(again) = same.next() {
+            let line = line_number(text, again.start());
+            let message = format!(
+                "has the key \"{key}\" twice in one object, again on line {line}; remove one of them"
+            );
+            return Err(EditError::Unclear(message));
+        }
+        if depth + 1 == path.len() {
+            way.found = Some(property);
+            return Ok(way);
+        }
+        match &property.value {
+            ast::Value::Object(inner) => way.objects.push(inner),
+            other => {
+                let line = line_number(text, other.start());
+                return Err(EditError::Unclear(format!("has no object behind \"{key}\" on line {line}")));
+            }
+        }
+    }
+    Ok(way)
+}
+
+pub(super) fn set(text: &str, path: &[&str], value: &Value, comments: bool) -> Result<Edited, EditError> {
+    let root = parse(text, comments)?;
+    let style = Style::of(text);
+    let root = match &root {
+        Some(ast::Value::Object(object)) => object,
+        Some(_) => return Err(EditError::unclear("holds no object with settings at its top")),
+        // Nothing but white space and comments.
+        None => {
+            let kept = text.trim_end();
+            let gap = if kept.is_empty() { "" } else { style.newline };
+            let made = style.rendered(&nested(path, value), "");
+            let undo = Undo::Inserted { made: path.len(), hollow: Some(text.to_owned()), fragment: None };
+            return Ok(Edited { text: format!("{kept}{gap}{made}{}", style.newline), undo });
+        }
+    };
+    let way = way(root, path, text)?;
+    if let Some(found) = way.found {
+        let (start, end) = (found.value.start(), found.value.end());
+        let new = style.rendered(value, indent_at(text, found.start()));
+        let undo = Undo::Replaced { raw: text[start..end].to_owned() };
+        return Ok(Edited { text: spliced(text, start, end, &new), undo });
+    }
+    let depth = way.objects.len() - 1;
+    let object = way.objects[depth];
+    let inner = nested(&path[depth + 1..], value);
+    let hollow = object.properties.is_empty().then(|| text[object.start() + 1..object.end() - 1].to_owned());
+    let text = inserted(text, object, path[depth], &inner, &style);
+    Ok(Edited { text, undo: Undo::Inserted { made: path.len() - 1 - depth, hollow, fragment: None } })
+}
+
+/// The value in objects for the keys of a path.
+fn nested(path: &[&str], value: &Value) -> Value {
+    let around = |inner: Value, key: &&str| Value::Object(Map::from_iter([((*key).to_owned(), inner)]));
+    path.iter().rev().fold(value.clone(), around)
+}
+
+/// The text with one more property at the end of an object. What stands between its last one and the closing brace stays
+/// in front of it.
+fn inserted(text: &str, object: &Object<'_>, key: &str, value: &Value, style: &Style) -> String {
+    let close = object.end() - 1;
+    let last = object.properties.last();
+    let lines = !style.compact && (last.is_none() || text[object.start()..close].contains('\n'));
+    let around = indent_at(text, object.start());
+    let indent = match last.filter(|last| is_first_on_line(text, last.start())) {
+        Some(last) => indent_at(text, last.start()).to_owned(),
+        None => format!("{around}{}", style.unit),
+    };
+    let entry = format!("{}:{}{}", Value::from(key), style.gap(), style.rendered(value, &indent));
+    let lead = match lines {
+        true => format!("{}{indent}", style.newline),
+        false if last.is_some() => style.gap().to_owned(),
+        false => String::new(),
+    };
+    // White space aside, all that is in front of the brace is a property, a comma or a comment.
+    let place = text[..close].trim_end().len();
+    let tail = match last {
+        None if lines && !text[place..close].contains('\n') => format!("{}{around}", style.newline),
+        _ => String::new(),
+    };
+    match last {
+        Some(last) if comma_behind(text, last.end()).is_none() => {
+            let new = spliced(text, place, place, &format!("{lead}{entry}"));
+            spliced(&new, last.end(), last.end(), ",")
+        }
+        Some(_) => spliced(text, place, place, &format!("{lead}{entry},")),
+        None => spliced(text, place, place, &format!("{lead}{entry}{tail}")),
+    }
+}
+
+pub(super) fn undo(text: &str, path: &[&str], undo: &Undo, comments: bool) -> Result<String, EditError> {
+    let Some(ast::Value::Object(root)) = parse(text, comments)? else { return Ok(text.to_owned()) };
+    let way = way(&root, path, text)?;
+    let (made, hollow) = match undo {
+        Undo::Replaced { raw } => {
+            return match way.found {
+                Some(found) => Ok(spliced(text, found.value.start(), found.value.end(), raw)),
+                None => Ok(text.to_owned()),
+            };
+        }
+        Undo::Inserted { made, hollow, .. } => (*made, hollow.as_deref()),
+    };
+    // What was made around it goes too, unless something else is in there by now.
+    let mut depth = path.len() - 1;
+    let outermost = depth.saturating_sub(made);
+    while depth > outermost && way.objects[depth].properties.len() == 1 {
+        depth -= 1;
+    }
+    let object = way.objects[depth];
+    if depth == 0 && made == path.len() && object.properties.len() == 1 {
+        return Ok(hollow.unwrap_or_default().to_owned());
+    }
+    let Some(property) = object.properties.iter().find(|property| property.name.as_str() == path[depth])
+    else {
+        return Ok(text.to_owned());
+    };
+    Ok(removed(text, object, property, hollow.filter(|_| depth == outermost)))
+}
+
+fn removed(text: &str, object: &Object<'_>, property: &ObjectProp<'_>, hollow: Option<&str>) -> String {
+    let start = text[..property.start()].trim_end().len();
+    if object.properties.len() == 1 {
+        let (open, close) = (object.start() + 1, object.end() - 1);
+        let end = comma_behind(text, property.end()).map_or(property.end(), |comma| comma + 1);
+        let left = format!("{}{}", &text[open..start], &text[end..close]);
+        let inner = hollow.filter(|hollow| hollow.trim() == left.trim()).unwrap_or(&left);
+        return spliced(text, open, close, inner);
+    }
+    if let Some(comma) = comma_behind(text, property.end()) {
+        return spliced(text, start, comma + 1, "");
+    }
+    let before = object.properties.iter().take_while(|other| other.start() < property.start()).last();
+    let text_after = spliced(text, start, property.end(), "");
+    match before.and_then(|before| comma_behind(text, before.end())) {
+        Some(comma) => spliced(&text_after, comma, comma + 1, ""),
+        None => text_after,
+    }
+}
+
+/// Where the comma is behind a value that ends here; comments may stand between them.
+fn comma_behind(text: &str, mut at: usize) -> Option<usize> {
+    loop {
+        let rest = &text[at..];
+        at += rest.len() - rest.trim_start().len();
+        let rest = &text[at..];
+        if rest.starts_with("//") {
+            at += rest.find('\n')?;
+        } else if rest.starts_with("/*") {
+            at += rest.find("*/")? + 2;
+        } else {
+            return rest.starts_with(',').then_some(at);
+        }
+    }
+}
+
+fn spliced(text: &str, start: usize, end: usize, new: &str) -> String {
+    format!("{}{new}{}", &text[..start], &text[end..])
+}
+
+/// White space at the beginning of the line that this is on.
+fn indent_at(text: &str, at: usize) -> &str {
+    let line = &text[line_start(text, at)..at];
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+fn is_first_on_line(text: &str, at: usize) -> bool {
+    let line = &text[..at];
+    line[line_start(text, at)..].trim_matches([' ', '\t']).is_empty() && line.contains('\n')
+}
+
+/// How the text is laid out, and so what is added to it.
+struct Style {
+    newline: &'static str,
+    unit: String,
+    /// All on one line.
+    compact: bool,
+    /// Not even a space behind a colon.
+    tight: bool,
+}
+
+impl Style {
+    fn of(text: &str) -> Self {
+        let trimmed = text.trim();
+        let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
+        let unit = indented.map(|line| &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]);
+        // One line of a comment is aligned with another one by a single space.
+        let unit = unit.filter(|unit| *unit != " ").unwrap_or("  ").to_owned();
+        let compact = !trimmed.contains('\n') && trimmed.contains(':');
+        Self { newline: newline(text), unit, compact, tight: compact && !trimmed.contains(": ") }
+    }
+
+    fn gap(&self) -> &'static str {
+        if self.tight { "" } else { " " }
+    }
+
+    fn rendered(&self, value: &Value, indent: &str) -> String {
+        match value {
+            Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+            Value::Object(fields) => {
+                let inner = format!("{indent}{}", self.unit);
+                let fields = fields.iter().map(|(key, value)| {
+                    let value = self.rendered(value, &inner);
+                    format!("{}:{}{value}", Value::from(key.as_str()), self.gap())
+                });
+                let fields: Vec<String> = fields.collect();
+                match self.compact {
+                    true => format!("{{{}}}", fields.join(&format!(",{}", self.gap()))),
+                    false => {
+                        let (newline, between) = (self.newline, format!(",{}{inner}", self.newline));
+                        format!("{{{newline}{inner}{}{newline}{indent}}}", fields.join(&between))
+                    }
+                }
+            }
+            // The words of a command stand on one line.
+            Value::Array(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.rendered(item, indent)).collect();
+                format!("[{}]", items.join(&format!(",{}", self.gap())))
+            }
+            other => other.to_string(),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! TOML. Tables are added at the end of the text, so nothing that is there gets another meaning.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use toml_edit::{Document, Item, Table};
+
+use super::{EditError, Edited, Undo, cut_once, line_end, line_number, line_start, newline};
+
+pub(super) fn value(text: &str) -> Result<Value, EditError> {
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error| invalid(text, error.span(), error.message()))?;
+    serde_json::to_value(table).map_err(|error| EditError::Invalid(error.to_string()))
+}
+
+/// The words of the parser without any of the text, which may be a credential.
+fn invalid(text: &str, span: Option<Range<usize>>, message: &str) -> EditError {
+    let line = line_number(text, span.map_or(0, |span| span.start));
+    let what = message.lines().next().unwrap_or_default().split(['`', ',']).next().unwrap_or_default();
+    EditError::Invalid(format!("is not valid TOML: {} on line {line}", what.trim_end()))
+}
+
+fn parse(text: &str) -> Result<Document<&str>, EditError> {
+    Document::parse(text).map_err(|error| invalid(text, error.span(), error.message()))
+}
+
+pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, EditError> {
+    let document = parse(text)?;
+    let (Some((key, above)), newline) = (path.split_last(), newline(text)) else {
+        return Err(EditError::unclear("has no place without a name"));
+    };
+    if let Some(item) = item_at(document.as_item(), path) {
+        return replaced(text, path, item, value);
+    }
+    let mut parent = document.as_item();
+    for (depth, name) in above.iter().enumerate() {
+        match parent.get(name) {
+            Some(inner) if inner.is_table_like() => parent = inner,
+            Some(inner) => {
+                let line = line_number(text, inner.span().map_or(0, |span| span.start));
+                return Err(EditError::Unclear(format!("has no table behind `{name}` on line {line}")));
+            }
+            None if parent.is_inline_table() => {
+                let inner = above[depth + 1..].iter().chain([key]).rev();
+                let inner = inner.fold(inline(value), |inner, key| format!("{{ {} = {inner} }}", bare(key)));
+                return into_inline(text, parent, name, &inner, above.len() - depth);
+            }
+            // Tables around it need no header of their own.
+            None => break,
+        }
+    }
+    if parent.is_inline_table() {
+        return into_inline(text, parent, key, &inline(value), 0);
+    }
+    let Value::Object(_) = value else { return into_table(text, parent, key, value, newline) };
+    let mut block = String::new();
+    table(&mut block, &path.iter().map(|key| bare(key)).collect::<Vec<_>>().join("."), value, newline);
+    let lead = match text {
+        _ if text.trim().is_empty() && text.is_empty() => "",
+        _ if text.ends_with('\n') => newline,
+        _ => {
+            if newline == "\n" {
+                "\n\n"
+            } else {
+                "\r\n\r\n"
+            }
+        }
+    };
+    let fragment = format!("{lead}{block}");
+    Ok(Edited { text: format!("{text}{fragment}"), undo: inserted(0, fragment) })
+}
+
+fn inserted(made: usize, fragment: String) -> Undo {
+    Undo::Inserted { made, hollow: None, fragment: Some(fragment) }
+}
+
+fn item_at<'i>(item: &'i Item, path: &[&str]) -> Option<&'i Item> {
+    path.iter().try_fold(item, |item, key| item.get(key))
+}
+
+/// A key and its value as a line below the header of a table.
+fn into_table(
+    text: &str,
+    parent: &Item,
+    key: &str,
+    value: &Value,
+    newline: &str,
+) -> Result<Edited, EditError> {
+    let header = parent.as_table().filter(|table| !table.is_dotted() && !table.is_implicit());
+    let Some(span) = header.and_then(Table::span) else {
+        return Err(EditError::unclear(format!("has no table with a header that `{key}` could stand below")));
+    };
+    let place = line_end(text, span.end);
+    let lead = if text[..place].ends_with('\n') { "" } else { newline };
+    let fragment = format!("{lead}{} = {}{newline}", bare(key), inline(value));
+    Ok(Edited {
+        text: format!("{}{fragment}{}", &text[..place], &text[place..]),
+        undo: inserted(0, fragment),
+    })
+}
+
+/// A key and its value at the end of a table that is written in braces.
+fn into_inline(text: &str, parent: &Item, key: &str, value: &str, made: usize) -> Result<Edited, EditError> {
+    let unclear = || EditError::unclear(format!("has a table in braces to which `{key}` cannot be added"));
+    let table = parent.as_inline_table().ok_or_else(unclear)?;
+    let span = table.span().ok_or_else(unclear)?;
+    let last = table.iter().filter_map(|(_, value)| value.span()).map(|span| span.end).max();
+    let (place, fragment) = match last {
+        Some(last) => (last, format!(", {} = {value}", bare(key))),
+        None => (span.start + 1, format!(" {} = {value} ", bare(key))),
+    };
+    Ok(Edited {
+        text: format!("{}{fragment}{}", &text[..place], &text[place..]),
+        undo: inserted(made, fragment),
+    })
+}
+
+fn replaced(text: &str, path: &[&str], item: &Item, value: &Value) -> Result<Edited, EditError> {
+    if let (Some(_), Some(span)) = (item.as_value(), item.span()) {
+        let undo = Undo::Replaced { raw: text[span.clone()].to_owned() };
+        return Ok(Edited {
+            text: format!("{}{}{}", &text[..span.start], inline(value), &text[span.end..]),
+            undo,
+        });
+    }
+    let regions = regions(text, path)?;
+    let raw: String = regions.iter().map(|region| &text[region.clone()]).collect();
+    let mut block = String::new();
+    table(&mut block, &path.iter().map(|key| bare(key)).collect::<Vec<_>>().join("."), value, newline(text));
+    let first = regions.first().map_or(text.len(), |region| region.start);
+    let mut left = without(text, &regions);
+    left.insert_str(first, &block);
+    Ok(Edited { text: left, undo: Undo::Replaced { raw } })
+}
+
+pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, EditError> {
+    match undo {
+        Undo::Inserted { fragment, .. } => {
+            let cut = fragment.as_deref().and_then(|fragment| cut_once(text, fragment));
+            // What an agent has added below ours goes with it.
+            let gone = |left: &String| value(left).is_ok_and(|value| super::at(&value, path).is_none());
+            match cut.filter(gone) {
+                Some(left) => Ok(left),
+                None => removed(text, path),
+            }
+        }
+        Undo::Replaced { raw } => {
+            let document = parse(text)?;
+            let item = item_at(document.as_item(), path);
+            if let Some(span) = item.filter(|item| item.is_value()).and_then(Item::span) {
+                return Ok(format!("{}{raw}{}", &text[..span.start], &text[span.end..]));
+            }
+            let regions = regions(text, path)?;
+            let first = regions.first().map_or(text.len(), |region| region.start);
+            let mut left = without(text, &regions);
+            left.insert_str(first, raw);
+            Ok(left)
+        }
+    }
+}
+
+fn removed(text: &str, path: &[&str]) -> Result<String, EditError> {
+    let document = parse(text)?;
+    let in_braces = path
+        .iter()
+        .enumerate()
+        .any(|(depth, _)| item_at(document.as_item(), &path[..depth]).is_some_and(Item::is_inline_table));
+    if in_braces {
+        return Err(EditError::unclear(
+            "has the entry in a table in braces that was changed since; take it out by hand",
+        ));
+    }
+    let regions = regions(text, path)?;
+    let regions: Vec<Range<usize>> =
+        regions.into_iter().map(|region| with_blank_line(text, region)).collect();
+    Ok(without(text, &regions))
+}
+
+/// One blank line in front of a table belongs to it.
+fn with_blank_line(text: &str, region: Range<usize>) -> Range<usize> {
+    let before = &text[..region.start];
+    let blank = ["\r\n", "\n"].into_iter().find(|end| {
+        before.ends_with(*end)
+            && (before.len() == end.len() || before[..before.len() - end.len()].ends_with('\n'))
+    });
+    region.start - blank.map_or(0, str::len)..region.end
+}
+
+fn without(text: &str, regions: &[Range<usize>]) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut from = 0;
+    for region in regions {
+        left.push_str(&text[from..region.start]);
+        from = region.end;
+    }
+    left.push_str(&text[from..]);
+    left
+}
+
+/// The lines that say what is at a place: headers and keys of its tables, in the order of the text.
+fn regions(text: &str, path: &[&str]) -> Result<Vec<Range<usize>>, EditError> {
+    let document = parse(text)?;
+    let unclear = || {
+        EditError::unclear(
+            "has the entry in a form that cannot be told apart from the rest; change it by hand",
+        )
+    };
+    let parent = item_at(document.as_item(), &path[..path.len() - 1]).ok_or_else(unclear)?;
+    let item = item_at(document.as_item(), path).ok_or_else(unclear)?;
+    let mut found = Vec::new();
+    match item {
+        Item::Table(table) => collect(text, table, &mut found).ok_or_else(unclear)?,
+        Item::Value(value) => {
+            let key = parent.as_table_like().and_then(|table| table.key(path[path.len() - 1]));
+            let start = key.and_then(toml_edit::Key::span).ok_or_else(unclear)?.start;
+            found.push(lines(text, start..value.span().ok_or_else(unclear)?.end));
+        }
+        _ => return Err(unclear()),
+    }
+    found.sort_by_key(|region| region.start);
+    Ok(found)
+}
+
+fn lines(text: &str, span: Range<usize>) -> Range<usize> {
+    line_start(text, span.start)..line_end(text, span.end)
+}
+
+/// The lines of a table and of those below it.
+fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<()> {
+    let own = (!table.is_implicit() && !table.is_dotted()).then(|| table.span()).flatten();
+    let mut region = own;
+    for (name, item) in table.iter() {
+        match item {
+            Item::Table(inner) if !inner.is_dotted() => collect(text, inner, found)?,
+            Item::Value(value) => {
+                let key = table.key(name)?.span()?;
+                let span = key.start..value.span()?.end;
+                match &mut region {
+                    Some(region) => region.end = region.end.max(span.end),
+                    // Keys with dots, each on a line of its own.
+                    None => found.push(lines(text, span)),
+                }
+            }
+            Item::Table(inner) => collect(text, inner, found)?,
+            _ => return None,
+        }
+    }
+    found.extend(region.map(|region| lines(text, region)));
+    Some(())
+}
+
+/// A table with its header, and those below it.
+fn table(out: &mut String, name: &str, value: &Value, newline: &str) {
+    let Value::Object(fields) = value else { return };
+    out.push_str(&format!("[{name}]{newline}"));
+    let (tables, plain): (Vec<_>, Vec<_>) = fields.iter().partition(|(_, value)| value.is_object());
+    for (key, value) in plain {
+        out.push_str(&format!("{} = {}{newline}", bare(key), inline(value)));
+    }
+    for (key, value) in tables {
+        out.push_str(newline);
+        table(out, &format!("{name}.{}", bare(key)), value, newline);
+    }
+}
+
+fn bare(key: &str) -> String {
+    let plain =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if plain { key.to_owned() } else { inline(&Value::from(key)) }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{} = {}", bare(key), inline(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::String(text) => toml_edit::Value::from(text.as_str()).to_string(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,3 @@
+//! Files of other agents: their configuration and their instructions.
+
+pub mod document;
