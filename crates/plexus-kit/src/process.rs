@@ -1,6 +1,10 @@
-//! Processes of others: ended with all that they have started, also when this one is killed.
+//! Processes of others: found where a shell finds them, and ended with all that they have started, also when this one is
+//! killed.
 
 mod guardian;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, kill_process_group};
 
@@ -33,4 +37,18 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
+}
+
+/// The program that a shell would run for this command.
+#[must_use]
+pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
+    let runs = |file: &Path| {
+        fs_err::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        let file = std::path::absolute(command).ok()?;
+        return runs(&file).then_some(file);
+    }
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(command)).find(|file| runs(file))
 }

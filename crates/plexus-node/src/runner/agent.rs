@@ -1,7 +1,4 @@
-//! The agents that are known, and where their programs are.
-
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+//! The agents that are known.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,18 +56,4 @@ impl AgentKind {
             Self::Generic => None,
         }
     }
-}
-
-/// The program that a shell would run for this command.
-#[must_use]
-pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
-    let runs = |file: &Path| {
-        fs_err::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    if command.contains('/') {
-        let file = std::path::absolute(command).ok()?;
-        return runs(&file).then_some(file);
-    }
-    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    folders.map(|folder| folder.join(command)).find(|file| runs(file))
 }

@@ -23,7 +23,7 @@ mod terminal;
 mod terminal;
 mod thread;
 
-pub use agent::{AgentKind, find_program};
+pub use agent::AgentKind;
 pub use ending::Ending;
 pub use inject::{Conversation, Injected, Wires, Wiring, choose, has_begun, inject};
 pub use process::ProcessId;

@@ -3,6 +3,7 @@
 mod audit;
 mod config;
 mod context;
+mod external_agent;
 mod key;
 mod node;
 mod outbox;
@@ -25,6 +26,10 @@ use utoipa::ToSchema;
 pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, AuditReport, ProblemKind};
 pub use config::ConfigSetting;
 pub use context::{Context, ContextNode, ContextToken};
+pub use external_agent::{
+    ExternalAgent, ExternalAgentFile, ExternalAgentFileState, ExternalAgentPart, ExternalAgentState,
+    ExternalAgentSync,
+};
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,

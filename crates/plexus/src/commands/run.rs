@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use plexus_kit::process::find_program;
 use plexus_kit::{Secret, env};
-use plexus_node::runner::{
-    AgentKind, Conversation, ProcessId, Record, RunState, Runs, Signals, Via, choose, find_program,
-};
+use plexus_node::runner::{AgentKind, Conversation, ProcessId, Record, RunState, Runs, Signals, Via, choose};
 use plexus_proto::Timestamp;
 use plexus_proto::api::{ProfileDetail, ProfileRun};
 use tokio::sync::watch;

@@ -1,8 +1,8 @@
 //! Whether the files of MCP servers are in order, the programs they name are there, and a running hub has the servers up.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use plexus_kit::process::find_program;
 use plexus_kit::{Environment, ExposeSecret as _, env};
 use plexus_mcp::upstream::config::{
     Cause, Entry, Exposure, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport,
@@ -175,14 +175,7 @@ fn has_program(server: &ServerConfig, environment: &Environment) -> bool {
     let Transport::Stdio(StdioConfig { command, env: variables, .. }) = &server.transport else {
         return true;
     };
-    if command.contains('/') {
-        return is_program(Path::new(command));
-    }
     let own = variables.get(env::PATH.name).map(|path| path.expose_secret());
     let path = own.or_else(|| environment.get(env::PATH)).unwrap_or_default();
-    path.split(':').map(|folder| PathBuf::from(folder).join(command)).any(|file| is_program(&file))
-}
-
-fn is_program(file: &Path) -> bool {
-    file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    find_program(command, path).is_some()
 }

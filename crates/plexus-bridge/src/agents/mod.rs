@@ -1,0 +1,195 @@
+//! The agents that are known: how to find them, where they keep their servers and their instructions, and in which form.
+//!
+//! An agent is data. What its files look like was taken from a real release, which `tested` names; one without it is
+//! written from what its makers say, and people are told that it is untested.
+
+mod detect;
+mod table;
+
+pub use detect::{Installed, detect};
+pub use table::AGENTS;
+
+use std::path::{Path, PathBuf};
+
+use plexus_kit::{Environment, env};
+use serde_json::Value;
+
+use crate::document::Syntax;
+use crate::error::BridgeError;
+use crate::place::Place;
+
+#[derive(Debug)]
+pub struct Agent {
+    /// What it is called on the command line; also the name of its token.
+    pub id: &'static str,
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    /// Its commands; the first that is there is asked for its version.
+    pub programs: &'static [&'static str],
+    /// What has to be in what it says of its version, where others have a program of the same name.
+    pub says: Option<&'static str>,
+    /// Folders that it makes.
+    pub folders: &'static [Location],
+    pub user: Option<Servers>,
+    pub project: Option<Servers>,
+    /// Keys that lead to the table of servers.
+    pub keys: &'static [&'static str],
+    /// One server, as JSON: `$program`, `$args` and `$words` (both in one list) stand for what starts it.
+    pub entry: &'static str,
+    pub user_text: Option<Instructions>,
+    pub project_text: Option<Instructions>,
+    /// The release whose own files and commands are part of the tests.
+    pub tested: Option<&'static str>,
+    /// What its user has to do before it uses the server.
+    pub afterwards: Option<&'static str>,
+}
+
+/// A file with servers: the first that is there, else the first.
+#[derive(Debug)]
+pub struct Servers {
+    pub files: &'static [Location],
+    pub syntax: Syntax,
+}
+
+/// A file with instructions.
+#[derive(Debug)]
+pub struct Instructions {
+    /// The first that is there, else the first; an agent that reads one of several has them in its own order.
+    pub files: &'static [Location],
+    pub manner: Manner,
+    /// Most characters that it reads, where it says so.
+    pub most: Option<usize>,
+}
+
+/// How instructions are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// A block in a file of the person's.
+    Block,
+    /// A file of our own, with what its agent wants at its top.
+    Own { front: &'static str },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Location {
+    pub root: Root,
+    pub below: &'static str,
+}
+
+/// What a path begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    Home,
+    /// `$XDG_CONFIG_HOME`, else `~/.config`.
+    Config,
+    /// The same, and on macOS `~/Library/Application Support`.
+    Support,
+    /// A variable of the agent's, else a folder in the home.
+    Variable {
+        name: &'static str,
+        home: &'static str,
+    },
+    Project,
+}
+
+/// Whose files they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    User,
+    Project(PathBuf),
+}
+
+impl Agent {
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        AGENTS.iter().find(|agent| agent.id == name || agent.aliases.contains(&name))
+    }
+
+    #[must_use]
+    pub fn servers(&self, scope: &Scope) -> Option<&Servers> {
+        match scope {
+            Scope::User => self.user.as_ref(),
+            Scope::Project(_) => self.project.as_ref(),
+        }
+    }
+
+    #[must_use]
+    pub fn instructions(&self, scope: &Scope) -> Option<&Instructions> {
+        match scope {
+            Scope::User => self.user_text.as_ref(),
+            Scope::Project(_) => self.project_text.as_ref(),
+        }
+    }
+
+    /// All files of its own that may be written.
+    pub(crate) fn places(&self, environment: &Environment, scope: &Scope) -> Vec<Place> {
+        let servers = self.servers(scope).map_or(&[][..], |servers| servers.files);
+        let texts = self.instructions(scope).map_or(&[][..], |texts| texts.files);
+        let files = servers.iter().chain(texts);
+        files.filter_map(|file| file.place(environment, scope)?.ok()).collect()
+    }
+
+    /// The entry that has it start this program.
+    #[must_use]
+    pub fn entry(&self, program: &str, args: &[String]) -> Value {
+        fn filled(value: Value, program: &str, args: &[String]) -> Value {
+            match value {
+                Value::String(text) if text == "$program" => program.into(),
+                Value::String(text) if text == "$args" => args.into(),
+                Value::String(text) if text == "$words" => {
+                    std::iter::once(program).chain(args.iter().map(String::as_str)).collect()
+                }
+                Value::Object(fields) => {
+                    fields.into_iter().map(|(key, value)| (key, filled(value, program, args))).collect()
+                }
+                other => other,
+            }
+        }
+        // A test reads all of them.
+        filled(serde_json::from_str(self.entry).unwrap_or_default(), program, args)
+    }
+}
+
+impl Location {
+    /// The folder that may be written in, and the path below it; none where the environment does not say where that is.
+    fn split(&self, environment: &Environment, scope: &Scope) -> Option<(PathBuf, PathBuf)> {
+        let home = || environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
+        let named = |name: &str| environment.named(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let in_home = |folder: &str| home().map(|home| (home, Path::new(folder).join(self.below)));
+        let own = |folder: PathBuf| Some((folder, PathBuf::from(self.below)));
+        match (self.root, scope) {
+            (Root::Home, _) => in_home(""),
+            (Root::Support, _) if cfg!(target_os = "macos") => in_home("Library/Application Support"),
+            (Root::Config | Root::Support, _) => {
+                named(env::XDG_CONFIG_HOME.name).map_or_else(|| in_home(".config"), own)
+            }
+            (Root::Variable { name, home }, _) => named(name).map_or_else(|| in_home(home), own),
+            (Root::Project, Scope::Project(folder)) => own(folder.clone()),
+            (Root::Project, Scope::User) => None,
+        }
+    }
+
+    pub(crate) fn path(&self, environment: &Environment, scope: &Scope) -> Option<PathBuf> {
+        self.split(environment, scope).map(|(root, below)| root.join(below))
+    }
+
+    fn place(&self, environment: &Environment, scope: &Scope) -> Option<Result<Place, BridgeError>> {
+        let (root, below) = self.split(environment, scope)?;
+        Some(Place::new(&root, &below, *scope != Scope::User))
+    }
+}
+
+/// The one of these files that counts.
+pub(crate) fn choose(
+    files: &[Location],
+    environment: &Environment,
+    scope: &Scope,
+) -> Result<Option<Place>, BridgeError> {
+    let is_there =
+        |file: &&Location| file.path(environment, scope).is_some_and(|path| path.symlink_metadata().is_ok());
+    let file = files.iter().find(is_there).or_else(|| files.first());
+    file.and_then(|file| file.place(environment, scope)).transpose()
+}
+
+#[cfg(test)]
+mod tests;

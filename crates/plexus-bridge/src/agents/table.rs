@@ -1,0 +1,228 @@
+//! The agents. Sources: their own documentation and code; where both differ, what a release does.
+
+use super::{Agent, Instructions, Location, Manner, Root, Servers};
+use crate::document::Syntax;
+
+const fn at(root: Root, below: &'static str) -> Location {
+    Location { root, below }
+}
+
+const fn home(below: &'static str) -> Location {
+    at(Root::Home, below)
+}
+
+const fn config(below: &'static str) -> Location {
+    at(Root::Config, below)
+}
+
+const fn project(below: &'static str) -> Location {
+    at(Root::Project, below)
+}
+
+const fn block(files: &'static [Location]) -> Option<Instructions> {
+    Some(Instructions { files, manner: Manner::Block, most: None })
+}
+
+const fn own(files: &'static [Location], front: &'static str) -> Option<Instructions> {
+    Some(Instructions { files, manner: Manner::Own { front }, most: None })
+}
+
+const fn servers(files: &'static [Location], syntax: Syntax) -> Option<Servers> {
+    Some(Servers { files, syntax })
+}
+
+const CODEX: Root = Root::Variable { name: "CODEX_HOME", home: ".codex" };
+const CLAUDE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: ".claude" };
+/// Without the variable, its file is not in its folder.
+const CLAUDE_FILE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: "" };
+/// Stands for the home folder itself.
+const GEMINI: Root = Root::Variable { name: "GEMINI_CLI_HOME", home: "" };
+
+const PLAIN: &str = r#"{"command": "$program", "args": "$args"}"#;
+const TYPED: &str = r#"{"type": "stdio", "command": "$program", "args": "$args"}"#;
+
+pub const AGENTS: &[Agent] = &[
+    Agent {
+        id: "codex",
+        name: "Codex",
+        aliases: &[],
+        programs: &["codex"],
+        says: Some("codex"),
+        folders: &[at(CODEX, "")],
+        user: servers(&[at(CODEX, "config.toml")], Syntax::Toml),
+        project: servers(&[project(".codex/config.toml")], Syntax::Toml),
+        keys: &["mcp_servers"],
+        entry: PLAIN,
+        // One that overrides hides the other.
+        user_text: block(&[at(CODEX, "AGENTS.override.md"), at(CODEX, "AGENTS.md")]),
+        // It reads 32 KiB of all project files together.
+        project_text: Some(Instructions {
+            files: &[project("AGENTS.override.md"), project("AGENTS.md")],
+            manner: Manner::Block,
+            most: Some(16 << 10),
+        }),
+        tested: Some("0.166.0"),
+        afterwards: None,
+    },
+    Agent {
+        id: "claude-code",
+        name: "Claude Code",
+        aliases: &["claude"],
+        programs: &["claude"],
+        says: Some("Claude Code"),
+        folders: &[at(CLAUDE, "")],
+        user: servers(&[at(CLAUDE_FILE, ".claude.json")], Syntax::Json),
+        project: servers(&[project(".mcp.json")], Syntax::Json),
+        keys: &["mcpServers"],
+        entry: TYPED,
+        user_text: block(&[at(CLAUDE, "CLAUDE.md")]),
+        project_text: block(&[project("CLAUDE.md"), project(".claude/CLAUDE.md")]),
+        tested: Some("2.1.325"),
+        afterwards: None,
+    },
+    Agent {
+        id: "cursor",
+        name: "Cursor",
+        aliases: &["cursor-agent"],
+        programs: &["cursor", "cursor-agent"],
+        says: None,
+        folders: &[home(".cursor")],
+        user: servers(&[home(".cursor/mcp.json")], Syntax::Jsonc),
+        project: servers(&[project(".cursor/mcp.json")], Syntax::Jsonc),
+        keys: &["mcpServers"],
+        entry: PLAIN,
+        // What holds for all projects is in its settings, and in no file.
+        user_text: None,
+        project_text: own(
+            &[project(".cursor/rules/plexus.mdc")],
+            "---\ndescription: Kept by Plexus\nalwaysApply: true\n---\n",
+        ),
+        tested: None,
+        afterwards: Some(
+            "switch the server on in its settings (MCP), or run `cursor-agent mcp enable plexus`",
+        ),
+    },
+    Agent {
+        id: "opencode",
+        name: "OpenCode",
+        aliases: &[],
+        programs: &["opencode"],
+        says: None,
+        folders: &[config("opencode")],
+        // It reads both; the one that comes later wins, and is the one it makes itself.
+        user: servers(&[config("opencode/opencode.jsonc"), config("opencode/opencode.json")], Syntax::Jsonc),
+        project: servers(&[project("opencode.jsonc"), project("opencode.json")], Syntax::Jsonc),
+        keys: &["mcp"],
+        entry: r#"{"type": "local", "command": "$words", "enabled": true}"#,
+        // Without the first it reads that of Claude Code, which a new file would hide.
+        user_text: block(&[config("opencode/AGENTS.md"), at(CLAUDE, "CLAUDE.md")]),
+        project_text: block(&[project("AGENTS.md"), project("CLAUDE.md")]),
+        tested: Some("1.18.33"),
+        afterwards: None,
+    },
+    Agent {
+        id: "gemini",
+        name: "Gemini CLI",
+        aliases: &["gemini-cli"],
+        programs: &["gemini"],
+        says: None,
+        folders: &[at(GEMINI, ".gemini")],
+        // Comments are fine for it, commas at the end are not; what it cannot read is refused here too.
+        user: servers(&[at(GEMINI, ".gemini/settings.json")], Syntax::Jsonc),
+        project: servers(&[project(".gemini/settings.json")], Syntax::Jsonc),
+        keys: &["mcpServers"],
+        entry: PLAIN,
+        user_text: block(&[at(GEMINI, ".gemini/GEMINI.md")]),
+        project_text: block(&[project("GEMINI.md")]),
+        tested: Some("0.61.0"),
+        afterwards: Some("it uses servers only in folders that you trust, and asks when it is started there"),
+    },
+    Agent {
+        id: "vscode",
+        name: "VS Code",
+        aliases: &["code", "copilot"],
+        programs: &["code", "code-insiders", "codium"],
+        says: None,
+        folders: &[at(Root::Support, "Code/User")],
+        user: servers(&[at(Root::Support, "Code/User/mcp.json")], Syntax::Jsonc),
+        project: servers(&[project(".vscode/mcp.json")], Syntax::Jsonc),
+        keys: &["servers"],
+        entry: TYPED,
+        user_text: own(
+            &[home(".copilot/instructions/plexus.instructions.md")],
+            "---\nname: Plexus\ndescription: Kept by Plexus\napplyTo: \"**\"\n---\n",
+        ),
+        project_text: own(
+            &[project(".github/instructions/plexus.instructions.md")],
+            "---\nname: Plexus\ndescription: Kept by Plexus\napplyTo: \"**\"\n---\n",
+        ),
+        tested: None,
+        afterwards: Some("it asks whether you trust the server when it is first started"),
+    },
+    Agent {
+        id: "windsurf",
+        name: "Windsurf",
+        aliases: &[],
+        programs: &["windsurf"],
+        says: None,
+        folders: &[home(".codeium/windsurf")],
+        user: servers(&[home(".codeium/windsurf/mcp_config.json")], Syntax::Json),
+        project: None,
+        keys: &["mcpServers"],
+        entry: PLAIN,
+        user_text: Some(Instructions {
+            files: &[home(".codeium/windsurf/memories/global_rules.md")],
+            manner: Manner::Block,
+            most: Some(6_000),
+        }),
+        project_text: Some(Instructions {
+            files: &[project(".windsurf/rules/plexus.md")],
+            manner: Manner::Own { front: "---\ntrigger: always_on\n---\n" },
+            most: Some(12_000),
+        }),
+        tested: None,
+        afterwards: Some("refresh the servers in its settings"),
+    },
+    Agent {
+        id: "zed",
+        name: "Zed",
+        aliases: &[],
+        programs: &["zed", "zeditor", "zedit", "zed-editor"],
+        // The daemon of a file system has the same name.
+        says: Some("Zed"),
+        folders: &[config("zed")],
+        user: servers(&[config("zed/settings.json")], Syntax::Jsonc),
+        project: servers(&[project(".zed/settings.json")], Syntax::Jsonc),
+        keys: &["context_servers"],
+        entry: PLAIN,
+        user_text: block(&[config("zed/AGENTS.md")]),
+        // It reads the first of these and no other, so none is made that would hide one.
+        project_text: block(&[
+            project(".rules"),
+            project(".cursorrules"),
+            project(".windsurfrules"),
+            project(".clinerules"),
+            project(".github/copilot-instructions.md"),
+            project("AGENT.md"),
+            project("AGENTS.md"),
+        ]),
+        tested: None,
+        afterwards: None,
+    },
+    Agent {
+        id: "goose",
+        name: "Goose",
+        aliases: &[],
+        programs: &["goose"],
+        says: None,
+        folders: &[config("goose")],
+        user: servers(&[config("goose/config.yaml")], Syntax::Yaml),
+        project: None,
+        keys: &["extensions"],
+        entry: r#"{"name": "plexus", "type": "stdio", "cmd": "$program", "args": "$args", "enabled": true, "timeout": 300}"#,
+        user_text: block(&[config("goose/.goosehints")]),
+        project_text: block(&[project(".goosehints")]),
+        tested: None,
+        afterwards: None,
+    },
+];

@@ -1,0 +1,99 @@
+//! The identity files of a workspace: who an agent is, whom it works for, what is known; rendered for each agent.
+
+use std::path::{Path, PathBuf};
+
+use plexus_kit::syntax::read_bounded;
+
+/// Files that are looked for where nothing else is said.
+pub const FILES: &[&str] = &["SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"];
+/// Longest single file.
+const MOST: u64 = 1 << 20;
+
+/// The identity files that there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bundle {
+    pub folder: PathBuf,
+    /// Names and texts, in the order that they are rendered in.
+    pub files: Vec<(String, String)>,
+    /// Files that were left out, and why.
+    pub left_out: Vec<String>,
+}
+
+impl Bundle {
+    /// Reads these files of a folder; what is not there is not missed.
+    #[must_use]
+    pub fn read(folder: &Path, names: &[String]) -> Self {
+        let mut bundle = Self { folder: folder.to_owned(), ..Self::default() };
+        for name in names {
+            let path = folder.join(name);
+            if path.symlink_metadata().is_err() {
+                continue;
+            }
+            match read_bounded(&path, MOST) {
+                Ok(text) => {
+                    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+                    if !text.trim().is_empty() {
+                        bundle.files.push((name.clone(), text.trim().to_owned()));
+                    }
+                }
+                Err((why, _)) => bundle.left_out.push(format!("{} {why}", path.display())),
+            }
+        }
+        bundle
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// All of it in at most so many bytes. What does not fit is cut at a line, file by file, and that is said: room that a
+    /// short file leaves goes to the others.
+    #[must_use]
+    pub fn rendered(&self, most: usize) -> String {
+        let mut sections = Vec::new();
+        let mut room = most;
+        // The shortest first, so that what they leave is known.
+        let mut order: Vec<usize> = (0..self.files.len()).collect();
+        order.sort_by_key(|&at| self.files[at].1.len());
+        for (done, &at) in order.iter().enumerate() {
+            let share = room / (order.len() - done);
+            let section = self.section(at, share.saturating_sub(2));
+            room = room.saturating_sub(section.len() + 2);
+            sections.push((at, section));
+        }
+        sections.sort_by_key(|(at, _)| *at);
+        let sections: Vec<String> =
+            sections.into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect();
+        sections.join("\n\n")
+    }
+
+    fn section(&self, at: usize, most: usize) -> String {
+        let (name, text) = &self.files[at];
+        let title = if text.starts_with('#') { String::new() } else { format!("## {}\n\n", title(name)) };
+        let whole = format!("{title}{text}");
+        if whole.len() <= most {
+            return whole;
+        }
+        let note = format!("\n\n(Cut here: the whole of it is in {}.)", self.folder.join(name).display());
+        let Some(room) = most.checked_sub(note.len()) else { return String::new() };
+        let mut end = room.min(whole.len());
+        while !whole.is_char_boundary(end) {
+            end -= 1;
+        }
+        let end = whole[..end].rfind('\n').unwrap_or(end);
+        format!("{}{note}", whole[..end].trim_end())
+    }
+}
+
+/// What a file is about, for one that does not begin with a heading.
+fn title(name: &str) -> String {
+    match name {
+        "SOUL.md" => "Character".to_owned(),
+        "IDENTITY.md" => "Identity".to_owned(),
+        "USER.md" => "The person you work for".to_owned(),
+        "TOOLS.md" => "Tools".to_owned(),
+        "MEMORY.md" => "Memory".to_owned(),
+        other => other.trim_end_matches(".md").to_owned(),
+    }
+}

@@ -1,0 +1,198 @@
+//! A file is replaced by another as a whole, or not at all.
+//!
+//! - The new content is complete and on the disk, with the mode and the owner of the old one, before it gets the name.
+//! - Old and new change places in one step, and what came out is compared with what was read: when an agent has written its
+//!   file meanwhile, its version is put back, and the change is made anew on top of it.
+//! - A process that dies leaves the old file or the new one under the name, and at most one more beside it, whose name the
+//!   ledger knows.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+
+use crate::error::BridgeError;
+use crate::place::{Folder, Found, Place, hash};
+
+/// How often two writers may trade places before it is given up.
+const TRADES: usize = 8;
+
+/// What is about to be done to the disk. Somebody who watches can end the process there.
+pub trait Steps: Send + Sync {
+    fn about_to(&self, step: &'static str);
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unwatched;
+
+impl Steps for Unwatched {
+    fn about_to(&self, _step: &'static str) {}
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    Done,
+    /// The file is not what it was; nothing of it was changed.
+    Changed,
+}
+
+/// Gives the file this content. It has to be still what was read, or still not to be there.
+pub(crate) fn replace(
+    place: &Place,
+    folder: &Folder,
+    was: Option<&Found>,
+    content: &str,
+    beside: &str,
+    steps: &dyn Steps,
+) -> Result<Replaced, BridgeError> {
+    let (path, beside) = (place.path(), OsString::from(beside));
+    write_beside(place, folder, was, content, &beside, steps)?;
+    steps.about_to("put the new file in place");
+    let Some(was) = was else {
+        return match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {
+            Ok(()) => synced(folder, &path).map(|()| Replaced::Done),
+            Err(Errno::EXIST) => {
+                remove(folder, &beside, &path)?;
+                Ok(Replaced::Changed)
+            }
+            Err(error) => Err(failed(folder, &beside, &path, error)),
+        };
+    };
+    if place.read_in(folder, &folder.name)?.is_none_or(|now| now.hash != was.hash) {
+        remove(folder, &beside, &path)?;
+        return Ok(Replaced::Changed);
+    }
+    let ours = hash(content.as_bytes());
+    for trade in 0..TRADES {
+        match rename(folder, &beside, &folder.name, RenameFlags::EXCHANGE) {
+            Ok(()) => {}
+            // Not every file system can do it; then it was looked at a moment ago.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if trade == 0 => {
+                rename(folder, &beside, &folder.name, RenameFlags::empty())
+                    .map_err(|error| failed(folder, &beside, &path, error))?;
+                return synced(folder, &path).map(|()| Replaced::Done);
+            }
+            // An agent that removes its file and writes another.
+            Err(Errno::NOENT) => {
+                remove(folder, &beside, &path)?;
+                return Ok(Replaced::Changed);
+            }
+            Err(error) => return Err(failed(folder, &beside, &path, error)),
+        }
+        steps.about_to("look at the old file");
+        let out = place.read_in(folder, &beside)?.map(|out| out.hash);
+        if out.as_ref() == Some(&was.hash) {
+            synced(folder, &path)?;
+            steps.about_to("remove the old file");
+            remove(folder, &beside, &path)?;
+            return Ok(Replaced::Done);
+        }
+        if out.as_ref() == Some(&ours) {
+            remove(folder, &beside, &path)?;
+            return Ok(Replaced::Changed);
+        }
+        // What came out is what the agent has written meanwhile: back with it.
+    }
+    Err(BridgeError::Restless(path))
+}
+
+/// Takes the file away. It has to be still what was read.
+pub(crate) fn take_away(
+    place: &Place,
+    folder: &Folder,
+    was: &Found,
+    beside: &str,
+    steps: &dyn Steps,
+) -> Result<Replaced, BridgeError> {
+    let (path, beside) = (place.path(), OsString::from(beside));
+    steps.about_to("take the file away");
+    match rename(folder, &folder.name, &beside, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(Replaced::Changed),
+        Err(error) => return Err(BridgeError::io(&path, "take away")(error.into())),
+    }
+    steps.about_to("look at what was taken away");
+    if place.read_in(folder, &beside)?.is_some_and(|out| out.hash == was.hash) {
+        steps.about_to("remove what was taken away");
+        remove(folder, &beside, &path)?;
+        synced(folder, &path)?;
+        return Ok(Replaced::Done);
+    }
+    match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // There is a newer one already.
+        Err(Errno::EXIST) => remove(folder, &beside, &path)?,
+        Err(error) => return Err(BridgeError::io(&path, "put back")(error.into())),
+    }
+    Ok(Replaced::Changed)
+}
+
+fn write_beside(
+    place: &Place,
+    folder: &Folder,
+    was: Option<&Found>,
+    content: &str,
+    beside: &OsString,
+    steps: &dyn Steps,
+) -> Result<(), BridgeError> {
+    let path = place.path();
+    let mode = was.map_or_else(|| place.new_file_mode(), |was| was.mode);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    steps.about_to("make the new file");
+    let fd = rustix::fs::openat(&folder.fd, beside, flags, Mode::from_raw_mode(0o600))
+        .map_err(|error| BridgeError::io(&path, "write beside")(error.into()))?;
+    let mut file = std::fs::File::from(fd);
+    let written = (|| {
+        steps.about_to("write the new file");
+        let (first, rest) = content.as_bytes().split_at(content.len() / 2);
+        file.write_all(first)?;
+        steps.about_to("write the rest of the new file");
+        file.write_all(rest)?;
+        let owner = rustix::fs::fstat(&file)?;
+        if let Some((user, group)) =
+            was.map(|was| was.owner).filter(|own| *own != (owner.st_uid, owner.st_gid))
+        {
+            rustix::fs::fchown(&file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+        }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        steps.about_to("sync the new file");
+        file.sync_all()
+    })();
+    written.map_err(|error| {
+        let _ = remove(folder, beside, &path);
+        BridgeError::io(&path, "write beside")(error)
+    })
+}
+
+fn rename(folder: &Folder, from: &OsString, to: &OsString, flags: RenameFlags) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(&folder.fd, from, &folder.fd, to, flags) {
+        // A file system that knows no flags; the caller has looked whether the name is free.
+        Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
+            match rustix::fs::statat(&folder.fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => rustix::fs::renameat(&folder.fd, from, &folder.fd, to),
+            }
+        }
+        renamed => renamed,
+    }
+}
+
+fn failed(folder: &Folder, beside: &OsString, path: &Path, error: Errno) -> BridgeError {
+    let _ = remove(folder, beside, path);
+    BridgeError::io(path, "replace")(error.into())
+}
+
+pub(crate) fn remove(folder: &Folder, name: &OsString, path: &Path) -> Result<(), BridgeError> {
+    match rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(BridgeError::io(path, "clean up beside")(error.into())),
+    }
+}
+
+fn synced(folder: &Folder, path: &Path) -> Result<(), BridgeError> {
+    rustix::fs::fsync(&folder.fd).map_err(|error| BridgeError::io(path, "sync the folder of")(error.into()))
+}

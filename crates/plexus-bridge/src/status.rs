@@ -1,0 +1,152 @@
+//! How the connections are doing: what is ours in each file, compared with what was left there.
+
+use plexus_proto::api::{
+    ExternalAgent, ExternalAgentFile, ExternalAgentFileState, ExternalAgentPart, ExternalAgentState,
+};
+
+use crate::agents::{AGENTS, Agent, Installed};
+use crate::bridge::Bridge;
+use crate::error::BridgeError;
+use crate::ledger::{Connection, Part, Record};
+use crate::{block, entry};
+
+impl Bridge {
+    /// All that is connected, and what else was found.
+    pub fn status(
+        &self,
+        node: &str,
+        found: &[(&'static Agent, Installed)],
+    ) -> Result<Vec<ExternalAgent>, BridgeError> {
+        let ledger = self.ledger()?;
+        let mut agents: Vec<ExternalAgent> = ledger
+            .connections
+            .iter()
+            .map(|(key, connection)| self.connected(node, key, connection, found))
+            .collect();
+        for (agent, installed) in found {
+            if ledger.connections.values().any(|connection| connection.agent == agent.id) {
+                continue;
+            }
+            agents.push(ExternalAgent {
+                id: format!("{node}:{}", agent.id),
+                agent: agent.id.to_owned(),
+                name: agent.name.to_owned(),
+                node: node.to_owned(),
+                project: None,
+                state: ExternalAgentState::Found,
+                version: installed.version.clone(),
+                tested: agent.tested.map(str::to_owned),
+                connected_at: None,
+                last_sync_at: None,
+                files: Vec::new(),
+            });
+        }
+        let order = |agent: &ExternalAgent| AGENTS.iter().position(|known| known.id == agent.agent);
+        agents.sort_by(|one, other| (order(one), &one.project).cmp(&(order(other), &other.project)));
+        Ok(agents)
+    }
+
+    fn connected(
+        &self,
+        node: &str,
+        key: &str,
+        connection: &Connection,
+        found: &[(&'static Agent, Installed)],
+    ) -> ExternalAgent {
+        let agent = Agent::named(&connection.agent);
+        let installed =
+            found.iter().find(|(agent, _)| agent.id == connection.agent).map(|(_, installed)| installed);
+        let mut files: Vec<ExternalAgentFile> =
+            connection.files.iter().map(|record| self.file(connection, record)).collect();
+        for trouble in &connection.troubles {
+            let problem = format!("{}; {}", trouble.why, trouble.fix);
+            let path = trouble.path.display().to_string();
+            match files.iter_mut().find(|file| file.path == path) {
+                Some(file) if file.problem.is_none() && !trouble.conflict => {
+                    (file.state, file.problem) = (ExternalAgentFileState::Blocked, Some(problem));
+                }
+                Some(_) => {}
+                None => files.push(ExternalAgentFile {
+                    path,
+                    part: ExternalAgentPart::Instructions,
+                    state: if trouble.conflict {
+                        ExternalAgentFileState::Changed
+                    } else {
+                        ExternalAgentFileState::Blocked
+                    },
+                    hash: None,
+                    written_at: None,
+                    problem: Some(problem),
+                }),
+            }
+        }
+        let well = files.iter().all(|file| file.state == ExternalAgentFileState::Current);
+        let state = match (well, connection.paused) {
+            (_, true) => ExternalAgentState::Paused,
+            (true, false) => ExternalAgentState::Connected,
+            (false, false) => ExternalAgentState::Attention,
+        };
+        ExternalAgent {
+            id: format!("{node}:{key}"),
+            agent: connection.agent.clone(),
+            name: agent.map_or(connection.agent.as_str(), |agent| agent.name).to_owned(),
+            node: node.to_owned(),
+            project: connection.project.as_ref().map(|project| project.display().to_string()),
+            state,
+            version: installed
+                .and_then(|installed| installed.version.clone())
+                .or_else(|| connection.version.clone()),
+            tested: agent.and_then(|agent| agent.tested).map(str::to_owned),
+            connected_at: Some(connection.connected_at),
+            last_sync_at: connection.last_sync_at,
+            files,
+        }
+    }
+
+    fn file(&self, connection: &Connection, record: &Record) -> ExternalAgentFile {
+        let (state, problem) = self.file_state(connection, record);
+        ExternalAgentFile {
+            path: record.path.display().to_string(),
+            part: match record.part {
+                Part::Entry { .. } => ExternalAgentPart::Server,
+                Part::Block { .. } | Part::Own => ExternalAgentPart::Instructions,
+            },
+            state,
+            hash: Some(record.hash.clone()),
+            written_at: Some(record.written_at),
+            problem,
+        }
+    }
+
+    fn file_state(
+        &self,
+        connection: &Connection,
+        record: &Record,
+    ) -> (ExternalAgentFileState, Option<String>) {
+        let found = match self.place_of(connection, &record.path).and_then(|place| place.read()) {
+            Ok(found) => found,
+            Err(error) => {
+                return (ExternalAgentFileState::Blocked, Some(format!("{error}; {}", error.fix())));
+            }
+        };
+        let Some(found) = found else {
+            return (ExternalAgentFileState::Removed, Some("somebody has removed the file".to_owned()));
+        };
+        let as_left = match &record.part {
+            part @ Part::Entry { .. } => entry::is_current(&found.text, part),
+            part @ Part::Block { .. } => block::is_current(&record.path, &found.text, part),
+            Part::Own => Some(found.hash == record.hash),
+        };
+        match as_left {
+            Some(true) => (ExternalAgentFileState::Current, None),
+            Some(false) => {
+                let problem = "what is ours in it was changed, and is not overwritten; `plexus connect --policy replace` does";
+                (ExternalAgentFileState::Changed, Some(problem.to_owned()))
+            }
+            None => (
+                ExternalAgentFileState::Removed,
+                Some("what was ours in it is gone; `plexus connect` puts it back".to_owned()),
+            ),
+        }
+    }
+}
