@@ -22,6 +22,8 @@ use crate::place::{Found, Place, hash};
 use crate::recovery;
 use crate::replace::{Replaced, Steps, Unwatched, replace, take_away};
 
+/// Where the ledger and the copies are, in a data folder.
+pub const FOLDER: &str = "connect";
 const LOCK: &str = "lock";
 /// For another process to be done.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,6 +109,14 @@ pub struct Content {
     pub bundle: Bundle,
     /// Most bytes of it in one file.
     pub most: usize,
+}
+
+impl Content {
+    /// What these files of a workspace hold.
+    #[must_use]
+    pub fn read(workspace: &Path, files: &[String], most: usize) -> Self {
+        Self { bundle: Bundle::read(workspace, files), most }
+    }
 }
 
 impl Bridge {

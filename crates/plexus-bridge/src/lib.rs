@@ -20,7 +20,7 @@ mod recovery;
 mod replace;
 mod status;
 
-pub use bridge::{Bridge, Change, Content, Plan, SERVER, Synced, Wiring};
+pub use bridge::{Bridge, Change, Content, FOLDER, Plan, SERVER, Synced, Wiring};
 pub use bundle::{Bundle, FILES};
 pub use entry::Policy;
 pub use error::BridgeError;
