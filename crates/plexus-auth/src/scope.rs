@@ -75,7 +75,10 @@ const VERBS: &[(&str, &[&str])] = &[
     ("node", &[]),
     (
         "read",
-        &["audit", "config", "metrics", "nodes", "profiles", "sessions", "status", "tokens", "upstreams"],
+        &[
+            "agents", "audit", "config", "metrics", "nodes", "profiles", "sessions", "status", "tokens",
+            "upstreams",
+        ],
     ),
     ("token", &["create", "revoke"]),
     ("write", &["sessions"]),

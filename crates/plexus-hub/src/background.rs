@@ -111,6 +111,12 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         }
     });
 
+    let connected = services.clone();
+    supervisor.spawn_restarting(Stage::Work, "external agents", move || {
+        let services = connected.clone();
+        async move { services.connected.keep_current().await }
+    });
+
     let custom = services.custom.clone();
     supervisor.spawn_restarting(Stage::Work, "user-defined tools", move || {
         let custom = custom.clone();

@@ -6,6 +6,7 @@
 mod background;
 mod error;
 mod events;
+mod external_agents;
 mod http;
 mod nodes;
 mod routes;

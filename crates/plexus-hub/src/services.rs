@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
-use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER};
+use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER, WORKSPACE_FOLDER};
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
+use crate::external_agents::Connected;
 use crate::http::ApiError;
 use crate::nodes::{self, Gateway, LocalNode};
 use crate::{HubError, HubOptions};
@@ -65,6 +66,8 @@ pub(crate) struct Services {
     pub(crate) dead_letters: Counter,
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
+    /// Agents of others.
+    pub(crate) connected: Connected,
     /// The hub's own machine, until it is started.
     local: Mutex<Option<LocalNode>>,
     /// Held while the audit is verified, which reads all of it: one at a time is enough.
@@ -118,6 +121,8 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
+        let connected =
+            Connected::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
         let folder = (config.data_dir.clone(), environment.clone(), launcher);
         let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
@@ -180,6 +185,7 @@ impl Services {
             upstreams,
             events,
             nodes,
+            connected,
             local: Mutex::new(local),
             address_file,
         })
@@ -273,12 +279,14 @@ pub enum DataDirState {
 
 /// What may be in a data folder before its first start: what a person has put there, and what proxies and runs of agents keep,
 /// which need no hub to begin.
-const PUT_THERE: [&str; 7] = [
+const PUT_THERE: [&str; 9] = [
     FILE_NAME,
     UPSTREAMS_FOLDER,
     TOOLS_FOLDER,
     LEGACY_FILE,
     profiles::FOLDER,
+    WORKSPACE_FOLDER,
+    plexus_bridge::FOLDER,
     plexus_node::proxy::FOLDER,
     plexus_node::runner::FOLDER,
 ];

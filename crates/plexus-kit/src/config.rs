@@ -39,6 +39,8 @@ pub const FILE_NAME: &str = "plexus.toml";
 pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
 /// In the data folder: user-defined tools, where no other folder is named.
 pub const TOOLS_FOLDER: &str = "tools.d";
+/// In the data folder: what agents are told of who they are, where no other folder is named.
+pub const WORKSPACE_FOLDER: &str = "workspace";
 
 /// What a power cut may take. `kill -9` takes nothing in either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,6 +118,7 @@ pub struct Config {
     pub upstreams: UpstreamsConfig,
     pub tools: ToolsConfig,
     pub nodes: NodesConfig,
+    pub sync: SyncConfig,
     pub telemetry: TelemetryConfig,
     /// The same as written, with where each value came from.
     pub settings: Settings,
@@ -233,6 +236,20 @@ pub struct NodesConfig {
     pub key: Option<Secret>,
 }
 
+/// What connected agents are told of who they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SyncConfig {
+    /// The folder with the files.
+    pub workspace: PathBuf,
+    pub files: Vec<String>,
+    /// Between two looks at the files of agents.
+    pub minutes: u64,
+    /// Agents that are told; empty: all.
+    pub agents: Vec<String>,
+    /// Most of it in one file.
+    pub max_bytes: usize,
+}
+
 /// What the hub tells about itself, and to whom.
 #[derive(Debug, Clone, Default)]
 pub struct TelemetryConfig {
@@ -288,12 +305,18 @@ impl Config {
         };
         let upstreams = flags.mcp_dir.as_deref().unwrap_or(&config.upstreams.dir);
         let tools = flags.tools_dir.as_deref().unwrap_or(&config.tools.dir);
-        match (folder(upstreams, UPSTREAMS_FOLDER), folder(tools, TOOLS_FOLDER)) {
-            (Ok(upstreams), Ok(tools)) => {
+        let folders = [
+            folder(upstreams, UPSTREAMS_FOLDER),
+            folder(tools, TOOLS_FOLDER),
+            folder(&config.sync.workspace, WORKSPACE_FOLDER),
+        ];
+        match folders {
+            [Ok(upstreams), Ok(tools), Ok(workspace)] => {
                 config.upstreams.dir = upstreams;
                 config.tools.dir = tools;
+                config.sync.workspace = workspace;
             }
-            (upstreams, tools) => problems.extend([upstreams.err(), tools.err()].into_iter().flatten()),
+            folders => problems.extend(folders.into_iter().filter_map(Result::err)),
         }
         for (_, file) in config.tls.files() {
             let Some(given) = file else { continue };
@@ -315,6 +338,8 @@ impl Config {
         config.settings.replace("data_dir", Value::Text(config.data_dir.display().to_string()));
         config.settings.replace("upstreams.dir", Value::Text(config.upstreams.dir.display().to_string()));
         config.settings.replace("tools.dir", Value::Text(config.tools.dir.display().to_string()));
+        let workspace = config.sync.workspace.display().to_string();
+        config.settings.replace("sync.workspace", Value::Text(workspace));
         for (key, file) in config.tls.files() {
             let shown = file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
             config.settings.replace(key, Value::Text(shown));
@@ -340,6 +365,7 @@ impl Config {
             upstreams: UpstreamsConfig::default(),
             tools: ToolsConfig::default(),
             nodes: NodesConfig::default(),
+            sync: SyncConfig::default(),
             telemetry: TelemetryConfig::default(),
             settings: Settings::default(),
         }

@@ -56,6 +56,11 @@ pub const PROXY_SECRET: Variable = Variable {
     about: "what clients of `plexus mcp --http` present as their token",
 };
 
+pub const AGENTS: Variable = Variable {
+    name: "PLEXUS_AGENTS",
+    about: "agents that `plexus connect` connects where none is named, such as codex,claude-code",
+};
+
 /// What a program of someone else gets; see [`Environment::passed_on`].
 const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
 const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
@@ -67,7 +72,7 @@ pub const RUN_FAMILY: &str = "PLEXUS_RUN_";
 const FOR_AGENTS: &[Variable] = &[HUB, DATA_DIR, LOG, LOG_FORMAT];
 
 /// Those that are not a setting of the hub; [`SETTINGS`] has the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET];
+const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET, AGENTS];
 
 /// Whether something reads a variable of this name.
 fn is_known(name: &str) -> bool {

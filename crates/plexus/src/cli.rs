@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, cp, db, doctor, events, exec, keys, man, mcp, node, outbox, profile, ps, run,
-    sessions, shell, stop, token, tools, up, upstream,
+    audit, completions, config, connect, cp, db, disconnect, doctor, events, exec, keys, man, mcp, node, outbox, profile, ps, run,
+    sessions, shell, stop, sync, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -68,7 +68,13 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
-    /// Connect an agent through a proxy, so that it never notices an outage
+    /// Wire the agents of this machine to the hub: Codex, Claude Code, Cursor and others
+    Connect(connect::ConnectArgs),
+    /// Take out again what `plexus connect` has put into files of agents
+    Disconnect(disconnect::DisconnectArgs),
+    /// Keep the instructions of connected agents current, and see how their files are
+    Sync(sync::SyncArgs),
+    /// Stand between an agent and the hub, so that it never notices an outage; agents start this
     Mcp(mcp::McpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),

@@ -3,8 +3,10 @@
 pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod connect;
 pub(crate) mod cp;
 pub(crate) mod db;
+pub(crate) mod disconnect;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod exec;
@@ -20,6 +22,7 @@ pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod sync;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
@@ -27,6 +30,7 @@ pub(crate) mod upstream;
 
 use std::path::{Path, PathBuf};
 
+use plexus_bridge::Grant;
 use plexus_kit::{Clock, Environment, env};
 
 use crate::cli::GlobalArgs;
@@ -64,7 +68,21 @@ impl<'a> Invocation<'a> {
 
     /// Finds it again, as it may have changed.
     pub(crate) fn again(&self) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
-        let (global, environment) = (self.global.clone(), self.environment.clone());
+        self.again_at(None)
+    }
+
+    /// The hub that an agent was connected to.
+    pub(crate) fn target_of(&self, grant: &Grant) -> anyhow::Result<Target> {
+        Target::of_grant(grant, self.global, self.environment)
+    }
+
+    /// Finds the hub of a grant again, for who would present something else there.
+    pub(crate) fn again_at(
+        &self,
+        hub: Option<String>,
+    ) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
+        let global = GlobalArgs { hub: hub.or_else(|| self.global.hub.clone()), ..self.global.clone() };
+        let environment = self.environment.clone();
         move || Target::resolve(&global, &environment)
     }
 

@@ -87,6 +87,9 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCod
     let invocation = commands::Invocation::new(&cli.global, environment);
     match cli.command {
         Command::Up(args) => commands::up::run(args, environment).await,
+        Command::Connect(args) => commands::connect::run(args, &invocation).await,
+        Command::Disconnect(args) => commands::disconnect::run(args, &invocation).await,
+        Command::Sync(args) => commands::sync::run(args, &invocation).await,
         Command::Mcp(args) => commands::mcp::run(args, &invocation).await,
         Command::Token(args) => commands::token::run(args, &invocation).await,
         Command::Profile(args) => commands::profile::run(args, &invocation).await,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use plexus_bridge::Grant;
 use plexus_kit::{Environment, ExposeSecret, Secret, config, env, private_file};
 use reqwest::Url;
 
@@ -60,6 +61,22 @@ impl Target {
     /// The same hub with another token.
     pub(crate) fn with(&self, token: Secret) -> Self {
         Self { credential: Credential::Given { token, admin_instead: false }, ..self.clone() }
+    }
+
+    /// The hub that an agent of this machine was connected to, and the agent's own token.
+    pub(crate) fn of_grant(
+        grant: &Grant,
+        global: &GlobalArgs,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
+        let Some(hub) = &grant.hub else { return Ok(Self::resolve(global, environment)?.with(grant.token())) };
+        let url = parse(hub, "the address that the agent was connected to")?;
+        if is_loopback(&url) {
+            let there = GlobalArgs { hub: Some(hub.clone()), ..global.clone() };
+            return Ok(Self::resolve(&there, environment)?.with(grant.token()));
+        }
+        let credential = Credential::Given { token: grant.token(), admin_instead: false };
+        Ok(Self { url, credential, here: false, certificate: None })
     }
 
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {

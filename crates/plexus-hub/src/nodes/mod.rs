@@ -18,6 +18,9 @@ mod options;
 pub(crate) mod tools;
 mod unit;
 
+/// Who calls what only the hub itself calls: it has no token.
+pub(crate) const HUB: &str = "admin:hub";
+
 pub(crate) use call::{Conclude, EventSink, OutgoingCall, Undelivered};
 pub(crate) use gateway::Gateway;
 pub(crate) use local::LocalNode;

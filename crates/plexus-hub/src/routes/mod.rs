@@ -4,6 +4,7 @@ mod audit;
 mod config;
 mod context;
 mod events;
+mod external_agents;
 mod health;
 mod keys;
 mod mcp;
@@ -81,6 +82,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(tool_defined::router())
         .merge(upstreams::router())
         .merge(nodes::router())
+        .merge(external_agents::router())
         .merge(sessions::router())
         .merge(session_stats::router())
         .merge(events::router())

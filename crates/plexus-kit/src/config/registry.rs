@@ -113,6 +113,9 @@ impl Setting {
 const URL: &str = "a URL such as https://hub.example.net";
 /// Characters that the key of unattended installations has at least.
 const NODE_KEY_LENGTH: usize = 32;
+/// Files that instructions are made of, and bytes of what is made of them.
+const INSTRUCTION_FILES: usize = 32;
+const INSTRUCTION_BYTES: usize = 1 << 20;
 const COUNT: &str = "a whole number from 1";
 const DAYS: &str = "a whole number of days, or 0 to keep them for ever";
 
@@ -363,6 +366,46 @@ pub const SETTINGS: &[Setting] = &[
     .unset("none")
     .about("Authority whose certificates nodes may show instead of a credential, as a PEM file: a certificate with the name or the id of a node is that node. Needs `tls.cert`; read again with it.")
     .expects("a file"),
+    Setting::new("sync.workspace", "PLEXUS_SYNC_WORKSPACE", Kind::Text, |config, value| {
+        config.sync.workspace = value.text()?.into();
+        Some(())
+    })
+    .unset("`workspace` in the data folder")
+    .about("Folder with the files that tell agents who they are and whom they work for; connected agents get them into their own instructions.")
+    .expects("a folder"),
+    Setting::new("sync.files", "PLEXUS_SYNC_FILES", Kind::List, |config, value| {
+        let files = each(value.list()?, is_plain_file)?;
+        config.sync.files = Some(files).filter(|files| files.len() <= INSTRUCTION_FILES)?;
+        Some(())
+    })
+    .default("SOUL.md,IDENTITY.md,USER.md,TOOLS.md,MEMORY.md")
+    .about("Files of that folder, in the order in which they are written; those that are not there are not missed.")
+    .expects("a list of at most 32 names of files, such as USER.md, without a folder")
+    .live(),
+    Setting::new("sync.minutes", "PLEXUS_SYNC_MINUTES", Kind::Number, |config, value| {
+        config.sync.minutes = value.number().filter(|count| *count > 0)?;
+        Some(())
+    })
+    .default("15")
+    .about("Minutes between two looks at the files of connected agents; a change in the folder is taken up at once.")
+    .expects(COUNT)
+    .live(),
+    Setting::new("sync.agents", "PLEXUS_SYNC_AGENTS", Kind::List, |config, value| {
+        config.sync.agents = each(value.list()?, is_tool)?;
+        Some(())
+    })
+    .unset("all that are connected")
+    .about("Agents that get the instructions, such as `codex` and `claude-code`.")
+    .expects("a list of names of agents, such as codex")
+    .live(),
+    Setting::new("sync.max_bytes", "PLEXUS_SYNC_MAX_BYTES", Kind::Number, |config, value| {
+        config.sync.max_bytes = value.number().filter(|count| (256..=INSTRUCTION_BYTES).contains(count))?;
+        Some(())
+    })
+    .default("16384")
+    .about("Longest instructions in a file of an agent; what does not fit is cut, and that is said there.")
+    .expects("a whole number from 256 to 1048576")
+    .live(),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
         let text = value.text()?;
         EnvFilter::try_new(text).ok().filter(|_| !text.is_empty())?;
@@ -421,6 +464,11 @@ fn is_command(text: &str) -> bool {
 
 fn is_tool(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+/// The name of a file in a folder, and no way out of it.
+fn is_plain_file(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['/', '\0']) && text != "." && text != ".."
 }
 
 fn is_origin(text: &str) -> bool {

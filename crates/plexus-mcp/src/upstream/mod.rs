@@ -15,6 +15,6 @@ mod supervision;
 mod trust;
 
 pub(crate) use offers::{Seen, server_uri};
-pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams, hosted};
+pub use supervision::{ApproveError, Jitter, Timing, UpstreamOptions, Upstreams, hosted, try_out};
 pub(crate) use supervision::{Mailbox, Watch};
 pub use trust::APPROVE;

@@ -14,10 +14,11 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use jiff::fmt::rfc2822;
+use plexus_bridge::Grant;
 use plexus_kit::{Clock, ExposeSecret, Secret, hex, private_file};
 use plexus_mcp::relay::{HubLine, Unanswered};
-use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
-use plexus_proto::{ErrorEnvelope, Timestamp};
+use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenDetail, TokenKind};
+use plexus_proto::{ErrorEnvelope, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -29,13 +30,34 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// For the hub to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Finds the admin token of this machine's hub, or says why there is none.
+pub type FindAdmin = Box<dyn Fn() -> Result<Secret, String> + Send + Sync>;
+
+/// A token that a person had made for the agent, and what is to be done when its time is over.
+pub struct Granted {
+    /// Looked at when it is needed: the person may have given another one. None: the agent was disconnected.
+    pub read: Box<dyn Fn() -> Option<Grant> + Send + Sync>,
+    /// Where the hub is on this machine: it makes another one, of the same kind. A token that was revoked stays so.
+    pub admin: Option<FindAdmin>,
+    /// Keeps what was made.
+    pub keep: Box<dyn Fn(&Grant) + Send + Sync>,
+}
+
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Granted").field("is_here", &self.admin.is_some()).finish_non_exhaustive()
+    }
+}
+
 /// What the user gave the proxy to begin with.
 pub enum First {
     /// A token of the agent.
     Token(Secret),
     /// Finds the admin token of this machine's hub, to make one with, or says why there is none. It is looked for when it is
     /// needed: it may come with the hub.
-    Admin(Box<dyn Fn() -> Result<Secret, String> + Send + Sync>),
+    Admin(FindAdmin),
+    /// What `plexus connect` has given to the agent.
+    Granted(Granted),
     /// A token that whoever started the proxy makes for it, and may have to make later.
     Later(watch::Receiver<Option<Secret>>),
 }
@@ -45,6 +67,7 @@ impl fmt::Debug for First {
         f.write_str(match self {
             Self::Token(_) => "Token",
             Self::Admin(_) => "Admin",
+            Self::Granted(_) => "Granted",
             Self::Later(_) => "Later",
         })
     }
@@ -58,6 +81,7 @@ impl First {
                 Some(hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16]))
             }
             Self::Admin(_) => Some("admin".to_owned()),
+            Self::Granted(granted) => (granted.read)().map(|grant| format!("grant:{}", grant.id)),
             Self::Later(_) => None,
         }
     }
@@ -78,13 +102,15 @@ pub(super) struct Live {
     header: HeaderValue,
     /// When to ask for another, by the clock of this machine; none: not at all, or not known yet.
     renew_at: Option<Timestamp>,
+    /// None of one that was given without it.
+    jti: Option<TokenId>,
 }
 
 impl Live {
-    fn new(token: &str, renew_at: Option<Timestamp>) -> Option<Self> {
+    fn new(token: &str, renew_at: Option<Timestamp>, jti: Option<TokenId>) -> Option<Self> {
         let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
         header.set_sensitive(true);
-        Some(Self { header, renew_at })
+        Some(Self { header, renew_at, jti })
     }
 
     pub(super) fn header(&self) -> HeaderValue {
@@ -98,6 +124,8 @@ struct Stored {
     first: String,
     token: String,
     renew_at: Option<Timestamp>,
+    #[serde(default)]
+    jti: Option<TokenId>,
 }
 
 pub(super) struct Credential {
@@ -149,13 +177,14 @@ impl Credential {
         if stored.first != first {
             return None;
         }
-        Live::new(&stored.token, stored.renew_at)
+        Live::new(&stored.token, stored.renew_at, stored.jti)
     }
 
     fn given(&self) -> Option<Live> {
         match &self.first {
-            First::Token(token) => Live::new(token.expose_secret(), None),
-            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None),
+            First::Token(token) => Live::new(token.expose_secret(), None, None),
+            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None, None),
+            First::Granted(granted) => Live::new((granted.read)()?.token().expose_secret(), None, None),
             First::Admin(_) => None,
         }
     }
@@ -206,6 +235,7 @@ impl Credential {
     async fn mint(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
         let admin = match &self.first {
             First::Admin(find) => find().map_err(Unanswered::Unreached)?,
+            First::Granted(granted) => return self.mint_again(granted, line).await,
             First::Later(token) if token.borrow().is_none() => {
                 return Err(Unanswered::Unreached("the hub has given no token yet".to_owned()).into());
             }
@@ -224,12 +254,61 @@ impl Credential {
             renew_seconds: None,
         };
         let body = serde_json::to_vec(&params).unwrap_or_default();
-        let Some(admin) = Live::new(admin.expose_secret(), None) else {
+        let Some(admin) = Live::new(admin.expose_secret(), None, None) else {
             return Err(NoCredential::Refused(
                 "the admin token holds characters that no token has".to_owned(),
             ));
         };
-        self.ask(line, "api/v1/tokens", &admin, body.into()).await
+        self.ask(line, "api/v1/tokens", &admin, body.into()).await.map(|(live, _)| live)
+    }
+
+    /// Another token in the place of one whose time is over: where the hub is here, and nobody has revoked it.
+    async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+        let again = format!("`plexus connect {}` gives it another", self.agent);
+        let Some(grant) = (granted.read)() else {
+            let why = format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
+            return Err(NoCredential::Refused(why));
+        };
+        let Some(find) = &granted.admin else {
+            let why = format!("the hub does not take the token of this agent any more: {again}");
+            return Err(NoCredential::Refused(why));
+        };
+        let admin = find().map_err(Unanswered::Unreached)?;
+        let Some(admin) = Live::new(admin.expose_secret(), None, None) else {
+            return Err(NoCredential::Refused("the admin token holds characters that no token has".to_owned()));
+        };
+        let renewed = self.current.load().as_ref().and_then(|live| live.jti);
+        for token in grant.tokens.iter().copied().chain(renewed) {
+            if self.is_revoked(line, &admin, token).await? {
+                let why = format!("the token of this agent was revoked: {again}");
+                return Err(NoCredential::Refused(why));
+            }
+        }
+        let body = serde_json::to_vec(&grant.asked).unwrap_or_default();
+        let (live, created) = self.ask(line, "api/v1/tokens", &admin, body.into()).await?;
+        (granted.keep)(&grant.with(&created));
+        Ok(live)
+    }
+
+    /// Whether somebody has ended a token. One that the hub knows nothing of any more has run out long ago.
+    async fn is_revoked(&self, line: &HubLine, shown: &Live, token: TokenId) -> Result<bool, NoCredential> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
+        let asked = async {
+            let reply = line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
+            Ok::<_, Unanswered>((reply.status(), reply.whole().await?))
+        };
+        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let (status, body) = answered.map_err(|_| late())??;
+        match status {
+            StatusCode::NOT_FOUND => Ok(false),
+            StatusCode::OK => {
+                let known: TokenDetail = serde_json::from_slice(&body)
+                    .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+                Ok(known.token.revoked_at.is_some())
+            }
+            _ => Err(refusal(status, &body)),
+        }
     }
 
     /// How long until it is time to ask for another, if it ever is.
@@ -264,7 +343,7 @@ impl Credential {
                 NoCredential::Away(_) => tracing::debug!(%error, "the token of the agent is not renewed yet"),
             }
             let renew_at = self.clock.now().checked_add(AGAIN).ok();
-            self.put(Live { header: current.header(), renew_at });
+            self.put(Live { header: current.header(), renew_at, jti: current.jti });
         }
     }
 
@@ -275,7 +354,7 @@ impl Credential {
         path: &str,
         shown: &Live,
         body: Bytes,
-    ) -> Result<Arc<Live>, NoCredential> {
+    ) -> Result<(Arc<Live>, CreatedToken), NoCredential> {
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, shown.header()),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -294,17 +373,18 @@ impl Credential {
         let created: CreatedToken = serde_json::from_slice(&body)
             .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
-        let live = Live::new(&created.token, renew_at)
+        let live = Live::new(&created.token, renew_at, Some(created.jti))
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
         if let (Some(first), Some(file)) = (self.first.mark(), &self.file) {
-            let text =
-                serde_json::to_vec(&Stored { first, token: created.token, renew_at }).unwrap_or_default();
+            let stored =
+                Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
+            let text = serde_json::to_vec(&stored).unwrap_or_default();
             if let Err(error) = private_file::write(file, &text) {
                 // It is used all the same: the next start begins with what was given.
                 tracing::warn!(%error, "the token of the agent cannot be stored");
             }
         }
-        Ok(self.put(live))
+        Ok((self.put(live), created))
     }
 
     /// What the hub says of the token that was shown, which tells when to renew one that the user gave.
@@ -319,7 +399,7 @@ impl Credential {
             return;
         }
         let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
-        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at) });
+        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at), jti: shown.jti });
         self.current.compare_and_swap(&Some(shown.clone()), Some(known));
         self.timed.notify_one();
     }

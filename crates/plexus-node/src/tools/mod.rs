@@ -4,6 +4,7 @@
 //! nodes run them.
 
 mod code;
+pub mod external_agents;
 mod filesystem;
 mod image_view;
 mod output;

@@ -125,3 +125,67 @@ pub struct ExternalAgentSync {
     /// What could not be written, and what to do.
     pub problems: Vec<String>,
 }
+
+/// `GET /api/v1/external-agents`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExternalAgents {
+    pub items: Vec<ExternalAgent>,
+    /// Machines that did not say which agents they have.
+    pub unanswered: Vec<ExternalAgentsUnanswered>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExternalAgentsUnanswered {
+    pub node: String,
+    pub why: String,
+}
+
+/// Body of `POST /api/v1/external-agents/sync`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SyncExternalAgentsParams {
+    /// The one to sync, also if it is paused; absent: all that are not, on all machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// Body of `PATCH /api/v1/external-agents/{id}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeExternalAgentParams {
+    /// Whether its instructions are left as they are.
+    pub paused: bool,
+}
+
+/// What was taken out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemovedExternalAgent {
+    /// Nothing of Plexus is left in its files.
+    pub gone: bool,
+    /// Files that were changed or removed.
+    pub written: Vec<String>,
+    /// What could not be taken out, and what to do.
+    pub problems: Vec<String>,
+}
+
+/// What belongs in the instructions of agents, as the hub has it: `GET /api/v1/external-agents/instructions`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExternalAgentInstructions {
+    /// Folder of the hub that they are in.
+    pub folder: String,
+    /// In the order that they are written in.
+    pub files: Vec<InstructionFile>,
+    /// Most bytes of them in one file of an agent.
+    pub max_bytes: usize,
+    /// Agents that get them; empty: all.
+    pub agents: Vec<String>,
+    /// Between two looks at the files of agents.
+    pub minutes: u64,
+}
+
+/// A file such as `USER.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InstructionFile {
+    pub name: String,
+    pub text: String,
+}

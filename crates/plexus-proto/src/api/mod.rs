@@ -27,8 +27,9 @@ pub use audit::{AuditCall, AuditEntry, AuditHead, AuditPhase, AuditProblem, Audi
 pub use config::ConfigSetting;
 pub use context::{Context, ContextNode, ContextToken};
 pub use external_agent::{
-    ExternalAgent, ExternalAgentFile, ExternalAgentFileState, ExternalAgentPart, ExternalAgentState,
-    ExternalAgentSync,
+    ChangeExternalAgentParams, ExternalAgent, ExternalAgentFile, ExternalAgentFileState,
+    ExternalAgentInstructions, ExternalAgentPart, ExternalAgentState, ExternalAgentSync, ExternalAgents,
+    ExternalAgentsUnanswered, InstructionFile, RemovedExternalAgent, SyncExternalAgentsParams,
 };
 pub use key::{Key, KeyState, RotateKeysParams, RotatedKey};
 pub use node::{

@@ -5,6 +5,7 @@
 //! is one.
 
 mod admin_token;
+mod agents;
 mod audit;
 mod clock;
 mod configuration;
@@ -149,6 +150,9 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
     if folder == Folder::Ours {
         findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
         findings.extend(user_tools::check(subject, invocation, seen.is_some()).await);
+    }
+    if folder == Folder::Ours || folder == Folder::Unused {
+        findings.extend(agents::check(subject, invocation).await);
     }
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(invocation.out.now(), seen.as_ref()));

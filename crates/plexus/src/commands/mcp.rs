@@ -1,6 +1,7 @@
 //! `plexus mcp`: the local proxy in front of the hub, for one agent.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,10 @@ use anyhow::Context as _;
 use aws_lc_rs::rand;
 use clap::Args;
 use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
-use plexus_node::proxy::{self, Endpoint, First, Proxy, ProxyError, ProxyOptions};
+use plexus_bridge::{Grant, Grants};
+use plexus_node::proxy::{
+    self, Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions,
+};
 use serde_json::json;
 use tokio::io::BufReader;
 
@@ -95,8 +99,12 @@ pub(crate) async fn run(args: McpArgs, invocation: &Invocation<'_>) -> anyhow::R
 }
 
 fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyOptions> {
-    let target = invocation.target()?;
     let data_dir = invocation.data_folder()?;
+    let grant = granted(args, invocation, &data_dir)?;
+    let target = match &grant {
+        Some(grant) => invocation.target_of(grant)?,
+        None => invocation.target()?,
+    };
     let tls = target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new);
     // What waits is of one subject and of no other: the hub knows keys of writes by whose they are.
     let whose = match &target.credential {
@@ -104,11 +112,54 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
     };
     let folder = proxy::folder(&data_dir, &args.agent, &whose, &target.url);
+    let url = target.url.clone();
+    let first = match grant {
+        Some(grant) => given(grant, &args.agent, target.here, invocation, &data_dir),
+        None => first(target, invocation),
+    };
     Ok(ProxyOptions {
         tls,
         session: args.session.clone(),
         plain: is_off(invocation.environment()),
-        ..ProxyOptions::new(target.url.clone(), first(target, invocation), &args.agent, folder)
+        ..ProxyOptions::new(url, first, &args.agent, folder)
+    })
+}
+
+/// What the agent was given when it was connected. Who says now which hub or which token is meant, means that.
+fn granted(
+    args: &McpArgs,
+    invocation: &Invocation<'_>,
+    data_dir: &Path,
+) -> anyhow::Result<Option<Grant>> {
+    if invocation.names_hub() || invocation.environment().get(env::TOKEN).is_some() {
+        return Ok(None);
+    }
+    let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
+    grants.read(&args.agent).map_err(|error| {
+        let fix = format!("`plexus connect {}` gives the agent another token", args.agent);
+        Failure::new(Exit::Failed, error.to_string()).hint(fix).into()
+    })
+}
+
+/// The same for the proxy. Where the hub is on this machine, a token whose time is over is followed by another.
+fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, data_dir: &Path) -> First {
+    let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
+    let (agent, look) = (agent.to_owned(), invocation.again_at(grant.hub));
+    let (read, name) = (grants.clone(), agent.clone());
+    let admin: FindAdmin = Box::new(move || match look().map_err(|error| error.to_string())?.credential {
+        Credential::Local(token) => Ok(token),
+        Credential::Given { .. } => Err("another token is given".to_owned()),
+        Credential::Missing(why) => Err(why),
+    });
+    First::Granted(Granted {
+        read: Box::new(move || read.read(&name).ok().flatten()),
+        admin: here.then_some(admin),
+        keep: Box::new(move |grant| {
+            if let Err(error) = grants.write(&agent, grant) {
+                // It is used all the same: the next start makes another.
+                tracing::warn!(%error, "the token of the agent cannot be stored");
+            }
+        }),
     })
 }
 

@@ -9,13 +9,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
+use crate::nodes::HUB;
 use crate::nodes::call::{OutgoingCall, Undelivered};
 use crate::nodes::unit::Health;
 
 /// The tool of every node that does nothing.
 const PROBE: &str = "probe";
-/// Who calls it: the hub itself, which has no token.
-const SUBJECT: &str = "admin:hub";
 
 impl Connection {
     /// Probes for as long as the link lasts.
@@ -40,7 +39,7 @@ impl Connection {
             tool: PROBE.to_owned(),
             arguments: RawValue::from_string("{}".to_owned()).ok()?,
             session_id: SessionId::new(),
-            caller: Caller { subject: SUBJECT.to_owned(), profile: None },
+            caller: Caller { subject: HUB.to_owned(), profile: None },
             deadline_ms: u64::try_from(options.probe.as_millis()).unwrap_or(u64::MAX),
             keep: false,
             idempotency_key: None,

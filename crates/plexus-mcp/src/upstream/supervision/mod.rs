@@ -85,6 +85,7 @@ pub(crate) use watches::{Mailbox, Watch};
 pub use approval::ApproveError;
 pub use hosted::hosted;
 pub use timing::{Jitter, Timing};
+pub use trial::try_out;
 
 /// What it may take at most to list what is known from earlier.
 const RECALLING: Duration = Duration::from_secs(2);

@@ -1,7 +1,9 @@
 //! Trying a server out: connected to once, beside those that run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use plexus_kit::{Environment, Supervisor};
 use plexus_proto::api::{ToolFlag, UpstreamTest};
 use plexus_tools::Capabilities;
 use serde_json::{Map, Value};
@@ -9,8 +11,8 @@ use tokio::time::Instant;
 
 use super::asking::EVERYTHING;
 use super::opened::{self, Opened};
-use super::{Upstreams, catalog, unit};
-use crate::upstream::client::{Connect, Listener, News, StderrRing};
+use super::{Timing, Upstreams, catalog, unit};
+use crate::upstream::client::{ClientSettings, Connect, Listener, News, StderrRing};
 use crate::upstream::config::ServerConfig;
 use crate::upstream::oauth::Account;
 use crate::upstream::trust;
@@ -18,24 +20,61 @@ use crate::upstream::trust;
 /// Lines of standard error that are shown.
 const STDERR_SHOWN: usize = 50;
 
+/// Starts or dials a server as a client of it would, lists its tools and leaves.
+pub async fn try_out(
+    server: ServerConfig,
+    environment: &Environment,
+    supervisor: &Supervisor,
+    settings: ClientSettings,
+) -> UpstreamTest {
+    Trial { server, account: None, environment, supervisor, settings, close: Timing::default().close }
+        .run()
+        .await
+}
+
 impl Upstreams {
     /// Connects to a server, lists its tools and leaves. No unit is touched; it takes no longer than connecting may.
     pub async fn test(&self, server: ServerConfig) -> UpstreamTest {
-        let began = Instant::now();
         let shared = &self.0.shared;
-        let config = Arc::new(server);
+        Trial {
+            account: Some(self.account_for(&server)),
+            server,
+            environment: &shared.environment,
+            supervisor: &shared.supervisor,
+            settings: shared.client.clone(),
+            close: shared.timing.close,
+        }
+        .run()
+        .await
+    }
+}
+
+struct Trial<'a> {
+    server: ServerConfig,
+    /// Who is logged in there.
+    account: Option<Arc<Account>>,
+    environment: &'a Environment,
+    supervisor: &'a Supervisor,
+    settings: ClientSettings,
+    close: Duration,
+}
+
+impl Trial<'_> {
+    async fn run(self) -> UpstreamTest {
+        let began = Instant::now();
+        let config = Arc::new(self.server);
         let stderr = Arc::new(StderrRing::new());
-        let account = self.account_for(&config);
+        let account = self.account;
         let connect = Connect {
-            account: Some(account.clone()),
+            account: account.clone(),
             config: config.clone(),
-            environment: shared.environment.clone(),
+            environment: self.environment.clone(),
             known_era: None,
             listener: Arc::new(Deaf),
-            supervisor: shared.supervisor.clone(),
+            supervisor: self.supervisor.clone(),
             stderr: stderr.clone(),
             chatter: Arc::default(),
-            settings: shared.client.clone(),
+            settings: self.settings,
             capabilities: if config.questions { EVERYTHING } else { Capabilities::default() },
         };
         let mut report = UpstreamTest {
@@ -44,7 +83,7 @@ impl Upstreams {
             ..UpstreamTest::default()
         };
         let opened = async {
-            if let Some(http) = config.transport.http() {
+            if let (Some(http), Some(account)) = (config.transport.http(), &account) {
                 account.follow(http).await?;
             }
             Opened::open(connect).await
@@ -59,7 +98,7 @@ impl Upstreams {
                 report.tools = catalog.entries.into_keys().collect();
                 report.warnings.extend(catalog.warnings);
                 report.warnings.extend(definitions.iter().flat_map(strange));
-                opened::close(&client, shared.timing.close).await;
+                opened::close(&client, self.close).await;
             }
             Err(error) => report.error = Some(error.to_string()),
         }

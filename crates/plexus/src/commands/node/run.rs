@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plexus_kit::config::UPSTREAMS_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, env};
+use plexus_node::tools::external_agents;
 use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport};
 use plexus_proto::api::JoinNodeParams;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::place::{self, TlsArgs};
 use crate::arguments;
 use crate::commands::Invocation;
+use crate::commands::connect::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, one_line};
 use crate::signals::Signals;
@@ -61,7 +63,9 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         launcher: std::env::current_exe().ok(),
         ..NodeOptions::new(credential.node_id, data_dir.clone(), invocation.environment().clone())
     };
-    let node = Node::open(options, &supervisor).await?;
+    // What this user has connected on this machine is looked after for the hub.
+    let agents = Desk::open_default(invocation)?.map(|desk| external_agents::tool(desk.keeper));
+    let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
     output::announce(&format!(
         "Plexus node {} of {}.\n  Data folder  {}\n\nStop with Ctrl-C.\n",
         one_line(&credential.name),

@@ -1,4 +1,4 @@
-//! The token of a run: made from the one of whoever starts it, a part of that, and taken back at the end.
+//! Tokens of agents: made from the one of whoever starts or connects them, a part of that, and taken back at the end.
 
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ const LIFE_IN_PROXY: Duration = Duration::from_secs(60 * 60);
 /// By how many seconds the clocks of two machines may differ.
 const SLACK: i64 = 60;
 const RENEWED_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// A connected agent is let in for so long without a person; on the machine of the hub it is given another token then.
+const AGENT_RENEWED_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// One that only tells the hub what became of a run.
 const LIFE_OF_HELPER: Duration = Duration::from_secs(60);
 
@@ -34,6 +36,17 @@ pub(crate) struct Wish<'a> {
     pub(crate) node: Option<&'a str>,
     /// Whether somebody renews it.
     pub(crate) renewed: bool,
+}
+
+/// What a connected agent is to have.
+pub(crate) struct AgentWish<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) profile: Option<&'a str>,
+    /// Empty: the tools that whoever makes it may call.
+    pub(crate) scopes: &'a [String],
+    /// Machines that it may use; calls that name none go to the first.
+    pub(crate) nodes: &'a [String],
+    pub(crate) ttl: u64,
 }
 
 pub(crate) struct Made {
@@ -61,26 +74,43 @@ impl Maker {
         let own = self.own().await?;
         let mut scopes = calls_of(&own);
         scopes.extend(wish.node.map(|node| format!("node:{node}")));
-        let now = Timestamp::now().as_second();
-        // Nothing outlives its maker, but for what an admin makes. The hub's clock is another one, and so a little is left.
-        let within = |life: Duration, end: Timestamp| {
-            let left = u64::try_from(end.as_second() - now - SLACK).unwrap_or_default();
-            if own.kind == TokenKind::Admin { life.as_secs() } else { life.as_secs().min(left) }
-        };
-        let renewable = own.renew_until.map_or(own.expires_at, |until| until.max(own.expires_at));
         let life = if wish.renewed { LIFE_IN_PROXY } else { LIFE_DIRECT };
-        // Without a wish the hub gives what it can, which is little here.
-        let life = Some(within(life, own.expires_at)).filter(|life| *life > 0);
         self.create(&CreateTokenParams {
             kind: TokenKind::Session,
             name: format!("{}/{}", own.name, wish.agent),
             profile: wish.profile.map(str::to_owned),
             node: wish.node.map(str::to_owned),
             scopes,
-            ttl_seconds: life,
-            renew_seconds: wish.renewed.then(|| within(RENEWED_FOR, renewable)),
+            ttl_seconds: life_within(&own, life.as_secs()),
+            renew_seconds: wish.renewed.then(|| renewal_within(&own, RENEWED_FOR.as_secs())),
         })
         .await
+    }
+
+    /// A token for an agent that is connected, whose proxy renews it. It may call tools and use the machines that were named, and
+    /// nothing else.
+    pub(crate) async fn make_for_agent(
+        &self,
+        wish: &AgentWish<'_>,
+    ) -> anyhow::Result<(CreateTokenParams, CreatedToken)> {
+        let own = self.own().await?;
+        let mut scopes = if wish.scopes.is_empty() { calls_of(&own) } else { wish.scopes.to_vec() };
+        scopes.extend(wish.nodes.iter().map(|node| format!("node:{node}")));
+        let name = match own.kind {
+            TokenKind::Admin => wish.agent.to_owned(),
+            _ => format!("{}/{}", own.name, wish.agent),
+        };
+        let params = CreateTokenParams {
+            kind: TokenKind::Agent,
+            name,
+            profile: wish.profile.map(str::to_owned),
+            node: wish.nodes.first().cloned(),
+            scopes,
+            ttl_seconds: life_within(&own, wish.ttl),
+            renew_seconds: Some(renewal_within(&own, AGENT_RENEWED_FOR.as_secs())),
+        };
+        let made = self.hub.post(&["tokens"], &params, &[]).await?.decode()?;
+        Ok((params, made))
     }
 
     async fn own(&self) -> anyhow::Result<Token> {
@@ -119,6 +149,24 @@ impl Maker {
             done => done.map(drop),
         }
     }
+}
+
+/// Nothing outlives its maker, but for what an admin makes. The hub's clock is another one, and so a little is left.
+fn within(own: &Token, seconds: u64, end: Timestamp) -> u64 {
+    let left = end.as_second() - Timestamp::now().as_second() - SLACK;
+    match own.kind {
+        TokenKind::Admin => seconds,
+        _ => seconds.min(u64::try_from(left).unwrap_or_default()),
+    }
+}
+
+/// Without a wish the hub gives what it can, which is little here.
+fn life_within(own: &Token, seconds: u64) -> Option<u64> {
+    Some(within(own, seconds, own.expires_at)).filter(|life| *life > 0)
+}
+
+fn renewal_within(own: &Token, seconds: u64) -> u64 {
+    within(own, seconds, own.renew_until.map_or(own.expires_at, |until| until.max(own.expires_at)))
 }
 
 /// Which tools the token may call, and nothing else that it may do.

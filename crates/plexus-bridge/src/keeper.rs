@@ -1,0 +1,194 @@
+//! The agents of one machine, for who looks after them there: the hub on its own, a node on another, a person by a command.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plexus_kit::{Clock, Environment};
+use plexus_proto::TokenId;
+use plexus_proto::api::{
+    ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, InstructionFile, RemovedExternalAgent,
+};
+
+use crate::agents::{AGENTS, Agent, Installed, detect};
+use crate::bridge::{Bridge, Content, Plan};
+use crate::bundle::Bundle;
+use crate::entry::Policy;
+use crate::error::BridgeError;
+use crate::grant::Grants;
+
+/// For so long what was found is not looked for again: programs are started to know their versions.
+const FRESH: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct Keeper {
+    bridge: Bridge,
+    grants: Grants,
+    found: Mutex<Option<(Instant, Vec<(&'static Agent, Installed)>)>>,
+}
+
+/// What became of a connection that was to be taken out.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// Files that were changed or removed.
+    pub written: Vec<std::path::PathBuf>,
+    pub problems: Vec<BridgeError>,
+    /// Nothing of it is left.
+    pub gone: bool,
+    /// Tokens of an agent that is connected nowhere any more.
+    pub tokens: Vec<TokenId>,
+}
+
+impl Keeper {
+    /// `folder` is where the ledger is.
+    #[must_use]
+    pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
+        Self {
+            bridge: Bridge::new(folder, environment, clock),
+            grants: Grants::new(folder),
+            found: Mutex::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// The agents that are here, as they were a moment ago.
+    #[must_use]
+    pub fn found(&self) -> Vec<(&'static Agent, Installed)> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            Some((_, found)) => found.clone(),
+            None => {
+                let environment = self.bridge.environment();
+                let found: Vec<_> =
+                    AGENTS.iter().filter_map(|agent| Some((agent, detect(agent, environment)?))).collect();
+                *known = Some((Instant::now(), found.clone()));
+                found
+            }
+        }
+    }
+
+    /// All that are connected, and what else was found.
+    pub fn list(&self, node: &str) -> Result<Vec<ExternalAgent>, BridgeError> {
+        // Without a connection and without a look nobody is disturbed.
+        self.bridge.status(node, &self.found())
+    }
+
+    /// Whether anything is connected here.
+    pub fn is_idle(&self) -> Result<bool, BridgeError> {
+        Ok(self.bridge.ledger()?.connections.is_empty())
+    }
+
+    /// Brings the instructions to what they should be: of one connection, or of all that are not paused and among `targets`,
+    /// where that is not empty.
+    pub fn sync(
+        &self,
+        content: &Content,
+        targets: &[String],
+        only: Option<&str>,
+    ) -> Result<ExternalAgentSync, BridgeError> {
+        let ledger = self.bridge.ledger()?;
+        let mut done = ExternalAgentSync::default();
+        for (key, connection) in &ledger.connections {
+            let meant = match only {
+                Some(only) => only == key,
+                None => {
+                    !connection.paused && (targets.is_empty() || targets.contains(&connection.agent))
+                }
+            };
+            if !meant {
+                continue;
+            }
+            let synced = self.bridge.sync(content, Some(key))?;
+            done.agents += synced.agents;
+            done.written.extend(synced.written.iter().map(|path| path.display().to_string()));
+            done.problems.extend(synced.problems.iter().map(|error| format!("{error}; {}", error.fix())));
+        }
+        Ok(done)
+    }
+
+    /// Leaves the instructions of a connection alone, or takes them up again; whether there is such a connection.
+    pub fn pause(&self, key: &str, paused: bool) -> Result<bool, BridgeError> {
+        self.bridge.update(key, |connection| connection.paused = paused)
+    }
+
+    /// Takes a connection out of all its files; none where there is none.
+    pub fn remove(&self, key: &str, policy: Policy) -> Result<Option<Removed>, BridgeError> {
+        if !self.bridge.ledger()?.connections.contains_key(key) {
+            return Ok(None);
+        }
+        let plan = self.bridge.plan_disconnect(key, policy)?;
+        self.carry_out(key, plan).map(Some)
+    }
+
+    /// The same by a plan that somebody has seen.
+    pub fn carry_out(&self, key: &str, plan: Plan) -> Result<Removed, BridgeError> {
+        let mut removed = Removed { problems: plan.problems, ..Removed::default() };
+        for change in plan.changes {
+            match self.bridge.apply(&change, None) {
+                Ok(true) => removed.written.push(change.path),
+                Ok(false) => {}
+                Err(error) => removed.problems.push(error),
+            }
+        }
+        let agent = self.bridge.ledger()?.connections.get(key).map(|connection| connection.agent.clone());
+        removed.gone = self.bridge.forget(key)?;
+        if let Some(agent) = agent.filter(|_| removed.gone) {
+            let connections = self.bridge.ledger()?.connections;
+            if !connections.values().any(|connection| connection.agent == agent) {
+                removed.tokens = self.grants.take(&agent)?.map(|grant| grant.tokens).unwrap_or_default();
+            }
+        }
+        Ok(removed)
+    }
+}
+
+impl From<&Removed> for RemovedExternalAgent {
+    fn from(removed: &Removed) -> Self {
+        Self {
+            gone: removed.gone,
+            written: removed.written.iter().map(|path| path.display().to_string()).collect(),
+            problems: removed.problems.iter().map(|error| format!("{error}; {}", error.fix())).collect(),
+        }
+    }
+}
+
+impl From<&ExternalAgentInstructions> for Content {
+    /// What a hub has sent.
+    fn from(sent: &ExternalAgentInstructions) -> Self {
+        let files = sent.files.iter().map(|file| (file.name.clone(), file.text.clone())).collect();
+        let bundle = Bundle { folder: sent.folder.clone().into(), files, left_out: Vec::new() };
+        Self { bundle, most: sent.max_bytes }
+    }
+}
+
+impl Content {
+    /// The same to be sent to other machines, without what has no room in any file there.
+    #[must_use]
+    pub fn to_send(&self, agents: &[String], minutes: u64) -> ExternalAgentInstructions {
+        let cut = |text: &str| {
+            // More than there is room for, so that it is cut there as it would be here.
+            let mut end = (self.most + 1).min(text.len());
+            while !text.is_char_boundary(end) {
+                end += 1;
+            }
+            text[..end].to_owned()
+        };
+        let files = self.bundle.files.iter();
+        ExternalAgentInstructions {
+            folder: self.bundle.folder.display().to_string(),
+            files: files.map(|(name, text)| InstructionFile { name: name.clone(), text: cut(text) }).collect(),
+            max_bytes: self.most,
+            agents: agents.to_vec(),
+            minutes,
+        }
+    }
+}

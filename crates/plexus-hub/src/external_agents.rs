@@ -1,0 +1,345 @@
+//! The agents of others that are connected to this hub: on its own machine, and on those of its nodes.
+//!
+//! Their files are on the machines where they are, and so is what is known of them: a hub asks, and keeps nothing. What belongs
+//! in their instructions is a folder of the hub; it is brought to all machines when it has changed, when a machine comes,
+//! and from time to time.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use http::StatusCode;
+use plexus_bridge::{BridgeError, Content, Keeper, Policy};
+use plexus_kit::config::SyncConfig;
+use plexus_kit::{Clock, Config, Environment, LiveConfig};
+use plexus_node::tools::external_agents::NAME;
+use plexus_proto::api::{
+    ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents, ExternalAgentsUnanswered,
+    RemovedExternalAgent,
+};
+use plexus_proto::node::{Call, Caller};
+use plexus_proto::{CallId, ErrorCode, NodeId, SessionId, TokenId};
+use plexus_tools::nodes::{LOCAL, NodeEntry, Nodes as _};
+use plexus_tools::{CallError, ToolOutput, outcome};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::http::ApiError;
+use crate::nodes::{Gateway, HUB, OutgoingCall};
+
+/// A change in the folder is noticed after at most this.
+const LOOK: Duration = Duration::from_secs(2);
+/// For a machine to answer; it may have to start programs to know their versions.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+pub(crate) struct Connected {
+    keeper: Arc<Keeper>,
+    config: LiveConfig,
+    gateway: Gateway,
+}
+
+/// What a machine answers.
+#[derive(serde::Deserialize)]
+struct Answer<T> {
+    answer: T,
+    #[serde(default)]
+    tokens: Vec<TokenId>,
+}
+
+impl Connected {
+    pub(crate) fn new(
+        config: &Config,
+        live: LiveConfig,
+        environment: &Environment,
+        clock: Clock,
+        gateway: Gateway,
+    ) -> Self {
+        let folder = config.data_dir.join(plexus_bridge::FOLDER);
+        Self { keeper: Arc::new(Keeper::new(&folder, environment, clock)), config: live, gateway }
+    }
+
+    fn settings(&self) -> SyncConfig {
+        self.config.load().sync.clone()
+    }
+
+    /// What belongs in the instructions of agents now.
+    pub(crate) async fn instructions(&self) -> Result<ExternalAgentInstructions, ApiError> {
+        let settings = self.settings();
+        let (agents, minutes) = (settings.agents.clone(), settings.minutes);
+        let content = blocking(move || Ok(read(&settings))).await?;
+        Ok(content.to_send(&agents, minutes))
+    }
+
+    /// Agents of all machines that can be asked.
+    pub(crate) async fn list(&self) -> Result<ExternalAgents, ApiError> {
+        let keeper = self.keeper.clone();
+        let own = blocking(move || keeper.list(LOCAL));
+        let nodes = self.nodes();
+        let asked = join_all(nodes.iter().map(|node| async move {
+            (node.name.clone(), self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await)
+        }));
+        let (own, asked) = tokio::join!(own, asked);
+        let mut list = ExternalAgents { items: own?, unanswered: Vec::new() };
+        for (node, answered) in asked {
+            match answered {
+                Ok(Answer { answer, .. }) => {
+                    list.items.extend(answer.into_iter().map(|agent| of_node(agent, &node)));
+                }
+                Err(error) => {
+                    list.unanswered.push(ExternalAgentsUnanswered { node, why: error.message });
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// Brings the instructions to what they should be: of one, or of all that are not paused.
+    pub(crate) async fn sync(&self, id: Option<&str>) -> Result<ExternalAgentSync, ApiError> {
+        let settings = self.settings();
+        let (targets, minutes) = (settings.agents.clone(), settings.minutes);
+        let content = blocking(move || Ok(read(&settings))).await?;
+        let sent = content.to_send(&targets, minutes);
+        let Some(id) = id else {
+            let keeper = self.keeper.clone();
+            let mut done = blocking(move || keeper.sync(&content, &targets, None)).await?;
+            let nodes = self.nodes();
+            for (node, told) in nodes.iter().zip(self.tell(&nodes, &sent).await) {
+                match told {
+                    Ok(synced) => add(&mut done, synced),
+                    Err(error) => done.problems.push(format!("{}: {}", node.name, error.message)),
+                }
+            }
+            return Ok(done);
+        };
+        let (node, key) = self.place(id)?;
+        let known = self.list_on(node.as_ref()).await?;
+        if !known.iter().any(|agent| agent.id == id && agent.connected_at.is_some()) {
+            return Err(unknown(id));
+        }
+        match node {
+            None => {
+                let (keeper, key) = (self.keeper.clone(), key.to_owned());
+                blocking(move || keeper.sync(&content, &targets, Some(&key))).await
+            }
+            Some(node) => {
+                let arguments = json!({ "action": "sync", "key": key, "instructions": sent });
+                let synced = self.ask::<ExternalAgentSync>(&node, &arguments).await;
+                synced.map(|synced| synced.answer).map_err(from_machine)
+            }
+        }
+    }
+
+    /// Leaves the instructions of one alone, or takes them up again.
+    pub(crate) async fn pause(&self, id: &str, paused: bool) -> Result<ExternalAgent, ApiError> {
+        let (node, key) = self.place(id)?;
+        let there = match &node {
+            None => {
+                let (keeper, key) = (self.keeper.clone(), key.to_owned());
+                blocking(move || keeper.pause(&key, paused)).await?
+            }
+            Some(node) => {
+                let action = if paused { "pause" } else { "resume" };
+                let arguments = json!({ "action": action, "key": key });
+                self.ask::<bool>(node, &arguments).await.map_err(from_machine)?.answer
+            }
+        };
+        let agents = if there { self.list_on(node.as_ref()).await? } else { Vec::new() };
+        agents.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown(id))
+    }
+
+    /// Takes one out of its files. What is given besides are tokens that nobody needs any more.
+    pub(crate) async fn remove(&self, id: &str) -> Result<(RemovedExternalAgent, Vec<TokenId>), ApiError> {
+        let (node, key) = self.place(id)?;
+        let removed = match node {
+            None => {
+                let (keeper, key) = (self.keeper.clone(), key.to_owned());
+                let removed = blocking(move || keeper.remove(&key, Policy::Skip)).await?;
+                removed.map(|removed| (RemovedExternalAgent::from(&removed), removed.tokens))
+            }
+            Some(node) => {
+                let arguments = json!({ "action": "remove", "key": key });
+                let asked = self.ask::<Option<RemovedExternalAgent>>(&node, &arguments).await;
+                let Answer { answer, tokens } = asked.map_err(from_machine)?;
+                answer.map(|removed| (removed, tokens))
+            }
+        };
+        removed.ok_or_else(|| unknown(id))
+    }
+
+    /// The machine and the connection that an id names; no machine: the hub's own.
+    fn place<'i>(&self, id: &'i str) -> Result<(Option<NodeEntry>, &'i str), ApiError> {
+        let (node, key) = id.split_once(':').ok_or_else(|| unknown(id))?;
+        if node == LOCAL {
+            return Ok((None, key));
+        }
+        let all = self.gateway.all();
+        let known = all.iter().find(|known| known.name == node).ok_or_else(|| unknown(id))?;
+        Ok((Some(known.clone()), key))
+    }
+
+    async fn list_on(&self, node: Option<&NodeEntry>) -> Result<Vec<ExternalAgent>, ApiError> {
+        let Some(node) = node else {
+            let keeper = self.keeper.clone();
+            return blocking(move || keeper.list(LOCAL)).await;
+        };
+        let asked = self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
+        let agents = asked.map_err(from_machine)?.answer.into_iter();
+        Ok(agents.map(|agent| of_node(agent, &node.name)).collect())
+    }
+
+    /// Machines that can be asked; the hub's own is looked after here.
+    fn nodes(&self) -> Vec<NodeEntry> {
+        let all = self.gateway.all();
+        let can = |node: &&NodeEntry| node.online && node.name != LOCAL && node.tools.contains(NAME);
+        all.iter().filter(can).cloned().collect()
+    }
+
+    async fn tell(
+        &self,
+        nodes: &[NodeEntry],
+        instructions: &ExternalAgentInstructions,
+    ) -> Vec<Result<ExternalAgentSync, CallError>> {
+        let arguments = json!({ "action": "sync", "instructions": instructions });
+        let told = nodes.iter().map(|node| self.ask::<ExternalAgentSync>(node, &arguments));
+        join_all(told).await.into_iter().map(|told| told.map(|told| told.answer)).collect()
+    }
+
+    /// Has a machine do something with its agents, as the hub itself: who asked for it is in the hub's own record.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        node: &NodeEntry,
+        arguments: &Value,
+    ) -> Result<Answer<T>, CallError> {
+        let odd = |error: serde_json::Error| {
+            CallError::new(ErrorCode::ToolFailed, format!("its answer cannot be read: {error}"))
+        };
+        let call = Call {
+            call_id: CallId::new(),
+            tool: NAME.to_owned(),
+            arguments: serde_json::value::to_raw_value(arguments).map_err(odd)?,
+            session_id: SessionId::new(),
+            caller: Caller { subject: HUB.to_owned(), profile: None },
+            deadline_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+            keep: false,
+            idempotency_key: None,
+            traceparent: None,
+        };
+        let call = OutgoingCall { call, queue: false, on_sent: None };
+        let (nobody, never) = (Arc::new(|_| {}), CancellationToken::new());
+        let ended = timeout(PATIENCE, self.gateway.call(node.id, call, nobody, &never)).await;
+        let late = |_| CallError::new(ErrorCode::DeadlineExceeded, "it did not answer in time");
+        let ended = ended.map_err(late)?.map_err(|why| why.error(&node.name))?;
+        match outcome::from_frame(ended)? {
+            ToolOutput::Own { structured: Some(said), .. } => serde_json::from_value(said).map_err(odd),
+            _ => Err(CallError::new(ErrorCode::ToolFailed, "its answer is none")),
+        }
+    }
+
+    /// Keeps the instructions current, for as long as the hub runs.
+    pub(crate) async fn keep_current(&self) {
+        let mut seen: Option<Vec<Stamp>> = None;
+        let mut told: BTreeSet<NodeId> = BTreeSet::new();
+        let mut last: Option<Instant> = None;
+        loop {
+            let settings = self.settings();
+            let every = Duration::from_secs(settings.minutes.saturating_mul(60));
+            let looked = settings.clone();
+            let Ok(stamps) = blocking(move || Ok(stamps(&looked))).await else { return };
+            let nodes = self.nodes();
+            let due = last.is_none_or(|last| last.elapsed() >= every);
+            if due || seen.as_ref() != Some(&stamps) {
+                if let Err(error) = self.sync(None).await.map(|done| log(&done)) {
+                    tracing::warn!(error = error.message, "the instructions of agents were not looked at");
+                }
+                told = nodes.iter().map(|node| node.id).collect();
+                (seen, last) = (Some(stamps), Some(Instant::now()));
+            } else {
+                let new: Vec<NodeEntry> =
+                    nodes.iter().filter(|node| !told.contains(&node.id)).cloned().collect();
+                if !new.is_empty()
+                    && let Ok(instructions) = self.instructions().await
+                {
+                    for done in self.tell(&new, &instructions).await.into_iter().flatten() {
+                        log(&done);
+                    }
+                }
+                told = nodes.iter().map(|node| node.id).collect();
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Tells one state of a file from another.
+type Stamp = Option<(u64, SystemTime)>;
+
+fn stamps(settings: &SyncConfig) -> Vec<Stamp> {
+    let stamp = |file: &Path| {
+        let metadata = fs_err::symlink_metadata(file).ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    };
+    settings.files.iter().map(|name| stamp(&settings.workspace.join(name))).collect()
+}
+
+fn read(settings: &SyncConfig) -> Content {
+    Content::read(&settings.workspace, &settings.files, settings.max_bytes)
+}
+
+fn log(done: &ExternalAgentSync) {
+    for path in &done.written {
+        tracing::info!(path, "instructions of an agent were written");
+    }
+    for problem in &done.problems {
+        tracing::warn!("{problem}");
+    }
+}
+
+fn add(done: &mut ExternalAgentSync, more: ExternalAgentSync) {
+    done.agents += more.agents;
+    done.written.extend(more.written);
+    done.problems.extend(more.problems);
+}
+
+/// An agent as its machine has told of it: which machine that is, the hub knows.
+fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
+    let key = agent.id.trim_start_matches(':').to_owned();
+    ExternalAgent { id: format!("{node}:{key}"), node: node.to_owned(), ..agent }
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::not_found(format!("no agent {id:?} is connected"))
+        .hint("`plexus sync list` shows those that are.")
+}
+
+fn from_machine(error: CallError) -> ApiError {
+    let status = match error.code {
+        ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Overloaded => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::CONFLICT,
+    };
+    let told = ApiError::new(status, error.code, error.message);
+    match error.hint {
+        Some(hint) => told.hint(hint),
+        None => told,
+    }
+}
+
+/// Work on files, where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BridgeError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let stopped = |error| ApiError::internal("work on files of agents", &error);
+    done.map_err(stopped)?.map_err(|error| {
+        let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::Conflict };
+        let status =
+            if error.is_retryable() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
+        ApiError::new(status, code, error.to_string()).hint(error.fix())
+    })
+}

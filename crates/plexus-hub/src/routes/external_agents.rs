@@ -1,0 +1,158 @@
+//! `/api/v1/external-agents`.
+
+use axum::Json;
+use axum::extract::Request;
+use plexus_proto::api::{
+    ChangeExternalAgentParams, ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
+    RemovedExternalAgent, SyncExternalAgentsParams,
+};
+use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::query::Segment;
+use super::upstreams::record::recorded;
+use super::{refusals, tag};
+use crate::App;
+use crate::http::{ApiError, Caller};
+
+const SCOPE: &str = "read:agents";
+/// What the audit says.
+const SYNC: &str = "external_agent.sync";
+const CHANGE: &str = "external_agent.change";
+const REMOVE: &str = "external_agent.remove";
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(instructions))
+        .routes(routes!(sync))
+        .routes(routes!(change, remove))
+}
+
+/// List agents of others
+///
+/// Those that were found on the hub's machine and on its nodes: which are connected, when their files were looked at last, and
+/// how each file is. Needs the scope `read:agents`.
+#[utoipa::path(
+    get,
+    path = "/external-agents",
+    operation_id = "listExternalAgents",
+    tag = tag::AGENTS,
+    responses(
+        (status = 200, description = "The agents, and machines that did not answer.", body = ExternalAgents),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
+pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiError> {
+    caller.needs(SCOPE)?;
+    caller.services.connected.list().await.map(Json)
+}
+
+/// Show what belongs in their instructions
+///
+/// The files of the hub's workspace, for who writes them on a machine that is no node. Needs the scope `read:agents`.
+#[utoipa::path(
+    get,
+    path = "/external-agents/instructions",
+    operation_id = "getExternalAgentInstructions",
+    tag = tag::AGENTS,
+    responses(
+        (status = 200, description = "The files.", body = ExternalAgentInstructions),
+        refusals::Always,
+    )
+)]
+pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentInstructions>, ApiError> {
+    caller.needs(SCOPE)?;
+    caller.services.connected.instructions().await.map(Json)
+}
+
+/// Write their instructions now
+///
+/// Of one agent, or of all that are not paused, on the hub's machine and on its nodes. A file is written only if what belongs
+/// in it has changed. Needs the scope `admin`.
+#[utoipa::path(
+    post,
+    path = "/external-agents/sync",
+    operation_id = "syncExternalAgents",
+    tag = tag::AGENTS,
+    request_body = SyncExternalAgentsParams,
+    responses(
+        (status = 200, description = "What was written, and what could not be.", body = ExternalAgentSync),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<ExternalAgentSync>, ApiError> {
+    let params: SyncExternalAgentsParams = caller.read_json(request, "what to sync").await?;
+    let synced = recorded(caller, SYNC, json!({ "id": params.id }), async move |services| {
+        let synced = services.connected.sync(params.id.as_deref()).await?;
+        Ok((json!({ "id": params.id, "written": synced.written }), synced))
+    });
+    synced.await.map(Json)
+}
+
+/// Pause or resume an agent
+///
+/// While it is paused its instructions are left as they are. Needs the scope `admin`.
+#[utoipa::path(
+    patch,
+    path = "/external-agents/{id}",
+    operation_id = "changeExternalAgent",
+    tag = tag::AGENTS,
+    params(("id" = String, Path, description = "The agent, such as `local:codex`.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = ChangeExternalAgentParams,
+    responses(
+        (status = 200, description = "The agent.", body = ExternalAgent),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::ForBody,
+        refusals::Always,
+    )
+)]
+pub(super) async fn change(
+    caller: Caller,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Json<ExternalAgent>, ApiError> {
+    let params: ChangeExternalAgentParams = caller.read_json(request, "a change of an agent").await?;
+    let asked = json!({ "id": id, "paused": params.paused });
+    let changed = recorded(caller, CHANGE, asked.clone(), async move |services| {
+        Ok((asked, services.connected.pause(&id, params.paused).await?))
+    });
+    changed.await.map(Json)
+}
+
+/// Disconnect an agent
+///
+/// What Plexus has put into its files is taken out, and its token is revoked. What somebody has changed since is left, and said.
+/// Needs the scope `admin`.
+#[utoipa::path(
+    delete,
+    path = "/external-agents/{id}",
+    operation_id = "removeExternalAgent",
+    tag = tag::AGENTS,
+    params(("id" = String, Path, description = "The agent, such as `local:codex`.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    responses(
+        (status = 200, description = "What was taken out.", body = RemovedExternalAgent),
+        (status = 400, response = refusals::BadRequest),
+        (status = 404, response = refusals::NotFound),
+        (status = 409, response = refusals::Conflict),
+        refusals::Always,
+    )
+)]
+pub(super) async fn remove(caller: Caller, Segment(id): Segment) -> Result<Json<RemovedExternalAgent>, ApiError> {
+    let principal = caller.principal.clone();
+    let removed = recorded(caller, REMOVE, json!({ "id": id }), async move |services| {
+        let (removed, tokens) = services.connected.remove(&id).await?;
+        for token in &tokens {
+            services.authenticator.revoke(&principal, *token).await?;
+        }
+        let done = json!({ "id": id, "gone": removed.gone, "written": removed.written, "revoked": tokens });
+        Ok((done, removed))
+    });
+    removed.await.map(Json)
+}

@@ -1,0 +1,138 @@
+//! `external_agents`: the agents of this machine that its owner has connected, looked after for the hub. It is for the hub
+//! itself and in no list.
+//!
+//! Nothing is connected over a link: that is what `plexus connect` on the machine is for. What its owner has connected is kept
+//! current, paused, and taken out again.
+
+use std::sync::Arc;
+
+use plexus_bridge::{BridgeError, Content, Keeper, Policy};
+use plexus_proto::ErrorCode;
+use plexus_proto::api::{ExternalAgentInstructions, RemovedExternalAgent};
+use plexus_tools::{
+    Access, Action, CallError, Outcome, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub const NAME: &str = "external_agents";
+
+#[derive(Debug)]
+struct ExternalAgents(Arc<Keeper>);
+
+/// The tool for a machine whose agents are kept by this.
+#[must_use]
+pub fn tool(keeper: Keeper) -> Tool {
+    Tool::typed(ExternalAgents(Arc::new(keeper)))
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum AgentsAction {
+    /// Those that are connected, and what else was found.
+    List,
+    /// Brings their instructions to what they should be.
+    Sync,
+    Pause,
+    Resume,
+    /// Takes a connection out of its files.
+    Remove,
+}
+
+impl AgentsAction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Sync => "sync",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    action: AgentsAction,
+    /// The connection; with sync: only this one.
+    key: Option<String>,
+    /// With sync: what belongs in their instructions.
+    instructions: Option<Value>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// What the action gives.
+    answer: Value,
+    /// With remove: tokens that nobody needs any more.
+    tokens: Vec<String>,
+}
+
+impl TypedTool for ExternalAgents {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        let action = |action: AgentsAction, access: Access| Action::new(action.name(), access);
+        ToolSpec::node(
+            NAME,
+            "External agents",
+            "Looks after the agents of a machine that are connected to the hub. For the hub itself.",
+            Access::READ,
+        )
+        .with_actions(vec![
+            action(AgentsAction::List, Access::READ),
+            action(AgentsAction::Sync, Access::SET),
+            action(AgentsAction::Pause, Access::SET),
+            action(AgentsAction::Resume, Access::SET),
+            action(AgentsAction::Remove, Access::REMOVE),
+        ])
+        .for_programs()
+        .without_record_of(&["instructions"])
+    }
+
+    async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let keeper = self.0.clone();
+        let worked = tokio::task::spawn_blocking(move || answer(&keeper, &args)).await;
+        let stopped = |_| CallError::new(ErrorCode::Internal, "work on files of agents was stopped");
+        let (answer, tokens) = worked.map_err(stopped)??;
+        Ok(Outcome::Ready(ToolOutput::new("", &Output { answer, tokens })))
+    }
+}
+
+fn answer(keeper: &Keeper, args: &Args) -> Result<(Value, Vec<String>), CallError> {
+    let key =
+        || args.key.as_deref().ok_or_else(|| arguments::missing(NAME, "key", args.action.name()));
+    let answer = match args.action {
+        // Which machine it is, the hub knows.
+        AgentsAction::List => json!(keeper.list("").map_err(failed)?),
+        AgentsAction::Sync => {
+            let given = args.instructions.clone();
+            let given = given.ok_or_else(|| arguments::missing(NAME, "instructions", "sync"))?;
+            let given: ExternalAgentInstructions = serde_json::from_value(given).map_err(|error| {
+                let problem = json!({ "path": "/instructions", "message": error.to_string() });
+                arguments::invalid(NAME, vec![problem])
+            })?;
+            let content = Content::from(&given);
+            json!(keeper.sync(&content, &given.agents, args.key.as_deref()).map_err(failed)?)
+        }
+        AgentsAction::Pause => json!(keeper.pause(key()?, true).map_err(failed)?),
+        AgentsAction::Resume => json!(keeper.pause(key()?, false).map_err(failed)?),
+        AgentsAction::Remove => {
+            let Some(removed) = keeper.remove(key()?, Policy::Skip).map_err(failed)? else {
+                return Ok((Value::Null, Vec::new()));
+            };
+            let tokens = removed.tokens.iter().map(ToString::to_string).collect();
+            return Ok((json!(RemovedExternalAgent::from(&removed)), tokens));
+        }
+    };
+    Ok((answer, Vec::new()))
+}
+
+fn failed(error: BridgeError) -> CallError {
+    let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::ToolFailed };
+    let fix = error.fix();
+    CallError::new(code, error.to_string()).hint(fix)
+}

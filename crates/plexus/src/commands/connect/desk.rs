@@ -1,0 +1,57 @@
+//! What `connect`, `disconnect`, `sync` and `doctor` work with: the agents of this machine and the folder with what is known of
+//! them.
+
+use std::path::PathBuf;
+
+use plexus_bridge::{BridgeError, Keeper};
+use plexus_kit::config::default_data_dir;
+use plexus_kit::{Clock, Environment, env};
+
+use crate::commands::Invocation;
+use crate::failure::{Exit, Failure};
+use crate::output::{Answered, Output};
+
+pub(crate) struct Desk {
+    pub(crate) keeper: Keeper,
+    pub(crate) data_dir: PathBuf,
+}
+
+impl Desk {
+    pub(crate) fn open(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
+        Ok(Self::at(std::path::absolute(invocation.data_folder()?)?, invocation.environment()))
+    }
+}
+
+impl Desk {
+    /// The one of the user's own data folder, whatever folder the command is about; none where there is no such folder.
+    pub(crate) fn open_default(invocation: &Invocation<'_>) -> anyhow::Result<Option<Self>> {
+        let environment = invocation.environment();
+        let named = environment.get(env::DATA_DIR).map(PathBuf::from);
+        let Some(data_dir) = named.or_else(|| default_data_dir(environment)) else { return Ok(None) };
+        Ok(Some(Self::at(std::path::absolute(data_dir)?, environment)))
+    }
+
+    fn at(data_dir: PathBuf, environment: &Environment) -> Self {
+        let keeper = Keeper::new(&data_dir.join(plexus_bridge::FOLDER), environment, Clock::system());
+        Self { keeper, data_dir }
+    }
+}
+
+/// An error of a file, as commands tell it.
+pub(crate) fn refused(error: &BridgeError) -> Failure {
+    Failure::new(Exit::Failed, error.to_string()).hint(error.fix())
+}
+
+/// Asks a person; where there is none to ask, that is an error.
+pub(crate) async fn confirmed(out: &Output, question: &str) -> anyhow::Result<bool> {
+    if !out.can_ask() {
+        return Err(Failure::new(Exit::Usage, "nothing was changed: there is nobody to ask")
+            .hint("say --yes to write it, or --dry-run to only see it")
+            .into());
+    }
+    match out.answers()?.to(&format!("{question} [y/N]")).await {
+        Answered::With(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
+        Answered::NoMore => Ok(false),
+        Answered::Interrupted => Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether the agents that are connected can use the hub: what is in their files is started exactly as they would start it.
+
+use std::time::Duration;
+
+use plexus_bridge::agents::Agent;
+use plexus_bridge::{Connection, Part, Record};
+use plexus_kit::{Environment, Supervisor};
+use plexus_mcp::upstream::client::ClientSettings;
+use plexus_mcp::upstream::config::Folder;
+use plexus_mcp::upstream::try_out;
+use plexus_proto::api::{ExternalAgentFileState, UpstreamTest};
+use serde_json::{Map, Value, json};
+
+use super::{Finding, Subject};
+use crate::commands::Invocation;
+use crate::commands::connect::desk::Desk;
+
+const CHECK: &str = "agents";
+/// For an entry to say who it is and which tools it has.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For what was started to end.
+const GRACE: Duration = Duration::from_secs(3);
+/// Tools that are named.
+const NAMED: usize = 6;
+
+pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> Vec<Finding> {
+    let plexus = &subject.plexus;
+    let desk = match Desk::open(invocation) {
+        Ok(desk) => desk,
+        Err(error) => return vec![Finding::problem(CHECK, error.to_string(), "name the data folder")],
+    };
+    let ledger = match desk.keeper.bridge().ledger() {
+        Ok(ledger) => ledger,
+        Err(error) => return vec![Finding::problem(CHECK, error.to_string(), error.fix())],
+    };
+    if ledger.connections.is_empty() {
+        return vec![Finding::ok(CHECK, format!("none is connected; `{plexus} connect` does that"))];
+    }
+    let mut found = Vec::new();
+    // How the files are, first: what is not there cannot be started.
+    for agent in desk.keeper.list("local").unwrap_or_default() {
+        for file in agent.files.iter().filter(|file| file.state != ExternalAgentFileState::Current) {
+            let message = format!("{}: {} is {}", agent.name, file.path, file.state.as_str());
+            let fix = file.problem.clone().unwrap_or_else(|| format!("{plexus} connect {}", agent.agent));
+            found.push(Finding::warning(CHECK, message, fix));
+        }
+    }
+    for connection in ledger.connections.values() {
+        for record in &connection.files {
+            if let Some(entry) = entry_of(record) {
+                found.push(started(connection, &entry, plexus, invocation.environment()).await);
+            }
+        }
+    }
+    found
+}
+
+/// What the file of the agent has in the place of our entry now.
+fn entry_of(record: &Record) -> Option<Map<String, Value>> {
+    let Part::Entry { syntax, keys, .. } = &record.part else { return None };
+    let text = fs_err::read_to_string(&record.path).ok()?;
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    match syntax.get(&text, &keys).ok()?? {
+        Value::Object(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+async fn started(
+    connection: &Connection,
+    entry: &Map<String, Value>,
+    plexus: &str,
+    environment: &Environment,
+) -> Finding {
+    let name = Agent::named(&connection.agent).map_or(connection.agent.as_str(), |agent| agent.name);
+    let again = format!("{plexus} connect {}", connection.agent);
+    let Some((program, args, variables)) = command(entry) else {
+        return Finding::problem(CHECK, format!("{name}: its entry names no command"), again);
+    };
+    let document = json!({ "command": program, "args": args, "env": variables });
+    let server = match Folder::new(std::env::temp_dir(), environment.clone()).check("plexus", &document) {
+        Ok(server) => server,
+        Err(problems) => {
+            let why: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Finding::problem(CHECK, format!("{name}: {}", why.join("; ")), again);
+        }
+    };
+    let supervisor = Supervisor::new();
+    let settings = ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() };
+    let UpstreamTest { success, tools, error, stderr, elapsed_ms, .. } =
+        try_out(server, environment, &supervisor, settings).await;
+    supervisor.shutdown(GRACE).await;
+    let words = std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ");
+    if !success {
+        let why = error.unwrap_or_else(|| stderr.last().cloned().unwrap_or_default());
+        return Finding::problem(CHECK, format!("{name}: `{words}` does not work: {why}"), again);
+    }
+    if tools.is_empty() {
+        let message = format!("{name}: `{words}` works, and lists no tools");
+        return Finding::warning(CHECK, message, "start the hub, or give the agent a profile that shows some");
+    }
+    // As the agent has them, without what this client has put in front.
+    let named: Vec<&str> =
+        tools.iter().map(|tool| tool.trim_start_matches("mcp__plexus__")).take(NAMED).collect();
+    let more = match tools.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Finding::ok(CHECK, format!("{name}: {} tools in {elapsed_ms} ms: {}{more}", tools.len(), named.join(", ")))
+}
+
+/// The program, its arguments and its variables, however the agent writes them.
+fn command(entry: &Map<String, Value>) -> Option<(String, Vec<String>, Value)> {
+    let words = |value: Option<&Value>| -> Vec<String> {
+        let items = value.and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (program, args) = match entry.get("command").or_else(|| entry.get("cmd"))? {
+        Value::String(program) => (program.clone(), words(entry.get("args"))),
+        all @ Value::Array(_) => {
+            let mut all = words(Some(all));
+            if all.is_empty() {
+                return None;
+            }
+            (all.remove(0), all)
+        }
+        _ => return None,
+    };
+    let variables = ["env", "environment", "envs"].iter().find_map(|key| entry.get(*key)).cloned();
+    Some((program, args, variables.unwrap_or_else(|| json!({}))))
+}

@@ -1,0 +1,192 @@
+//! `plexus sync`: what the hub's workspace says of agents is in their instructions.
+//!
+//! A hub keeps the agents of its own machine current, and nodes those of theirs. The command does it on a machine that has neither,
+//! and looks after all of them.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use plexus_bridge::Content;
+use plexus_proto::api::{
+    ChangeExternalAgentParams, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
+    RemovedExternalAgent, SyncExternalAgentsParams,
+};
+
+use super::Invocation;
+use super::connect::desk::{self, Desk};
+use super::connect::shown;
+use crate::client::Hub;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::signals::Signals;
+
+/// Between two looks at what the hub has.
+const LOOK: Duration = Duration::from_secs(10);
+
+const AFTER_HELP: &str = "\
+Without a subcommand the agents of this machine are kept current until Ctrl-C. That is for a
+machine that is neither the hub's nor a node of it: there it happens by itself.
+
+Examples:
+  plexus sync --once
+  plexus sync list                  # agents of all machines, and how their files are
+  plexus sync pause local:codex     # leave its instructions alone
+  plexus sync now                   # on all machines, at once";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct SyncArgs {
+    /// Once, and not again and again
+    #[arg(long)]
+    once: bool,
+    #[command(subcommand)]
+    command: Option<SyncCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum SyncCommand {
+    /// List the agents of all machines: those that are connected and those that were found
+    List,
+    /// Have the hub write the instructions on all machines now
+    Now {
+        /// Only this one, such as local:codex; also if it is paused
+        id: Option<String>,
+    },
+    /// Leave the instructions of an agent as they are
+    Pause {
+        /// The agent, such as local:codex
+        id: String,
+    },
+    /// Keep the instructions of an agent current again
+    Resume {
+        /// The agent, such as local:codex
+        id: String,
+    },
+    /// Disconnect an agent, on whichever machine it is
+    Remove {
+        /// The agent, such as nas:claude-code
+        id: String,
+    },
+}
+
+pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
+    let Some(command) = args.command else { return here(args.once, invocation).await };
+    let hub = invocation.hub()?;
+    match command {
+        SyncCommand::List => {
+            let answer = hub.get(&["external-agents"], &[]).await?;
+            if out.json() {
+                out.json_line(answer.raw().get())?;
+                return Ok(Exit::Ok.into());
+            }
+            let ExternalAgents { items, unanswered } = answer.decode()?;
+            if items.is_empty() {
+                out.note("No agent was found on any machine.");
+            } else {
+                shown::list(out, &items)?;
+            }
+            for machine in unanswered {
+                out.note(&format!("{} did not answer: {}", machine.node, machine.why));
+            }
+            Ok(Exit::Ok.into())
+        }
+        SyncCommand::Now { id } => {
+            let params = SyncExternalAgentsParams { id };
+            let answer = hub.post(&["external-agents", "sync"], &params, &[]).await?;
+            if out.json() {
+                out.json_line(answer.raw().get())?;
+                return Ok(Exit::Ok.into());
+            }
+            tell(out, &answer.decode()?)
+        }
+        SyncCommand::Pause { id } => pause(&hub, &id, true, out).await,
+        SyncCommand::Resume { id } => pause(&hub, &id, false, out).await,
+        SyncCommand::Remove { id } => {
+            let answer = hub.delete(&["external-agents", &id]).await?;
+            if out.json() {
+                out.json_line(answer.raw().get())?;
+                return Ok(Exit::Ok.into());
+            }
+            let removed: RemovedExternalAgent = answer.decode()?;
+            removed.problems.iter().for_each(|problem| out.note(problem));
+            out.line(&match removed.gone {
+                true => format!("{id} is disconnected."),
+                false => format!("{id} is not quite disconnected: see above."),
+            })?;
+            Ok(if removed.gone { Exit::Ok } else { Exit::Failed }.into())
+        }
+    }
+}
+
+async fn pause(hub: &Hub, id: &str, paused: bool, out: &Output) -> anyhow::Result<ExitCode> {
+    let answer = hub.patch(&["external-agents", id], &ChangeExternalAgentParams { paused }).await?;
+    match (out.json(), paused) {
+        (true, _) => out.json_line(answer.raw().get())?,
+        (false, true) => out.line(&format!("{id} is paused: its instructions stay as they are."))?,
+        (false, false) => out.line(&format!("{id} is kept current again."))?,
+    }
+    Ok(Exit::Ok.into())
+}
+
+/// Keeps the agents of this machine current.
+async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, desk, hub) = (&invocation.out, Desk::open(invocation)?, invocation.hub()?);
+    if desk.keeper.is_idle().map_err(|error| desk::refused(&error))? {
+        return Err(Failure::new(Exit::Failed, "no agent of this machine is connected")
+            .hint("plexus connect")
+            .into());
+    }
+    let mut signals = Signals::new()?;
+    let mut last: Option<(ExternalAgentInstructions, Instant)> = None;
+    loop {
+        match fetch(&hub).await {
+            Ok(now) => {
+                let every = Duration::from_secs(now.minutes.saturating_mul(60));
+                let due = last.as_ref().is_none_or(|(was, at)| *was != now || at.elapsed() >= every);
+                if due {
+                    let done = desk.keeper.sync(&Content::from(&now), &now.agents, None);
+                    let done = done.map_err(|error| desk::refused(&error))?;
+                    if once {
+                        return tell(out, &done);
+                    }
+                    if !done.written.is_empty() || !done.problems.is_empty() {
+                        tell(out, &done)?;
+                    }
+                    last = Some((now, Instant::now()));
+                }
+            }
+            Err(error) if once => return Err(error),
+            // It comes back, and then there is something to do.
+            Err(error) => tracing::warn!("{error}"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = signals.next() => return Ok(Exit::Ok.into()),
+        }
+    }
+}
+
+async fn fetch(hub: &Hub) -> anyhow::Result<ExternalAgentInstructions> {
+    hub.get(&["external-agents", "instructions"], &[]).await?.decode()
+}
+
+fn tell(out: &Output, done: &ExternalAgentSync) -> anyhow::Result<ExitCode> {
+    if out.json() {
+        out.json_line(&serde_json::to_string(done)?)?;
+    } else {
+        done.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
+        done.problems.iter().for_each(|problem| out.note(problem));
+        out.line(&format!(
+            "{} looked at, {} written.",
+            counted(done.agents, "agent"),
+            counted(done.written.len(), "file")
+        ))?;
+    }
+    Ok(if done.problems.is_empty() { Exit::Ok } else { Exit::Failed }.into())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
