@@ -6,6 +6,8 @@
 mod claude_asked;
 mod claude_code;
 mod codex;
+mod connect;
+mod new_user;
 mod run;
 
 use std::time::Duration;

@@ -1,0 +1,180 @@
+//! What the commands say and do, file by file.
+
+use serde_json::{Value, json};
+
+use super::{home, program, read, write};
+
+const CODEX: &str = "# My settings.\nmodel = \"o9\"\r\n\n[mcp_servers.other]\ncommand = \"other\"\n";
+
+#[tokio::test]
+async fn a_dry_run_shows_every_line_and_changes_nothing() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let config = write(&plexus, ".codex/config.toml", CODEX);
+    let ran = plexus.run(&["connect", "codex", "claude", "--dry-run"]).await;
+    for line in [
+        "Codex 0.166.0",
+        "Claude Code 2.1.325",
+        "  + [mcp_servers.plexus]",
+        "  + args = [\"mcp\", \"--agent\", \"codex\"]",
+    ] {
+        assert!(ran.ok().lines().any(|said| said == line), "{line:?}: {ran:?}");
+    }
+    assert!(ran.stdout.contains(".claude.json (new)"), "{ran:?}");
+    assert!(ran.stderr.contains("dry run"), "{ran:?}");
+    assert_eq!(read(&config), CODEX);
+    assert!(!plexus.home().join(".claude.json").exists());
+    let json = plexus.run(&["connect", "codex", "--dry-run", "--json"]).await.json(0);
+    let entry = &json["agents"][0]["entry"];
+    assert_eq!(entry["args"], json!(["mcp", "--agent", "codex"]), "{json}");
+    assert_eq!(json["connected"], json!([]), "{json}");
+    let tokens = plexus.run(&["token", "list", "--json"]).await.json(0);
+    assert!(!tokens.to_string().contains("\"codex\""), "{tokens}");
+}
+
+#[tokio::test]
+async fn what_is_connected_is_listed_restored_and_taken_out_byte_by_byte() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let config = write(&plexus, ".codex/config.toml", CODEX);
+    let ran = plexus.run_with(&["connect", "--yes"], &[("PLEXUS_AGENTS", "codex, claude-code")]).await;
+    assert!(ran.ok().contains("Codex is connected."), "{ran:?}");
+    assert!(ran.stdout.contains("Claude Code is connected."), "{ran:?}");
+    let connected = read(&config);
+    assert!(connected.starts_with(CODEX) && connected.contains("[mcp_servers.plexus]"), "{connected}");
+    let claude: Value = serde_json::from_str(&read(&plexus.home().join(".claude.json"))).expect("JSON");
+    assert_eq!(claude["mcpServers"]["plexus"]["args"], json!(["mcp", "--agent", "claude-code"]), "{claude}");
+    // No token is in any file of theirs.
+    assert!(!connected.contains("eyJ") && !claude.to_string().contains("eyJ"));
+
+    let status = plexus.run(&["connect", "--status", "--json"]).await.json(0);
+    let states: Vec<(&Value, &Value)> = status["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|agent| (&agent["id"], &agent["state"]))
+        .collect();
+    let expected = [(json!("local:codex"), json!("connected")), (json!("local:claude-code"), json!("connected"))];
+    assert_eq!(states, expected.iter().map(|(id, state)| (id, state)).collect::<Vec<_>>(), "{status}");
+    // The hub says the same.
+    let listed = plexus.run(&["sync", "list", "--json"]).await.json(0);
+    assert_eq!(listed["items"], status["items"]);
+
+    // Once more changes nothing.
+    let again = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert!(again.ok().contains("connected already"), "{again:?}");
+    assert_eq!(read(&config), connected);
+
+    let copies = plexus.run(&["connect", "--restore", "--json"]).await.json(0);
+    let copy = copies["items"][0]["id"].as_str().expect("a copy");
+    plexus.run(&["connect", "--restore", copy, "--yes"]).await.ok();
+    assert_eq!(read(&config), CODEX);
+    plexus.run(&["connect", "--yes", "codex"]).await.ok();
+    assert_eq!(read(&config), connected);
+
+    let ran = plexus.run(&["disconnect", "--yes"]).await;
+    assert!(ran.ok().contains("codex is disconnected."), "{ran:?}");
+    assert_eq!(read(&config), CODEX);
+    assert!(!plexus.home().join(".claude.json").exists());
+    let ran = plexus.run(&["disconnect", "--yes"]).await;
+    assert!(ran.ok().is_empty() && ran.stderr.contains("No agent is connected"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn an_entry_of_the_same_name_is_a_conflict_until_it_is_said_what_to_do() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let own = "[mcp_servers.plexus]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+    let config = write(&plexus, ".codex/config.toml", own);
+    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("! conflict: ") && ran.stdout.contains("--policy replace"), "{ran:?}");
+    assert_eq!(read(&config), own);
+    let tokens = plexus.run(&["token", "list", "--json"]).await.json(0);
+    assert!(!tokens.to_string().contains("\"codex\""), "{tokens}");
+    plexus.run(&["connect", "--yes", "codex", "--policy", "replace"]).await.ok();
+    assert!(read(&config).contains("--agent"), "{}", read(&config));
+    plexus.run(&["disconnect", "--yes", "codex"]).await.ok();
+    assert_eq!(read(&config), own);
+}
+
+#[tokio::test]
+async fn what_a_person_changed_since_is_theirs() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    plexus.run(&["connect", "--yes", "codex"]).await.ok();
+    let config = plexus.home().join(".codex/config.toml");
+    let changed = read(&config).replace("\"codex\"", "\"mine\"");
+    std::fs::write(&config, &changed).expect("a file");
+    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = plexus.run(&["disconnect", "--yes"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("changed since it was written"), "{ran:?}");
+    assert_eq!(read(&config), changed);
+    plexus.run(&["disconnect", "--yes", "--policy", "replace"]).await.ok();
+    assert!(!config.exists(), "{}", read(&config));
+}
+
+#[tokio::test]
+async fn a_project_is_connected_on_its_own_and_for_everybody_who_has_it() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let project = plexus.home().join("shop");
+    std::fs::create_dir(&project).expect("a folder");
+    plexus.run(&["connect", "--yes", "claude-code", "--project", "shop"]).await.ok();
+    let servers: Value = serde_json::from_str(&read(&project.join(".mcp.json"))).expect("JSON");
+    let entry = json!({ "type": "stdio", "command": "plexus", "args": ["mcp", "--agent", "claude-code"] });
+    assert_eq!(servers["mcpServers"]["plexus"], entry);
+    assert!(!plexus.home().join(".claude.json").exists());
+    plexus.run(&["disconnect", "--yes", "--project", "shop"]).await.ok();
+    assert!(!project.join(".mcp.json").exists());
+    let ran = plexus.run(&["connect", "--yes", "windsurf", "--project", "shop"]).await;
+    assert!(ran.failed(2).contains("Windsurf has no MCP servers that are of one project"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said_with_what_to_do() {
+    let plexus = home();
+    // Nobody to ask, and nothing said.
+    let ran = plexus.run(&["connect"]).await;
+    let said = ran.failed(2);
+    assert!(said.contains("nobody to ask") && said.contains("plexus connect codex claude-code"), "{said}");
+    let ran = plexus.run(&["connect", "codx"]).await;
+    assert!(ran.failed(2).contains("did you mean codex?"), "{ran:?}");
+    // No hub.
+    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert!(ran.failed(4).contains("plexus up"), "{ran:?}");
+    assert!(!plexus.home().join(".codex").exists());
+    let ran = plexus.run(&["connect", "--restore", "nothing"]).await;
+    assert!(ran.failed(1).contains("there is no copy") || ran.stderr.contains("there is no backup"), "{ran:?}");
+    let ran = plexus.run(&["disconnect", "codex"]).await;
+    assert!(ran.failed(1).contains("Codex is not connected"), "{ran:?}");
+    let ran = plexus.run(&["connect", "codex", "--project", "nowhere"]).await;
+    assert!(ran.failed(2).contains("is not a folder"), "{ran:?}");
+    let ran = plexus.run(&["sync", "--once"]).await;
+    assert!(ran.failed(1).contains("no agent of this machine is connected"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_refused_and_the_others_are_connected() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let broken = "{ \"mcpServers\": { \"other\": }\n";
+    let file = write(&plexus, ".claude.json", broken);
+    let ran = plexus.run(&["connect", "--yes", "codex", "claude-code"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("! refused: ") && ran.stdout.contains("is not valid JSON"), "{ran:?}");
+    assert!(ran.stdout.contains("Codex is connected."), "{ran:?}");
+    assert_eq!(read(&file), broken);
+}
+
+#[tokio::test]
+async fn a_hub_on_a_terminal_names_agents_that_are_not_connected() {
+    let plexus = home();
+    // What another program calls codex is none of ours to name.
+    program(&plexus, "gemini", "echo 0.61.0");
+    let hub = plexus.up().await;
+    // Nobody is at a terminal here, and a log needs no advice.
+    assert!(!hub.welcome().contains("not connected"), "{}", hub.welcome());
+}
