@@ -16,6 +16,12 @@ struct Found {
     end: usize,
 }
 
+impl Found {
+    fn text<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.start..self.end]
+    }
+}
+
 fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
     let (begins, ends) = (text.matches(BEGIN).count(), text.matches(END).count());
     match (text.find(BEGIN), text.find(END), begins, ends) {
@@ -64,7 +70,7 @@ pub(crate) fn write(
     let new = |lead: &str| Part::Block { hash: hash(block.as_bytes()), lead: lead.to_owned() };
     match (find(path, text)?, known) {
         (Some(found), Some((was, lead))) => {
-            if hash(text[found.start..found.end].as_bytes()) != *was && !insist {
+            if hash(found.text(text).as_bytes()) != *was && !insist {
                 return Err(changed(path));
             }
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new(lead)))
@@ -97,7 +103,7 @@ pub(crate) fn write(
 pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Result<String, BridgeError> {
     let Part::Block { hash: was, lead } = part else { return Ok(text.to_owned()) };
     let Some(found) = find(path, text)? else { return Ok(text.to_owned()) };
-    if hash(text[found.start..found.end].as_bytes()) != *was && !insist {
+    if hash(found.text(text).as_bytes()) != *was && !insist {
         return Err(changed(path));
     }
     let before = &text[..found.start];
@@ -109,7 +115,7 @@ pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Resul
 pub(crate) fn is_current(path: &Path, text: &str, part: &Part) -> Option<bool> {
     let Part::Block { hash: was, .. } = part else { return None };
     match find(path, text) {
-        Ok(found) => found.map(|found| hash(text[found.start..found.end].as_bytes()) == *was),
+        Ok(found) => found.map(|found| hash(found.text(text).as_bytes()) == *was),
         Err(_) => Some(false),
     }
 }

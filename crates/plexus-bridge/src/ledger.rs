@@ -66,6 +66,25 @@ pub struct Trouble {
     pub conflict: bool,
 }
 
+impl Trouble {
+    #[must_use]
+    pub fn of(error: &BridgeError) -> Self {
+        let path = match error {
+            BridgeError::Refused { path, .. }
+            | BridgeError::Conflict { path, .. }
+            | BridgeError::Io { path, .. } => path,
+            BridgeError::Restless(path) | BridgeError::Ledger { path, .. } => path,
+            BridgeError::Busy(_) | BridgeError::NoBackup(_) => Path::new(""),
+        };
+        Self {
+            path: path.to_owned(),
+            why: error.to_string(),
+            fix: error.fix(),
+            conflict: error.is_conflict(),
+        }
+    }
+}
+
 /// What is ours in one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {

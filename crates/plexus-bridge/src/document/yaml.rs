@@ -22,7 +22,7 @@ enum Kind {
     Alias,
     Sequence(Vec<Node>),
     Mapping {
-        fields: Vec<(Node, Node)>,
+        fields: Vec<Field>,
         in_braces: bool,
     },
 }
@@ -133,7 +133,11 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
     Ok(root.filter(|root| !matches!(&root.kind, Kind::Scalar { text, plain: true } if text.is_empty())))
 }
 
-fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [(Node, Node)], bool), EditError> {
+/// The key and what is behind it.
+type Field = (Node, Node);
+
+/// What is in a mapping, and whether it is written in braces.
+fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [Field], bool), EditError> {
     match &node.kind {
         Kind::Mapping { fields, in_braces } => Ok((fields, *in_braces)),
         _ => {
@@ -143,11 +147,7 @@ fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [(Node, Nod
     }
 }
 
-fn field<'n>(
-    fields: &'n [(Node, Node)],
-    key: &str,
-    text: &str,
-) -> Result<Option<&'n (Node, Node)>, EditError> {
+fn field<'n>(fields: &'n [Field], key: &str, text: &str) -> Result<Option<&'n Field>, EditError> {
     let mut same = fields.iter().filter(|(name, _)| name.key() == key);
     let first = same.next();
     match same.next() {
