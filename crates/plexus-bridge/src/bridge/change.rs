@@ -16,6 +16,7 @@ use crate::{block, entry, recovery};
 
 /// How often a file may be rewritten under our hands.
 const TRIES: usize = 10;
+const NOT_AS_WRITTEN: &str = "is not as Plexus has written it";
 
 /// One file as it is and as it would be.
 #[derive(Debug, Clone)]
@@ -42,17 +43,18 @@ impl Change {
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
     Enter(Wanted),
+    /// A block; `asked` for by a person, who gets it also where it was taken out.
     Write {
         content: String,
         asked: bool,
     },
+    /// A file of our own.
     Own {
         content: String,
+        asked: bool,
     },
-    /// What is ours goes.
+    /// What is ours goes, unless another connection needs it.
     Leave,
-    /// Others need it still.
-    Forget,
     Put {
         text: String,
     },
@@ -63,10 +65,10 @@ impl Bridge {
     pub(super) fn computed(
         &self,
         ledger: &Ledger,
+        key: &str,
         path: &Path,
         found: Option<&Found>,
-        edit: &Edit,
-        policy: Policy,
+        (edit, policy): (&Edit, Policy),
     ) -> Result<(Option<String>, Option<Part>), BridgeError> {
         let record = ledger.record(path);
         let known = record.map(|record| &record.part);
@@ -81,23 +83,24 @@ impl Bridge {
                 let written = block::write(path, text, content, known, insist)?;
                 Ok((Some(written.0), Some(written.1)))
             }
-            Edit::Own { content } => {
-                let ours = match (found, record) {
-                    (None, _) => true,
-                    (Some(found), Some(record)) => found.hash == record.hash,
-                    (Some(found), None) => found.text == *content,
+            Edit::Own { content, asked } => {
+                let why = match (found, record) {
+                    (None, Some(_)) if !asked => Some("was removed by somebody"),
+                    (Some(found), Some(record)) if found.hash != record.hash => Some(NOT_AS_WRITTEN),
+                    (Some(found), None) if found.text != *content => Some(NOT_AS_WRITTEN),
+                    _ => None,
                 };
-                if !ours && !insist {
-                    return Err(BridgeError::conflict(
+                match why.filter(|_| !insist) {
+                    None => Ok((Some(content.clone()), Some(Part::Own))),
+                    Some(why) => Err(BridgeError::conflict(
                         path,
-                        "is not as Plexus has written it",
+                        why,
                         "move it away; `plexus connect --policy replace` writes it anew",
-                    ));
+                    )),
                 }
-                Ok((Some(content.clone()), Some(Part::Own)))
             }
+            Edit::Leave if ledger.is_shared(path, key) => Ok((found.map(|found| found.text.clone()), None)),
             Edit::Leave => self.left(ledger, path, found, insist).map(|text| (text, None)),
-            Edit::Forget => Ok((found.map(|found| found.text.clone()), None)),
             Edit::Put { text } => {
                 let kept = known.filter(|part| {
                     entry::is_current(text, part).or_else(|| block::is_current(path, text, part))
@@ -119,8 +122,10 @@ impl Bridge {
         let (Some(found), Some(record)) = (found, ledger.record(path)) else {
             return Ok(found.map(|found| found.text.clone()));
         };
-        if found.hash == record.hash {
-            // Nobody else was here since.
+        let as_left = found.hash == record.hash;
+        // Nothing of anybody's is in it that was not in it before.
+        let all_ours = if record.part == Part::Own { as_left || insist } else { as_left && record.alone };
+        if all_ours {
             match &record.before {
                 None => return Ok(None),
                 Some(before) => {
@@ -136,11 +141,12 @@ impl Bridge {
                 entry::disconnect(path, &found.text, part, policy)?
             }
             part @ Part::Block { .. } => block::erase(path, &found.text, part, insist)?,
-            Part::Own if insist => return Ok(None),
+            // The copy from before is gone.
+            Part::Own if all_ours => return Ok(None),
             Part::Own => {
                 return Err(BridgeError::conflict(
                     path,
-                    "is not as Plexus has written it",
+                    NOT_AS_WRITTEN,
                     "`--policy replace` removes it all the same",
                 ));
             }
@@ -158,100 +164,112 @@ impl Bridge {
         if let Some(connection) = connection {
             ledger.connections.entry(change.key.clone()).or_insert_with(|| connection.clone());
         }
-        for _ in 0..TRIES {
-            let found = change.place.read()?;
-            let (after, part) =
-                self.computed(&ledger, &change.path, found.as_ref(), &change.edit, change.policy)?;
-            let before = found.as_ref().map(|found| &found.text);
-            let known = ledger.record(&change.path).cloned();
-            if matches!(change.edit, Edit::Forget) {
-                if let Some(connection) = ledger.connections.get_mut(&change.key) {
-                    connection.files.retain(|record| record.path != change.path);
-                }
-                ledger.write(&self.folder)?;
-                return Ok(false);
-            }
-            let now = self.clock.now();
-            let kept = match before {
-                Some(text) if before != after.as_ref() || known.is_none() => {
-                    self.steps.about_to("keep a copy");
-                    Some(ledger.back_up(&self.folder, &change.path, text, now)?)
-                }
-                _ => None,
-            };
-            let record = match (part, &after) {
-                (Some(part), Some(text)) => Some(Record {
-                    path: change.path.clone(),
-                    part,
-                    hash: hash(text.as_bytes()),
-                    before: known.as_ref().map_or(kept, |known| known.before.clone()),
-                    made: known.as_ref().map_or_else(|| change.place.missing(), |known| known.made.clone()),
-                    written_at: now,
-                }),
-                _ => None,
-            };
-            if before == after.as_ref() {
-                // Nothing to write; whether that is known is another matter.
-                let same =
-                    |known: &Record, record: &Record| known.part == record.part && known.hash == record.hash;
-                if !matches!((&known, &record), (Some(known), Some(record)) if same(known, record))
-                    || connection.is_some()
-                {
-                    ledger.settle(&change.key, &change.path, record.as_ref());
-                    self.steps.about_to("write the ledger");
-                    ledger.write(&self.folder)?;
-                }
-                return Ok(false);
-            }
-            let beside = format!(".{}.plexus-{:08x}", file_name(&change.path), rand::random::<u32>());
-            ledger.pending = Some(Pending {
-                connection: change.key.clone(),
-                root: change.place.root().to_owned(),
-                below: change.place.below().to_owned(),
-                beside: beside.clone(),
-                from: found.as_ref().map(|found| found.hash.clone()),
-                to: after.as_ref().map(|text| hash(text.as_bytes())),
-                path: change.path.clone(),
-                record: record.clone(),
-            });
-            self.steps.about_to("write what is pending");
-            ledger.write(&self.folder)?;
-            let made = self.made(change, found.as_ref(), after.as_deref(), &beside);
-            if !matches!(made, Ok(Replaced::Done)) {
-                ledger.pending = None;
-                ledger.write(&self.folder)?;
-            }
-            match made? {
-                Replaced::Changed => continue,
-                Replaced::Done => {}
-            }
-            ledger.pending = None;
-            ledger.settle(&change.key, &change.path, record.as_ref());
-            let old = ledger.forget_old_backups(&change.path);
+        let mut tries = (0..TRIES).map(|_| self.tried(&mut ledger, change, connection.is_some()));
+        let made = tries.find_map(Result::transpose);
+        let made = made.unwrap_or_else(|| Err(BridgeError::Restless(change.path.clone())));
+        if let (Err(_), Some(pending)) = (&made, ledger.pending.take()) {
+            recovery::settle(&mut ledger, &pending);
+            // Where that cannot be written, the next command settles it.
+            let _ = ledger.write(&self.folder);
+        }
+        made
+    }
+
+    /// Whether the file was changed; none where somebody else has written it meanwhile.
+    fn tried(
+        &self,
+        ledger: &mut Ledger,
+        change: &Change,
+        connects: bool,
+    ) -> Result<Option<bool>, BridgeError> {
+        let Change { path, key, place, edit, policy, .. } = change;
+        let found = place.read()?;
+        let (after, part) = self.computed(ledger, key, path, found.as_ref(), (edit, *policy))?;
+        if matches!(edit, Edit::Leave) && ledger.is_shared(path, key) {
+            ledger.leave(key, path);
             self.steps.about_to("write the ledger");
             ledger.write(&self.folder)?;
-            remove_backups(&self.folder, &old);
-            if after.is_none() {
-                recovery::remove_folders(known.as_ref().map_or(&[], |known| &known.made));
-            }
-            self.steps.about_to("end");
-            return Ok(true);
+            return Ok(Some(false));
         }
-        Err(BridgeError::Restless(change.path.clone()))
+        let before = found.as_ref().map(|found| &found.text);
+        // Of a file that is gone, nothing that was known holds any more.
+        let known = ledger.record(path).filter(|_| found.is_some()).cloned();
+        let now = self.clock.now();
+        let kept = match before {
+            Some(text) if before != after.as_ref() || known.is_none() => {
+                self.steps.about_to("keep a copy");
+                Some(ledger.back_up(&self.folder, path, text, now)?)
+            }
+            _ => None,
+        };
+        let is_as_left = |known: &Record| found.as_ref().is_some_and(|found| found.hash == known.hash);
+        let record = part.zip(after.as_ref()).map(|(part, text)| Record {
+            path: path.clone(),
+            part,
+            hash: hash(text.as_bytes()),
+            before: known.as_ref().map_or(kept, |known| known.before.clone()),
+            alone: known.as_ref().is_none_or(|known| known.alone && is_as_left(known))
+                && !matches!(edit, Edit::Put { .. }),
+            made: known.as_ref().map_or_else(|| place.missing(), |known| known.made.clone()),
+            written_at: now,
+        });
+        if before == after.as_ref() {
+            // Nothing to write; whether that is known is another matter.
+            let same =
+                |known: &Record, record: &Record| known.part == record.part && known.hash == record.hash;
+            if !matches!((&known, &record), (Some(known), Some(record)) if same(known, record)) || connects {
+                ledger.settle(key, path, record.as_ref());
+                self.steps.about_to("write the ledger");
+                ledger.write(&self.folder)?;
+            }
+            return Ok(Some(false));
+        }
+        let beside = format!(".{}.plexus-{:08x}", file_name(path), rand::random::<u32>());
+        ledger.pending = Some(Pending {
+            connection: key.clone(),
+            root: place.root().to_owned(),
+            below: place.below().to_owned(),
+            beside: beside.clone(),
+            from: found.as_ref().map(|found| found.hash.clone()),
+            to: after.as_ref().map(|text| hash(text.as_bytes())),
+            path: path.clone(),
+            record: record.clone(),
+        });
+        self.steps.about_to("write what is pending");
+        ledger.write(&self.folder)?;
+        let old = ledger.record(path).map_or_else(Vec::new, |known| known.made.clone());
+        if self.made(place, found.as_ref(), after.as_deref(), &beside)? == Replaced::Changed {
+            return Ok(None);
+        }
+        ledger.pending = None;
+        ledger.settle(key, path, record.as_ref());
+        if after.is_none() {
+            self.steps.about_to("remove the folders");
+            recovery::remove_folders(&old);
+        }
+        let old = ledger.forget_old_backups(path);
+        self.steps.about_to("write the ledger");
+        ledger.write(&self.folder)?;
+        remove_backups(&self.folder, &old);
+        self.steps.about_to("end");
+        Ok(Some(true))
     }
 
     fn made(
         &self,
-        change: &Change,
+        place: &Place,
         found: Option<&Found>,
         after: Option<&str>,
         beside: &str,
     ) -> Result<Replaced, BridgeError> {
         let steps = self.steps.as_ref();
-        let Some(folder) = change.place.folder(after.is_some())? else { return Ok(Replaced::Changed) };
+        if after.is_some() {
+            steps.about_to("make the folders");
+        }
+        let Some(folder) = place.folder(after.is_some())? else { return Ok(Replaced::Changed) };
         match (found, after) {
-            (_, Some(text)) => replace(&change.place, &folder, found, text, beside, steps),
-            (Some(found), None) => take_away(&change.place, &folder, found, beside, steps),
+            (_, Some(text)) => replace(place, &folder, found, text, beside, steps),
+            (Some(found), None) => take_away(place, &folder, found, beside, steps),
             (None, None) => Ok(Replaced::Done),
         }
     }

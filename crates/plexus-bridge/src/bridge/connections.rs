@@ -33,6 +33,9 @@ impl Bridge {
 
     /// Forgets a connection of which nothing is left in any file; true if it is gone.
     pub fn forget(&self, key: &str) -> Result<bool, BridgeError> {
+        if !self.ledger()?.connections.contains_key(key) {
+            return Ok(true);
+        }
         let _lock = self.lock()?;
         let mut ledger = self.recovered()?;
         if ledger.connections.get(key).is_some_and(|connection| connection.files.is_empty()) {

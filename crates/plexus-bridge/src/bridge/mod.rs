@@ -106,7 +106,7 @@ impl Bridge {
     fn recovered(&self) -> Result<Ledger, BridgeError> {
         let mut ledger = self.ledger()?;
         if let Some(pending) = ledger.pending.take() {
-            recovery::settle(&mut ledger, &pending)?;
+            recovery::settle(&mut ledger, &pending);
             ledger.write(&self.folder)?;
         }
         Ok(ledger)

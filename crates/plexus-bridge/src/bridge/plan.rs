@@ -5,6 +5,7 @@ use std::path::Path;
 use super::change::Edit;
 use super::{Bridge, Change, SERVER, not_allowed, scope_of};
 use crate::agents::{AGENTS, Agent, Manner, Scope, choose};
+use crate::block;
 use crate::bundle::Bundle;
 use crate::entry::{Policy, Wanted};
 use crate::error::BridgeError;
@@ -73,9 +74,8 @@ impl Bridge {
         let mut plan = Plan::default();
         let Some(connection) = ledger.connections.get(key) else { return Ok(plan) };
         for record in &connection.files {
-            let edit = if ledger.is_shared(&record.path, key) { Edit::Forget } else { Edit::Leave };
             let place = self.place_of(connection, &record.path).map(Some);
-            self.add(&mut plan, &ledger, key, place, edit, policy);
+            self.add(&mut plan, &ledger, key, place, Edit::Leave, policy);
         }
         Ok(plan)
     }
@@ -92,9 +92,8 @@ impl Bridge {
         }
         let texts = connection.files.iter().filter(|record| !matches!(record.part, Part::Entry { .. }));
         for record in texts {
-            let edit = if ledger.is_shared(&record.path, key) { Edit::Forget } else { Edit::Leave };
             let place = self.place_of(connection, &record.path).map(Some);
-            self.add(&mut plan, ledger, key, place, edit, Policy::Skip);
+            self.add(&mut plan, ledger, key, place, Edit::Leave, Policy::Skip);
         }
         plan
     }
@@ -124,12 +123,6 @@ impl Bridge {
         asked: bool,
     ) {
         let Some(instructions) = agent.instructions(scope) else { return };
-        let most = instructions.most.unwrap_or(content.most).min(content.most);
-        let text = content.bundle.rendered(most);
-        let edit = match instructions.manner {
-            Manner::Block => Edit::Write { content: text, asked },
-            Manner::Own { front } => Edit::Own { content: format!("{front}\n{text}\n") },
-        };
         let key = Self::key(agent, scope);
         // One that was written stays where it is, whatever else has come up beside it.
         let known = ledger.connections.get(&key).and_then(|connection| {
@@ -137,6 +130,22 @@ impl Bridge {
             Some(self.place_of(connection, &text.path).map(Some))
         });
         let place = known.unwrap_or_else(|| choose(instructions.files, &self.environment, scope));
+        // Of all that read this file, the one that reads least says how long it is.
+        let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(Place::path);
+        let readers = ledger.connections.values().filter(|connection| {
+            path.as_ref().is_some_and(|path| connection.files.iter().any(|file| file.path == *path))
+        });
+        let readers = readers.filter_map(|connection| {
+            Agent::named(&connection.agent)?.instructions(&scope_of(connection))?.most
+        });
+        let most = readers.chain(instructions.most).fold(content.most, usize::min);
+        let text = |frame: usize| content.bundle.rendered(most.saturating_sub(frame));
+        let edit = match instructions.manner {
+            Manner::Block => Edit::Write { content: text(block::FRAME), asked },
+            Manner::Own { front } => {
+                Edit::Own { content: format!("{front}\n{}\n", text(front.len() + 2)), asked }
+            }
+        };
         self.add(plan, ledger, &key, place, edit, policy);
     }
 
@@ -170,7 +179,7 @@ impl Bridge {
     ) -> Result<Change, BridgeError> {
         let path = place.path();
         let found = place.read()?;
-        let (after, _) = self.computed(ledger, &path, found.as_ref(), &edit, policy)?;
+        let (after, _) = self.computed(ledger, key, &path, found.as_ref(), (&edit, policy))?;
         Ok(Change {
             path,
             before: found.map(|found| found.text),
@@ -182,10 +191,14 @@ impl Bridge {
         })
     }
 
-    /// The same for a file of nobody's any more.
+    /// The same for a file of nobody's any more, which may have been one of a project.
     fn place_of_known(&self, path: &Path) -> Result<Place, BridgeError> {
-        let agents = AGENTS.iter();
-        let places = agents.flat_map(|agent| agent.places(&self.environment, &Scope::User));
-        places.into_iter().find(|place| place.path() == path).ok_or_else(|| not_allowed(path))
+        let projects = path.ancestors().skip(1).map(|folder| Scope::Project(folder.to_owned()));
+        let mut scopes = std::iter::once(Scope::User).chain(projects);
+        let of_agents = |scope: &Scope| {
+            let places = AGENTS.iter().flat_map(|agent| agent.places(&self.environment, scope));
+            places.into_iter().find(|place| place.path() == path)
+        };
+        scopes.find_map(|scope| of_agents(&scope)).ok_or_else(|| not_allowed(path))
     }
 }

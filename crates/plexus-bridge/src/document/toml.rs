@@ -56,15 +56,9 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
     let mut block = String::new();
     table(&mut block, &path.iter().map(|key| bare(key)).collect::<Vec<_>>().join("."), value, newline);
     let lead = match text {
-        _ if text.trim().is_empty() && text.is_empty() => "",
-        _ if text.ends_with('\n') => newline,
-        _ => {
-            if newline == "\n" {
-                "\n\n"
-            } else {
-                "\r\n\r\n"
-            }
-        }
+        "" => String::new(),
+        _ if text.ends_with('\n') => newline.to_owned(),
+        _ => newline.repeat(2),
     };
     let fragment = format!("{lead}{block}");
     Ok(Edited { text: format!("{text}{fragment}"), undo: inserted(0, fragment) })

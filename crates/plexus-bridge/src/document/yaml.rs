@@ -291,8 +291,13 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
 /// An entry on lines of its own.
 fn block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
     let Some((key, inner)) = path.split_first() else { return lines(value, indent, newline) };
+    let on_lines = match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    };
     let behind = match inner {
-        [] if !matches!(value, Value::Object(_) | Value::Array(_)) => format!(" {}{newline}", scalar(value)),
+        [] if !on_lines => format!(" {}{newline}", scalar(value)),
         _ => format!("{newline}{}", block(inner, value, indent + 2, newline)),
     };
     format!("{:indent$}{}:{behind}", "", scalar(&Value::from(*key)))
