@@ -94,16 +94,23 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
             Event::Scalar(value, style, _, _) => {
                 let end = text[..end].trim_end().len().max(start);
                 let plain = style == ScalarStyle::Plain;
-                Some(Node { kind: Kind::Scalar { text: value.into_owned(), plain }, start, end })
+                let mut value = value.into_owned();
+                // Without a line end at the end of the file it has none either, and would get one from ours.
+                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && end == text.len() {
+                    value.truncate(value.trim_end_matches('\n').len());
+                }
+                Some(Node { kind: Kind::Scalar { text: value, plain }, start, end })
             }
             Event::Alias(_) => Some(Node { kind: Kind::Alias, start, end }),
             Event::SequenceStart(..) | Event::MappingStart(..) => {
                 if open.len() >= DEEPEST {
                     return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
                 }
+                // The words of an anchor or a tag may be what is given here.
+                let in_braces = &text[start..end] == "{";
                 let kind = match event {
                     Event::SequenceStart(..) => Kind::Sequence(Vec::new()),
-                    _ => Kind::Mapping { fields: Vec::new(), in_braces: end > start },
+                    _ => Kind::Mapping { fields: Vec::new(), in_braces },
                 };
                 open.push(Open { node: Node { kind, start, end }, key: None });
                 None
