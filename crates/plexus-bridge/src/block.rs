@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::document::newline;
 use crate::error::BridgeError;
 use crate::ledger::Part;
 use crate::place::hash;
@@ -10,10 +11,24 @@ const BEGIN: &str = "<!-- plexus:begin";
 const END: &str = "<!-- plexus:end -->";
 const ABOUT: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
 
+/// Bytes of a block besides its content.
+pub(crate) const FRAME: usize = ABOUT.len() + END.len() + 3;
+
 /// Where the block is: with its marks and the line end behind it.
 struct Found {
     start: usize,
     end: usize,
+}
+
+impl Found {
+    /// What tells it from one that somebody has changed: its words. Programs that put line ends right are none.
+    fn hash(&self, text: &str) -> String {
+        print(&text[self.start..self.end])
+    }
+}
+
+fn print(block: &str) -> String {
+    hash(block.replace("\r\n", "\n").trim_end().as_bytes())
 }
 
 fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
@@ -56,15 +71,15 @@ pub(crate) fn write(
     insist: bool,
 ) -> Result<(String, Part), BridgeError> {
     let block = framed(content, text);
-    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let newline = newline(text);
     let known = match known {
         Some(Part::Block { hash, lead }) => Some((hash, lead)),
         _ => None,
     };
-    let new = |lead: &str| Part::Block { hash: hash(block.as_bytes()), lead: lead.to_owned() };
+    let new = |lead: &str| Part::Block { hash: print(&block), lead: lead.to_owned() };
     match (find(path, text)?, known) {
         (Some(found), Some((was, lead))) => {
-            if hash(text[found.start..found.end].as_bytes()) != *was && !insist {
+            if found.hash(text) != *was && !insist {
                 return Err(changed(path));
             }
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new(lead)))
@@ -97,19 +112,23 @@ pub(crate) fn write(
 pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Result<String, BridgeError> {
     let Part::Block { hash: was, lead } = part else { return Ok(text.to_owned()) };
     let Some(found) = find(path, text)? else { return Ok(text.to_owned()) };
-    if hash(text[found.start..found.end].as_bytes()) != *was && !insist {
+    if found.hash(text) != *was && !insist {
         return Err(changed(path));
     }
     let before = &text[..found.start];
     let before = before.strip_suffix(lead.as_str()).unwrap_or(before);
-    Ok(format!("{before}{}", &text[found.end..]))
+    let after = &text[found.end..];
+    // A line that had no end got one by ours, and needs it for what was written below.
+    let end =
+        if before.is_empty() || before.ends_with('\n') || after.is_empty() { "" } else { newline(text) };
+    Ok(format!("{before}{end}{after}"))
 }
 
 /// Whether the block is there as we left it.
 pub(crate) fn is_current(path: &Path, text: &str, part: &Part) -> Option<bool> {
     let Part::Block { hash: was, .. } = part else { return None };
     match find(path, text) {
-        Ok(found) => found.map(|found| hash(text[found.start..found.end].as_bytes()) == *was),
+        Ok(found) => found.map(|found| found.hash(text) == *was),
         Err(_) => Some(false),
     }
 }

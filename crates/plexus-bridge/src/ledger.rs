@@ -32,6 +32,11 @@ pub struct Ledger {
     pub(crate) pending: Option<Pending>,
 }
 
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 impl Default for Ledger {
     fn default() -> Self {
         Self { version: VERSION, connections: BTreeMap::new(), backups: Vec::new(), pending: None }
@@ -66,6 +71,25 @@ pub struct Trouble {
     pub conflict: bool,
 }
 
+impl Trouble {
+    #[must_use]
+    pub fn of(error: &BridgeError) -> Self {
+        let path = match error {
+            BridgeError::Refused { path, .. }
+            | BridgeError::Conflict { path, .. }
+            | BridgeError::Io { path, .. } => path,
+            BridgeError::Restless(path) | BridgeError::Ledger { path, .. } => path,
+            BridgeError::Busy(_) | BridgeError::NoBackup(_) => Path::new(""),
+        };
+        Self {
+            path: path.to_owned(),
+            why: error.to_string(),
+            fix: error.fix(),
+            conflict: error.is_conflict(),
+        }
+    }
+}
+
 /// What is ours in one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -75,6 +99,9 @@ pub struct Record {
     pub hash: String,
     /// The copy from before; none where there was no file.
     pub before: Option<String>,
+    /// Nobody else has written it since then.
+    #[serde(default)]
+    pub alone: bool,
     /// Folders that were made for it.
     #[serde(default)]
     pub made: Vec<PathBuf>,
@@ -122,11 +149,13 @@ impl Ledger {
         let Some(content) = private_file::read(&path).map_err(|error| broken(error.to_string()))? else {
             return Ok(Self::default());
         };
-        let ledger: Self = serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))?;
-        match ledger.version {
-            VERSION => Ok(ledger),
-            newer => Err(broken(format!("it is of version {newer}, and this program knows {VERSION}"))),
+        // First of all, since another version may have other fields.
+        let Version { version } =
+            serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))?;
+        if version != VERSION {
+            return Err(broken(format!("it is of version {version}, and this program knows {VERSION}")));
         }
+        serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), BridgeError> {
@@ -157,6 +186,13 @@ impl Ledger {
                 (Some(_), None) => connection.files.retain(|record| record.path != path),
                 (None, _) => {}
             }
+        }
+    }
+
+    /// The same, where others need what is in the file still.
+    pub(crate) fn leave(&mut self, key: &str, path: &Path) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.files.retain(|record| record.path != path);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a process that died has left: the file itself says whether its last change was made.
+//! What a process that died has left, or a change that failed: the file itself says whether it was made.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,58 +7,66 @@ use rustix::fs::RenameFlags;
 
 use crate::error::BridgeError;
 use crate::ledger::{Ledger, Part, Pending, Record};
-use crate::place::Place;
+use crate::place::{Found, Place};
 use crate::replace::remove;
 use crate::{block, entry};
 
-/// Brings ledger and file together again.
-pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) -> Result<(), BridgeError> {
-    let place = Place::new(&pending.root, &pending.below, false)?;
-    let beside = OsString::from(&pending.beside);
-    let folder = place.folder(false)?;
-    let mut now = place.read()?;
-    if let Some(folder) = &folder {
-        let other = place.read_in(folder, &beside)?.map(|other| other.hash);
-        let known = [&pending.from, &pending.to];
-        let is_theirs = other.is_some() && !known.contains(&&other);
-        // What an agent wrote at that very moment is the newest there is.
-        if is_theirs && (now.is_none() || now.as_ref().map(|now| &now.hash) == pending.to.as_ref()) {
-            let flags = if now.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-            rustix::fs::renameat_with(&folder.fd, &beside, &folder.fd, &folder.name, flags)
-                .map_err(|error| BridgeError::io(&pending.path, "put back")(error.into()))?;
-            now = place.read()?;
-        } else if pending.to.is_none() && now.is_none() && other == pending.from {
-            // It was taken away, and is to be gone.
+/// Brings ledger and file together again. Whatever is in the way by now, later commands do not fail for it.
+pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) {
+    let now = match tidied(pending) {
+        Ok(now) => now,
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell whether a change to a file was made");
+            // What may be in it stays known, so that it can be taken out once it can be read.
+            if let Some(record) = &pending.record {
+                let record = Record { alone: false, ..record.clone() };
+                ledger.settle(&pending.connection, &pending.path, Some(&record));
+            }
+            return;
         }
-        remove(folder, &beside, &pending.path)?;
-    }
+    };
     let hash = now.as_ref().map(|now| now.hash.clone());
-    if hash == pending.from && hash != pending.to {
-        if now.is_none() {
-            remove_folders(pending.record.as_ref().map_or(&[], |record| &record.made));
-        }
-        drop_empty(ledger, &pending.connection);
-        return Ok(());
-    }
     if hash == pending.to {
         let made = ledger.record(&pending.path).map_or_else(Vec::new, |record| record.made.clone());
         ledger.settle(&pending.connection, &pending.path, pending.record.as_ref());
         if now.is_none() {
             remove_folders(&made);
         }
-        return Ok(());
+        return;
     }
-    // Somebody has written it since: what is ours is in it, or it is not.
+    if now.is_none() {
+        remove_folders(pending.record.as_ref().map_or(&[], |record| &record.made));
+    }
+    // Somebody may have written it since: what is ours is in it, or it is not.
     let text = now.as_ref().map_or("", |now| now.text.as_str());
     let is_in = |part: &Part| {
         entry::is_current(text, part).or_else(|| block::is_current(&pending.path, text, part)) == Some(true)
     };
-    if let Some(record) = pending.record.as_ref().filter(|record| is_in(&record.part)) {
-        let record = Record { hash: hash.unwrap_or_default(), ..record.clone() };
+    if hash != pending.from
+        && let Some(record) = pending.record.as_ref().filter(|record| is_in(&record.part))
+    {
+        let record = Record { hash: hash.unwrap_or_default(), alone: false, ..record.clone() };
         ledger.settle(&pending.connection, &pending.path, Some(&record));
     }
     drop_empty(ledger, &pending.connection);
-    Ok(())
+}
+
+/// The file, after what stood beside it is gone.
+fn tidied(pending: &Pending) -> Result<Option<Found>, BridgeError> {
+    let place = Place::new(&pending.root, &pending.below, false)?;
+    let Some(folder) = place.folder(false)? else { return Ok(None) };
+    let beside = OsString::from(&pending.beside);
+    let (now, other) = (place.seen(&folder, &folder.name), place.seen(&folder, &beside));
+    // What came out from under the name and is not what was read, an agent has written at that very moment. A new file of
+    // ours that is not complete never had the name, so then the name does not hold the result.
+    let came_out = pending.from.is_some() && now == pending.to;
+    if came_out && other.is_some() && other != pending.from && other != pending.to {
+        let flags = if now.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+        rustix::fs::renameat_with(&folder.fd, &beside, &folder.fd, &folder.name, flags)
+            .map_err(|error| BridgeError::io(&pending.path, "put back")(error.into()))?;
+    }
+    remove(&folder, &beside, &pending.path)?;
+    place.read()
 }
 
 /// A connection of which nothing was written is none.

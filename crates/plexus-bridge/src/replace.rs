@@ -17,7 +17,7 @@ use crate::error::BridgeError;
 use crate::place::{Folder, Found, Place, hash};
 
 /// How often two writers may trade places before it is given up.
-const TRADES: usize = 8;
+const TRADES: usize = 100;
 
 /// What is about to be done to the disk. Somebody who watches can end the process there.
 pub trait Steps: Send + Sync {
@@ -62,11 +62,12 @@ pub(crate) fn replace(
             Err(error) => Err(failed(folder, &beside, &path, error)),
         };
     };
-    if place.read_in(folder, &folder.name)?.is_none_or(|now| now.hash != was.hash) {
+    if place.seen(folder, &folder.name).as_ref() != Some(&was.hash) {
         remove(folder, &beside, &path)?;
         return Ok(Replaced::Changed);
     }
-    let ours = hash(content.as_bytes());
+    // What is under the name, and what was there before that, as far as it is known here.
+    let (mut here, mut before) = (hash(content.as_bytes()), was.hash.clone());
     for trade in 0..TRADES {
         match rename(folder, &beside, &folder.name, RenameFlags::EXCHANGE) {
             Ok(()) => {}
@@ -83,20 +84,23 @@ pub(crate) fn replace(
             }
             Err(error) => return Err(failed(folder, &beside, &path, error)),
         }
-        steps.about_to("look at the old file");
-        let out = place.read_in(folder, &beside)?.map(|out| out.hash);
-        if out.as_ref() == Some(&was.hash) {
+        if trade == 0 {
+            steps.about_to("sync the folder");
             synced(folder, &path)?;
+        }
+        // As late as can be: an agent may have had the old file open.
+        steps.about_to("look at the old file");
+        let out = place.seen(folder, &beside);
+        if out.as_ref() == Some(&before) {
             steps.about_to("remove the old file");
             remove(folder, &beside, &path)?;
-            return Ok(Replaced::Done);
+            return Ok(if trade == 0 { Replaced::Done } else { Replaced::Changed });
         }
-        if out.as_ref() == Some(&ours) {
-            remove(folder, &beside, &path)?;
-            return Ok(Replaced::Changed);
-        }
-        // What came out is what the agent has written meanwhile: back with it.
+        // What came out is newer than what is under the name now: back with it.
+        (before, here) = (here, out.unwrap_or_default());
     }
+    rename(folder, &beside, &folder.name, RenameFlags::empty())
+        .map_err(|error| BridgeError::io(&path, "put back")(error.into()))?;
     Err(BridgeError::Restless(path))
 }
 
@@ -115,11 +119,12 @@ pub(crate) fn take_away(
         Err(Errno::NOENT) => return Ok(Replaced::Changed),
         Err(error) => return Err(BridgeError::io(&path, "take away")(error.into())),
     }
+    steps.about_to("sync the folder");
+    synced(folder, &path)?;
     steps.about_to("look at what was taken away");
-    if place.read_in(folder, &beside)?.is_some_and(|out| out.hash == was.hash) {
+    if place.seen(folder, &beside).as_ref() == Some(&was.hash) {
         steps.about_to("remove what was taken away");
         remove(folder, &beside, &path)?;
-        synced(folder, &path)?;
         return Ok(Replaced::Done);
     }
     match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {

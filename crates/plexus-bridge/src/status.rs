@@ -80,7 +80,9 @@ impl Bridge {
                 }),
             }
         }
-        let well = files.iter().all(|file| file.state == ExternalAgentFileState::Current);
+        // One without any file is not wired to anything, such as after a copy from before was put back.
+        let well =
+            !files.is_empty() && files.iter().all(|file| file.state == ExternalAgentFileState::Current);
         let state = match (well, connection.paused) {
             (_, true) => ExternalAgentState::Paused,
             (true, false) => ExternalAgentState::Connected,

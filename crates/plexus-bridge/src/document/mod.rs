@@ -179,7 +179,7 @@ fn without(path: &[&str], mut value: Value) -> Value {
 }
 
 /// The line end that a text uses.
-fn newline(text: &str) -> &'static str {
+pub(crate) fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
@@ -190,7 +190,11 @@ fn cut_once(text: &str, fragment: &str) -> Option<String> {
     if fragment.is_empty() || places.next().is_some() {
         return None;
     }
-    Some(format!("{}{}", &text[..at], &text[at + fragment.len()..]))
+    let (before, after) = (&text[..at], &text[at + fragment.len()..]);
+    // A line that had no end got one by ours, and needs it for what was written below.
+    let needed = fragment.starts_with(['\r', '\n']) && !after.is_empty() && !after.starts_with(['\r', '\n']);
+    let end = if needed && !before.is_empty() && !before.ends_with('\n') { newline(text) } else { "" };
+    Some(format!("{before}{end}{after}"))
 }
 
 /// Where the line begins that this is on.

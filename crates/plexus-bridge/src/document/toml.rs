@@ -56,15 +56,9 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
     let mut block = String::new();
     table(&mut block, &path.iter().map(|key| bare(key)).collect::<Vec<_>>().join("."), value, newline);
     let lead = match text {
-        _ if text.trim().is_empty() && text.is_empty() => "",
-        _ if text.ends_with('\n') => newline,
-        _ => {
-            if newline == "\n" {
-                "\n\n"
-            } else {
-                "\r\n\r\n"
-            }
-        }
+        "" => String::new(),
+        _ if text.ends_with('\n') => newline.to_owned(),
+        _ => newline.repeat(2),
     };
     let fragment = format!("{lead}{block}");
     Ok(Edited { text: format!("{text}{fragment}"), undo: inserted(0, fragment) })
@@ -124,13 +118,16 @@ fn replaced(text: &str, path: &[&str], item: &Item, value: &Value) -> Result<Edi
         });
     }
     let regions = regions(text, path)?;
-    let raw: String = regions.iter().map(|region| &text[region.clone()]).collect();
+    let [region] = &regions[..] else {
+        return Err(EditError::unclear(
+            "has the entry in several places; bring them together, or take it out",
+        ));
+    };
+    let raw = text[region.clone()].to_owned();
     let mut block = String::new();
     table(&mut block, &path.iter().map(|key| bare(key)).collect::<Vec<_>>().join("."), value, newline(text));
-    let first = regions.first().map_or(text.len(), |region| region.start);
-    let mut left = without(text, &regions);
-    left.insert_str(first, &block);
-    Ok(Edited { text: left, undo: Undo::Replaced { raw } })
+    let text = format!("{}{block}{}", &text[..region.start], &text[region.end..]);
+    Ok(Edited { text, undo: Undo::Replaced { raw } })
 }
 
 pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, EditError> {
@@ -218,7 +215,19 @@ fn regions(text: &str, path: &[&str]) -> Result<Vec<Range<usize>>, EditError> {
         _ => return Err(unclear()),
     }
     found.sort_by_key(|region| region.start);
-    Ok(found)
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for region in found {
+        match joined.last_mut() {
+            // Comments and blank lines between two parts of it are about it.
+            Some(last) if is_remark(&text[last.end..region.start]) => last.end = region.end,
+            _ => joined.push(region),
+        }
+    }
+    Ok(joined)
+}
+
+fn is_remark(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
 }
 
 fn lines(text: &str, span: Range<usize>) -> Range<usize> {

@@ -22,7 +22,7 @@ enum Kind {
     Alias,
     Sequence(Vec<Node>),
     Mapping {
-        fields: Vec<(Node, Node)>,
+        fields: Vec<Field>,
         in_braces: bool,
     },
 }
@@ -94,16 +94,23 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
             Event::Scalar(value, style, _, _) => {
                 let end = text[..end].trim_end().len().max(start);
                 let plain = style == ScalarStyle::Plain;
-                Some(Node { kind: Kind::Scalar { text: value.into_owned(), plain }, start, end })
+                let mut value = value.into_owned();
+                // Without a line end at the end of the file it has none either, and would get one from ours.
+                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && end == text.len() {
+                    value.truncate(value.trim_end_matches('\n').len());
+                }
+                Some(Node { kind: Kind::Scalar { text: value, plain }, start, end })
             }
             Event::Alias(_) => Some(Node { kind: Kind::Alias, start, end }),
             Event::SequenceStart(..) | Event::MappingStart(..) => {
                 if open.len() >= DEEPEST {
                     return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
                 }
+                // The words of an anchor or a tag may be what is given here.
+                let in_braces = &text[start..end] == "{";
                 let kind = match event {
                     Event::SequenceStart(..) => Kind::Sequence(Vec::new()),
-                    _ => Kind::Mapping { fields: Vec::new(), in_braces: end > start },
+                    _ => Kind::Mapping { fields: Vec::new(), in_braces },
                 };
                 open.push(Open { node: Node { kind, start, end }, key: None });
                 None
@@ -133,7 +140,11 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
     Ok(root.filter(|root| !matches!(&root.kind, Kind::Scalar { text, plain: true } if text.is_empty())))
 }
 
-fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [(Node, Node)], bool), EditError> {
+/// The key and what is behind it.
+type Field = (Node, Node);
+
+/// What is in a mapping, and whether it is written in braces.
+fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [Field], bool), EditError> {
     match &node.kind {
         Kind::Mapping { fields, in_braces } => Ok((fields, *in_braces)),
         _ => {
@@ -143,11 +154,7 @@ fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [(Node, Nod
     }
 }
 
-fn field<'n>(
-    fields: &'n [(Node, Node)],
-    key: &str,
-    text: &str,
-) -> Result<Option<&'n (Node, Node)>, EditError> {
+fn field<'n>(fields: &'n [Field], key: &str, text: &str) -> Result<Option<&'n Field>, EditError> {
     let mut same = fields.iter().filter(|(name, _)| name.key() == key);
     let first = same.next();
     match same.next() {
@@ -291,8 +298,13 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
 /// An entry on lines of its own.
 fn block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
     let Some((key, inner)) = path.split_first() else { return lines(value, indent, newline) };
+    let on_lines = match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    };
     let behind = match inner {
-        [] if !matches!(value, Value::Object(_) | Value::Array(_)) => format!(" {}{newline}", scalar(value)),
+        [] if !on_lines => format!(" {}{newline}", scalar(value)),
         _ => format!("{newline}{}", block(inner, value, indent + 2, newline)),
     };
     format!("{:indent$}{}:{behind}", "", scalar(&Value::from(*key)))

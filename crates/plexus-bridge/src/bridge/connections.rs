@@ -1,0 +1,88 @@
+//! The connections that there are: what is known of each, and their instructions kept as they should be.
+
+use std::path::PathBuf;
+
+use super::{Bridge, Content};
+use crate::error::BridgeError;
+use crate::ledger::{Backup, Connection, Trouble};
+
+/// What a sync did.
+#[derive(Debug, Default)]
+pub struct Synced {
+    pub agents: usize,
+    pub written: Vec<PathBuf>,
+    pub problems: Vec<BridgeError>,
+}
+
+impl Bridge {
+    /// Changes what is known of a connection; true if it was there.
+    pub fn update(&self, key: &str, change: impl FnOnce(&mut Connection)) -> Result<bool, BridgeError> {
+        if self.ledger()?.connections.is_empty() {
+            return Ok(false);
+        }
+        let _lock = self.lock()?;
+        let mut ledger = self.recovered()?;
+        let Some(connection) = ledger.connections.get_mut(key) else { return Ok(false) };
+        let before = connection.clone();
+        change(connection);
+        if *connection != before {
+            ledger.write(&self.folder)?;
+        }
+        Ok(true)
+    }
+
+    /// Forgets a connection of which nothing is left in any file; true if it is gone.
+    pub fn forget(&self, key: &str) -> Result<bool, BridgeError> {
+        if !self.ledger()?.connections.contains_key(key) {
+            return Ok(true);
+        }
+        let _lock = self.lock()?;
+        let mut ledger = self.recovered()?;
+        if ledger.connections.get(key).is_some_and(|connection| connection.files.is_empty()) {
+            ledger.connections.remove(key);
+            ledger.write(&self.folder)?;
+        }
+        Ok(!ledger.connections.contains_key(key))
+    }
+
+    /// Brings the instructions of all connections that are not paused, or of one, to what they should be.
+    pub fn sync(&self, content: &Content, only: Option<&str>) -> Result<Synced, BridgeError> {
+        let mut synced = Synced::default();
+        if self.ledger()?.pending.is_some() {
+            let _lock = self.lock()?;
+            self.recovered()?;
+        }
+        let ledger = self.ledger()?;
+        for (key, connection) in &ledger.connections {
+            let meant = only.is_none_or(|only| only == key) && connection.instructions;
+            if !meant || (connection.paused && only.is_none()) {
+                continue;
+            }
+            synced.agents += 1;
+            let mut plan = self.plan_sync(&ledger, key, content);
+            let mut problems = std::mem::take(&mut plan.problems);
+            for change in plan.changes {
+                match self.apply(&change, None) {
+                    Ok(true) => synced.written.push(change.path),
+                    Ok(false) => {}
+                    Err(error) => problems.push(error),
+                }
+            }
+            let troubles: Vec<Trouble> = problems.iter().map(Trouble::of).collect();
+            synced.problems.extend(problems);
+            let now = self.clock.now();
+            self.update(key, |connection| {
+                connection.troubles = troubles;
+                connection.last_sync_at = Some(now);
+            })?;
+        }
+        Ok(synced)
+    }
+
+    /// The copies that there are, newest first.
+    pub fn backups(&self) -> Result<Vec<Backup>, BridgeError> {
+        let mut backups = self.ledger()?.backups;
+        backups.reverse();
+        Ok(backups)
+    }
+}

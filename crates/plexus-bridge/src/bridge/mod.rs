@@ -1,0 +1,134 @@
+//! Connects agents, keeps their instructions, and takes all of it out again.
+//!
+//! - One process at a time changes files of agents, by a lock beside the ledger.
+//! - A change is planned on what a file holds, shown, and then made on what it holds by then: when an agent has rewritten its
+//!   file in between, the same change is made to that.
+
+mod change;
+mod connections;
+mod plan;
+
+pub use change::Change;
+pub use connections::Synced;
+pub use plan::{Content, Plan, Wiring};
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plexus_kit::{Clock, Environment, private_file};
+
+use crate::agents::{Agent, Scope};
+use crate::error::BridgeError;
+use crate::ledger::{Connection, Ledger};
+use crate::place::Place;
+use crate::recovery;
+use crate::replace::{Steps, Unwatched};
+
+/// Where the ledger and the copies are, in a data folder.
+pub const FOLDER: &str = "connect";
+const LOCK: &str = "lock";
+/// For another process to be done.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+/// Name of the entry, everywhere.
+pub const SERVER: &str = "plexus";
+
+/// The files of the agents of one user.
+#[derive(Clone)]
+pub struct Bridge {
+    folder: PathBuf,
+    environment: Environment,
+    clock: Clock,
+    steps: Arc<dyn Steps>,
+}
+
+impl std::fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bridge").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Bridge {
+    /// `folder` is where the ledger and the copies are kept.
+    #[must_use]
+    pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            environment: environment.clone(),
+            clock,
+            steps: Arc::new(Unwatched),
+        }
+    }
+
+    /// The same with somebody who watches.
+    #[must_use]
+    pub fn watched(self, steps: Arc<dyn Steps>) -> Self {
+        Self { steps, ..self }
+    }
+
+    #[must_use]
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// What is known, without waiting for anybody.
+    pub fn ledger(&self) -> Result<Ledger, BridgeError> {
+        Ledger::read(&self.folder)
+    }
+
+    /// What tells one connection from another.
+    #[must_use]
+    pub fn key(agent: &Agent, scope: &Scope) -> String {
+        match scope {
+            Scope::User => agent.id.to_owned(),
+            Scope::Project(folder) => format!("{}@{}", agent.id, folder.display()),
+        }
+    }
+
+    /// Waits for its turn.
+    fn lock(&self) -> Result<File, BridgeError> {
+        let path = self.folder.join(LOCK);
+        let file = private_file::open(&path).map_err(BridgeError::io(&path, "open"))?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => return Err(BridgeError::Busy(PATIENCE.as_secs())),
+                Err(TryLockError::Error(error)) => return Err(BridgeError::io(&path, "lock")(error)),
+            }
+        }
+    }
+
+    /// The ledger, after what a crash has left was settled.
+    fn recovered(&self) -> Result<Ledger, BridgeError> {
+        let mut ledger = self.ledger()?;
+        if let Some(pending) = ledger.pending.take() {
+            recovery::settle(&mut ledger, &pending);
+            ledger.write(&self.folder)?;
+        }
+        Ok(ledger)
+    }
+
+    /// A file of a connection, within what its agent may have.
+    pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<Place, BridgeError> {
+        let scope = scope_of(connection);
+        let agent = Agent::named(&connection.agent);
+        let places = agent.into_iter().flat_map(|agent| agent.places(&self.environment, &scope));
+        places.into_iter().find(|place| place.path() == path).ok_or_else(|| not_allowed(path))
+    }
+}
+
+fn not_allowed(path: &Path) -> BridgeError {
+    BridgeError::refused(
+        path,
+        "is no file of an agent as the environment says now",
+        "set the variables that say where the agent keeps its files as they were",
+    )
+}
+
+pub(crate) fn scope_of(connection: &Connection) -> Scope {
+    connection.project.clone().map_or(Scope::User, Scope::Project)
+}

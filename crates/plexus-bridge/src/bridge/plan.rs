@@ -1,0 +1,204 @@
+//! What is to be done to the files of an agent, and what cannot be done, before anything is.
+
+use std::path::Path;
+
+use super::change::Edit;
+use super::{Bridge, Change, SERVER, not_allowed, scope_of};
+use crate::agents::{AGENTS, Agent, Manner, Scope, choose};
+use crate::block;
+use crate::bundle::Bundle;
+use crate::entry::{Policy, Wanted};
+use crate::error::BridgeError;
+use crate::ledger::{Ledger, Part};
+use crate::place::Place;
+
+/// How an agent starts the proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wiring {
+    pub program: String,
+    pub args: Vec<String>,
+}
+
+/// What is to be done for an agent, and what cannot.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub changes: Vec<Change>,
+    pub problems: Vec<BridgeError>,
+}
+
+/// What belongs in the instructions of agents.
+#[derive(Debug, Clone, Default)]
+pub struct Content {
+    pub bundle: Bundle,
+    /// Most bytes of it in one file.
+    pub most: usize,
+}
+
+impl Content {
+    /// What these files of a workspace hold.
+    #[must_use]
+    pub fn read(workspace: &Path, files: &[String], most: usize) -> Self {
+        Self { bundle: Bundle::read(workspace, files), most }
+    }
+}
+
+impl Bridge {
+    /// What connecting an agent would change.
+    pub fn plan_connect(
+        &self,
+        agent: &'static Agent,
+        scope: &Scope,
+        wiring: &Wiring,
+        content: Option<&Content>,
+        policy: Policy,
+    ) -> Result<Plan, BridgeError> {
+        let ledger = self.ledger()?;
+        let mut plan = Plan::default();
+        let key = Self::key(agent, scope);
+        if let Some(servers) = agent.servers(scope) {
+            let keys = agent.keys.iter().chain(&[SERVER]).map(|key| (*key).to_owned()).collect();
+            let value = agent.entry(&wiring.program, &wiring.args);
+            let edit = Edit::Enter(Wanted { syntax: servers.syntax, keys, value });
+            let place = choose(servers.files, &self.environment, scope);
+            self.add(&mut plan, &ledger, &key, place, edit, policy);
+        }
+        if let Some(content) = content.filter(|content| !content.bundle.is_empty()) {
+            self.add_instructions(&mut plan, &ledger, agent, scope, content, policy, true);
+        }
+        Ok(plan)
+    }
+
+    /// What disconnecting would change.
+    pub fn plan_disconnect(&self, key: &str, policy: Policy) -> Result<Plan, BridgeError> {
+        let ledger = self.ledger()?;
+        let mut plan = Plan::default();
+        let Some(connection) = ledger.connections.get(key) else { return Ok(plan) };
+        for record in &connection.files {
+            let place = self.place_of(connection, &record.path).map(Some);
+            self.add(&mut plan, &ledger, key, place, Edit::Leave, policy);
+        }
+        Ok(plan)
+    }
+
+    /// What the instructions of a connection need.
+    pub(super) fn plan_sync(&self, ledger: &Ledger, key: &str, content: &Content) -> Plan {
+        let mut plan = Plan::default();
+        let Some(connection) = ledger.connections.get(key) else { return plan };
+        let Some(agent) = Agent::named(&connection.agent) else { return plan };
+        let scope = scope_of(connection);
+        if !content.bundle.is_empty() {
+            self.add_instructions(&mut plan, ledger, agent, &scope, content, Policy::Skip, false);
+            return plan;
+        }
+        let texts = connection.files.iter().filter(|record| !matches!(record.part, Part::Entry { .. }));
+        for record in texts {
+            let place = self.place_of(connection, &record.path).map(Some);
+            self.add(&mut plan, ledger, key, place, Edit::Leave, Policy::Skip);
+        }
+        plan
+    }
+
+    /// What putting a copy back would change.
+    pub fn plan_restore(&self, id: &str) -> Result<Change, BridgeError> {
+        let ledger = self.ledger()?;
+        let (backup, text) = ledger.backup(&self.folder, id)?;
+        let connected =
+            ledger.connections.iter().find(|(_, c)| c.files.iter().any(|file| file.path == backup.path));
+        let (key, place) = match connected {
+            Some((key, connection)) => (key.clone(), self.place_of(connection, &backup.path)?),
+            None => (String::new(), self.place_of_known(&backup.path)?),
+        };
+        self.change(&ledger, &key, place, Edit::Put { text }, Policy::Replace)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add_instructions(
+        &self,
+        plan: &mut Plan,
+        ledger: &Ledger,
+        agent: &Agent,
+        scope: &Scope,
+        content: &Content,
+        policy: Policy,
+        asked: bool,
+    ) {
+        let Some(instructions) = agent.instructions(scope) else { return };
+        let key = Self::key(agent, scope);
+        // One that was written stays where it is, whatever else has come up beside it.
+        let known = ledger.connections.get(&key).and_then(|connection| {
+            let text = connection.files.iter().find(|record| !matches!(record.part, Part::Entry { .. }))?;
+            Some(self.place_of(connection, &text.path).map(Some))
+        });
+        let place = known.unwrap_or_else(|| choose(instructions.files, &self.environment, scope));
+        // Of all that read this file, the one that reads least says how long it is.
+        let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(Place::path);
+        let readers = ledger.connections.values().filter(|connection| {
+            path.as_ref().is_some_and(|path| connection.files.iter().any(|file| file.path == *path))
+        });
+        let readers = readers.filter_map(|connection| {
+            Agent::named(&connection.agent)?.instructions(&scope_of(connection))?.most
+        });
+        let most = readers.chain(instructions.most).fold(content.most, usize::min);
+        let text = |frame: usize| content.bundle.rendered(most.saturating_sub(frame));
+        let edit = match instructions.manner {
+            Manner::Block => Edit::Write { content: text(block::FRAME), asked },
+            Manner::Own { front } => {
+                Edit::Own { content: format!("{front}\n{}\n", text(front.len() + 2)), asked }
+            }
+        };
+        self.add(plan, ledger, &key, place, edit, policy);
+    }
+
+    fn add(
+        &self,
+        plan: &mut Plan,
+        ledger: &Ledger,
+        key: &str,
+        place: Result<Option<Place>, BridgeError>,
+        edit: Edit,
+        policy: Policy,
+    ) {
+        let change = match place {
+            Ok(Some(place)) => self.change(ledger, key, place, edit, policy),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        match change {
+            Ok(change) => plan.changes.push(change),
+            Err(error) => plan.problems.push(error),
+        }
+    }
+
+    pub(super) fn change(
+        &self,
+        ledger: &Ledger,
+        key: &str,
+        place: Place,
+        edit: Edit,
+        policy: Policy,
+    ) -> Result<Change, BridgeError> {
+        let path = place.path();
+        let found = place.read()?;
+        let (after, _) = self.computed(ledger, key, &path, found.as_ref(), (&edit, policy))?;
+        Ok(Change {
+            path,
+            before: found.map(|found| found.text),
+            after,
+            key: key.to_owned(),
+            place,
+            edit,
+            policy,
+        })
+    }
+
+    /// The same for a file of nobody's any more, which may have been one of a project.
+    fn place_of_known(&self, path: &Path) -> Result<Place, BridgeError> {
+        let projects = path.ancestors().skip(1).map(|folder| Scope::Project(folder.to_owned()));
+        let mut scopes = std::iter::once(Scope::User).chain(projects);
+        let of_agents = |scope: &Scope| {
+            let places = AGENTS.iter().flat_map(|agent| agent.places(&self.environment, scope));
+            places.into_iter().find(|place| place.path() == path)
+        };
+        scopes.find_map(|scope| of_agents(&scope)).ok_or_else(|| not_allowed(path))
+    }
+}

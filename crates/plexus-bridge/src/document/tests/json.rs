@@ -1,0 +1,139 @@
+use super::{Case, changed, check, edit, refused};
+use crate::document::Syntax;
+
+const CASES: &[Case] = &[
+    edit(
+        "empty",
+        "",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+    ),
+    edit(
+        "white space only",
+        "  \n\n",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+    ),
+    edit(
+        "an empty object",
+        "{}",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}",
+    ),
+    edit(
+        "an empty object over lines",
+        "{\n\n}\n",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n\n}\n",
+    ),
+    changed(
+        "no servers",
+        "{\n  \"a\": 1\n}\n",
+        "{\n  \"a\": 1,\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+        ("\"a\": 1", "\"a\": [\n  2 ]"),
+    ),
+    changed(
+        "empty servers",
+        "{\n  \"mcpServers\": {},\n  \"b\": true\n}",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  },\n  \"b\": true\n}",
+        ("\"b\": true", "\"b\": false,\n  \"c\": null"),
+    ),
+    changed(
+        "other servers, four spaces",
+        "{\n    \"mcpServers\": {\n        \"other\": {\n            \"command\": \"x\"\n        }\n    },\n    \"history\": []\n}\n",
+        "{\n    \"mcpServers\": {\n        \"other\": {\n            \"command\": \"x\"\n        },\n        \"plexus\": {\n            \"args\": [\"mcp\", \"--as\", \"a b\"],\n            \"command\": \"/opt/plexus\"\n        }\n    },\n    \"history\": []\n}\n",
+        ("\"history\": []", "\"history\": [\"}\", \"{\"]"),
+    ),
+    changed(
+        "tabs and CRLF",
+        "{\r\n\t\"a\": 1\r\n}\r\n",
+        "{\r\n\t\"a\": 1,\r\n\t\"mcpServers\": {\r\n\t\t\"plexus\": {\r\n\t\t\t\"args\": [\"mcp\", \"--as\", \"a b\"],\r\n\t\t\t\"command\": \"/opt/plexus\"\r\n\t\t}\r\n\t}\r\n}\r\n",
+        ("\"a\": 1", "\"a\": 2"),
+    ),
+    changed(
+        "byte order mark",
+        "\u{feff}{\n  \"a\": 1\n}",
+        "\u{feff}{\n  \"a\": 1,\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}",
+        ("\"a\": 1", "\"a\": 2"),
+    ),
+    changed(
+        "all on one line, tight",
+        "{\"a\":1,\"mcpServers\":{\"x\":{}}}",
+        "{\"a\":1,\"mcpServers\":{\"x\":{},\"plexus\":{\"args\":[\"mcp\",\"--as\",\"a b\"],\"command\":\"/opt/plexus\"}}}",
+        ("\"a\":1", "\"a\":2"),
+    ),
+    changed(
+        "all on one line, with spaces",
+        "{\"a\": 1, \"mcpServers\": {}}\n",
+        "{\"a\": 1, \"mcpServers\": {\"plexus\": {\"args\": [\"mcp\", \"--as\", \"a b\"], \"command\": \"/opt/plexus\"}}}\n",
+        ("\"a\": 1", "\"a\": 2"),
+    ),
+    edit(
+        "a key twice elsewhere",
+        "{\n  \"a\": 1,\n  \"a\": 2\n}\n",
+        "{\n  \"a\": 1,\n  \"a\": 2,\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+    ),
+    edit(
+        "numbers and escapes that are not written anew",
+        "{\n  \"big\": 12345678901234567890123,\n  \"e\": 1E400,\n  \"u\": \"\\u00e9\\/\"\n}\n",
+        "{\n  \"big\": 12345678901234567890123,\n  \"e\": 1E400,\n  \"u\": \"\\u00e9\\/\",\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+    ),
+    changed(
+        "the entry is there",
+        "{\n  \"mcpServers\": {\n    \"plexus\": { \"command\": \"old\", \"x\" :1 },\n    \"z\": {}\n  }\n}\n",
+        "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    },\n    \"z\": {}\n  }\n}\n",
+        ("\"z\": {}", "\"z\": {\"y\": 1}"),
+    ),
+    edit(
+        "the key written with an escape",
+        "{\n  \"mcp\\u0053ervers\": {}\n}\n",
+        "{\n  \"mcp\\u0053ervers\": {\n    \"plexus\": {\n      \"args\": [\"mcp\", \"--as\", \"a b\"],\n      \"command\": \"/opt/plexus\"\n    }\n  }\n}\n",
+    ),
+    refused(
+        "servers twice",
+        "{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}\n",
+        "has the key \"mcpServers\" twice in one object, again on line 3; remove one of them",
+    ),
+    refused(
+        "the entry twice",
+        "{\"mcpServers\": {\"plexus\": {},\n\"plexus\": {}}}",
+        "has the key \"plexus\" twice in one object, again on line 2; remove one of them",
+    ),
+    refused(
+        "a comment",
+        "{\n  // mine\n  \"a\": 1\n}\n",
+        "is not valid JSON: comments are not allowed on line 2, column 3",
+    ),
+    refused(
+        "a comma at the end",
+        "{\n  \"a\": 1,\n}\n",
+        "is not valid JSON: trailing commas are not allowed on line 2, column 9",
+    ),
+    refused(
+        "cut off",
+        "{\n  \"a\": \"sk-secret",
+        "is not valid JSON: unterminated string literal on line 2, column 8",
+    ),
+    refused("a list at the top", "[]", "holds no object with settings at its top"),
+    refused(
+        "servers are a list",
+        "{\n  \"mcpServers\": []\n}",
+        "has no object behind \"mcpServers\" on line 2",
+    ),
+    refused("servers are null", "{\"mcpServers\": null}", "has no object behind \"mcpServers\" on line 1"),
+    refused(
+        "two objects",
+        "{}\n{}",
+        "is not valid JSON: text cannot contain more than one json value on line 2, column 1",
+    ),
+];
+
+#[test]
+fn awkward_files() {
+    check(Syntax::Json, &["mcpServers", "plexus"], CASES);
+}
+
+#[test]
+fn what_is_nested_too_deep_is_refused_before_it_is_read() {
+    for open in ["[", "{\"a\":"] {
+        let text = format!("{{\"a\": {}", open.repeat(1 << 20));
+        let error = Syntax::Json.value(&text).unwrap_err();
+        assert_eq!(error.to_string(), "is nested deeper than 128 levels");
+    }
+}

@@ -1,0 +1,145 @@
+use super::{Case, changed, check, edit, refused};
+use crate::document::Syntax;
+
+const CASES: &[Case] = &[
+    edit(
+        "empty",
+        "",
+        "[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+    ),
+    edit(
+        "white space only",
+        "\n  \n",
+        "\n  \n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+    ),
+    changed(
+        "comments",
+        "# mine\nmodel = \"o3\"   # the one\n\n# the end\n",
+        "# mine\nmodel = \"o3\"   # the one\n\n# the end\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+        ("# mine\n", "# still mine\nextra = [1, 2]\n"),
+    ),
+    changed(
+        "CRLF",
+        "model = \"o3\"\r\n[tui]\r\ntheme = 1\r\n",
+        "model = \"o3\"\r\n[tui]\r\ntheme = 1\r\n\r\n[mcp_servers.plexus]\r\nargs = [\"mcp\", \"--as\", \"a b\"]\r\ncommand = \"/opt/plexus\"\r\n",
+        ("theme = 1", "theme = 2"),
+    ),
+    changed(
+        "byte order mark",
+        "\u{feff}model = \"o3\"\n",
+        "\u{feff}model = \"o3\"\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+        ("o3", "o4"),
+    ),
+    changed(
+        "no line end at the end",
+        "model = \"o3\"",
+        "model = \"o3\"\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+        ("o3", "o4"),
+    ),
+    changed(
+        "a comment at the end without a line end",
+        "a = 1\n# end",
+        "a = 1\n# end\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+        ("a = 1", "a = 2"),
+    ),
+    changed(
+        "other servers",
+        "[mcp_servers.other]\ncommand = \"x\"\n\n[mcp_servers.other.env]\nA = \"1\"\n\n[zz]\nb = 1\n",
+        "[mcp_servers.other]\ncommand = \"x\"\n\n[mcp_servers.other.env]\nA = \"1\"\n\n[zz]\nb = 1\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+        ("A = \"1\"\n", "A = \"1\"\nB = \"2\"\n"),
+    ),
+    edit(
+        "a table of tables at the end",
+        "[[hooks]]\nname = \"a\"\n\n[[hooks]]\nname = \"b\"\n",
+        "[[hooks]]\nname = \"a\"\n\n[[hooks]]\nname = \"b\"\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+    ),
+    changed(
+        "servers in braces",
+        "mcp_servers = { other = { command = \"x\" } } # all\nb = 1\n",
+        "mcp_servers = { other = { command = \"x\" }, plexus = { args = [\"mcp\", \"--as\", \"a b\"], command = \"/opt/plexus\" } } # all\nb = 1\n",
+        ("b = 1", "b = 2"),
+    ),
+    changed(
+        "empty braces",
+        "mcp_servers = {}\nb = 1\n",
+        "mcp_servers = { plexus = { args = [\"mcp\", \"--as\", \"a b\"], command = \"/opt/plexus\" } }\nb = 1\n",
+        ("b = 1", "b = 2"),
+    ),
+    edit(
+        "keys with dots",
+        "mcp_servers.other.command = \"x\"\n",
+        "mcp_servers.other.command = \"x\"\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+    ),
+    changed(
+        "the entry is there",
+        "a = 1\n\n[mcp_servers.plexus] # old\ncommand = \"old\" # why\nextra = true\n\n[other]\nb = 2\n",
+        "a = 1\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n\n[other]\nb = 2\n",
+        ("b = 2", "b = 3"),
+    ),
+    edit(
+        "the entry is there with tables below it",
+        "[mcp_servers.plexus]\ncommand = \"old\"\n\n[mcp_servers.plexus.env]\nA = \"1\"\n\n[other]\nb = 2\n",
+        "[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n\n[other]\nb = 2\n",
+    ),
+    edit(
+        "the entry is there in braces",
+        "[mcp_servers]\nplexus = { command = \"old\" } # mine\n",
+        "[mcp_servers]\nplexus = { args = [\"mcp\", \"--as\", \"a b\"], command = \"/opt/plexus\" } # mine\n",
+    ),
+    edit(
+        "strings over lines, dates and odd keys",
+        "text = '''\n[mcp_servers.plexus]\n'''\nat = 1979-05-27T07:32:00Z\n\"a.b\".'c d' = inf\n",
+        "text = '''\n[mcp_servers.plexus]\n'''\nat = 1979-05-27T07:32:00Z\n\"a.b\".'c d' = inf\n\n[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n",
+    ),
+    edit(
+        "the entry is there, its tables with comments between them",
+        "[mcp_servers.plexus]\ncommand = \"old\"\n\n# what it needs\n[mcp_servers.plexus.env]\nA = \"1\"\n# rest\n[other]\n",
+        "[mcp_servers.plexus]\nargs = [\"mcp\", \"--as\", \"a b\"]\ncommand = \"/opt/plexus\"\n# rest\n[other]\n",
+    ),
+    refused(
+        "the entry is there in two places",
+        "[mcp_servers.plexus]\ncommand = \"old\"\n[other]\nb = 2\n[mcp_servers.plexus.env]\nA = \"1\"\n",
+        "has the entry in several places; bring them together, or take it out",
+    ),
+    refused("a key twice", "a = 1\na = 2\n", "is not valid TOML: duplicate key on line 2"),
+    refused("a table twice", "[a]\n[b]\n[a]\n", "is not valid TOML: duplicate key on line 3"),
+    refused("JSON", "{\"mcp_servers\": {}}", "is not valid TOML: invalid key-value pair on line 1"),
+    refused(
+        "cut off, with a secret in it",
+        "ok = 1\ntoken = \"sk-secret",
+        "is not valid TOML: invalid basic string on line 2",
+    ),
+    refused(
+        "servers are a list",
+        "a = 1\nmcp_servers = [1]\n",
+        "has no table behind `mcp_servers` on line 2",
+    ),
+    refused(
+        "servers are tables in a list",
+        "[[mcp_servers]]\na = 1\n",
+        "has no table behind `mcp_servers` on line 1",
+    ),
+    refused(
+        "marks of a merge",
+        "a = 1\n<<<<<<< HEAD\nb = 2\n",
+        "is not valid TOML: key with no value on line 2",
+    ),
+];
+
+#[test]
+fn awkward_files() {
+    check(Syntax::Toml, &["mcp_servers", "plexus"], CASES);
+}
+
+/// Appended below ours without a table of its own, it is a part of ours for every reader; in one it stays.
+#[test]
+fn what_is_written_below_stays() {
+    let path = ["mcp_servers", "plexus"];
+    for before in ["a = 1", "a = 1\n", "", "# end"] {
+        let edited = Syntax::Toml.set(before, &path, &super::ours()).unwrap();
+        let with_more = format!("{}# more\n[other]\nb = 1\n", edited.text);
+        let left = Syntax::Toml.undo(&with_more, &path, &edited.undo).unwrap();
+        let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+        assert_eq!(left, format!("{before}{end}# more\n[other]\nb = 1\n"), "{before:?}");
+    }
+}
