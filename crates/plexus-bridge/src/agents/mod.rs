@@ -6,7 +6,7 @@
 mod detect;
 mod table;
 
-pub use detect::{Installed, detect};
+pub use detect::{Installed, detect, detect_all, present};
 pub use table::AGENTS;
 
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ pub struct Agent {
     pub aliases: &'static [&'static str],
     /// Its commands; the first that is there is asked for its version.
     pub programs: &'static [&'static str],
-    /// What has to be in what it says of its version, where others have a program of the same name.
-    pub says: Option<&'static str>,
+    /// How it speaks of its version, where others have a program of the same name.
+    pub says: Says,
     /// Folders that it makes.
     pub folders: &'static [Location],
     pub user: Option<Servers>,
@@ -42,9 +42,21 @@ pub struct Agent {
     pub tested: Option<&'static str>,
     /// What its user has to do before it uses the server.
     pub afterwards: Option<&'static str>,
+    /// The same for a server of a project, where that is more.
+    pub project_afterwards: Option<&'static str>,
 }
 
-/// A file with servers: the first that is there, else the first.
+/// What tells an agent from another program of its name, by what `--version` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    Anything,
+    /// This is part of it.
+    Word(&'static str),
+    /// A version and nothing else.
+    OnlyVersion,
+}
+
+/// A file with servers: the first that is there, else the first that may be made.
 #[derive(Debug)]
 pub struct Servers {
     pub files: &'static [Location],
@@ -54,7 +66,8 @@ pub struct Servers {
 /// A file with instructions.
 #[derive(Debug)]
 pub struct Instructions {
-    /// The first that is there, else the first; an agent that reads one of several has them in its own order.
+    /// The first that is there, else the first that may be made; an agent that reads one of several has them in its own
+    /// order.
     pub files: &'static [Location],
     pub manner: Manner,
     /// Most characters that it reads, where it says so.
@@ -74,6 +87,8 @@ pub enum Manner {
 pub struct Location {
     pub root: Root,
     pub below: &'static str,
+    /// Written where somebody has made it, and never made: a new one would hide others from the agent.
+    pub only_there: bool,
 }
 
 /// What a path begins with.
@@ -110,6 +125,15 @@ impl Agent {
         match scope {
             Scope::User => self.user.as_ref(),
             Scope::Project(_) => self.project.as_ref(),
+        }
+    }
+
+    /// What its user has to do before it uses a server of this scope.
+    #[must_use]
+    pub fn afterwards(&self, scope: &Scope) -> Option<&'static str> {
+        match scope {
+            Scope::Project(_) => self.project_afterwards.or(self.afterwards),
+            Scope::User => self.afterwards,
         }
     }
 
@@ -187,7 +211,7 @@ pub(crate) fn choose(
 ) -> Result<Option<Place>, BridgeError> {
     let is_there =
         |file: &&Location| file.path(environment, scope).is_some_and(|path| path.symlink_metadata().is_ok());
-    let file = files.iter().find(is_there).or_else(|| files.first());
+    let file = files.iter().find(is_there).or_else(|| files.iter().find(|file| !file.only_there));
     file.and_then(|file| file.place(environment, scope)).transpose()
 }
 

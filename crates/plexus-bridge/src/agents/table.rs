@@ -1,10 +1,15 @@
 //! The agents. Sources: their own documentation and code; where both differ, what a release does.
 
-use super::{Agent, Instructions, Location, Manner, Root, Servers};
+use super::{Agent, Instructions, Location, Manner, Root, Says, Servers};
 use crate::document::Syntax;
 
 const fn at(root: Root, below: &'static str) -> Location {
-    Location { root, below }
+    Location { root, below, only_there: false }
+}
+
+/// Counts where it is there, and is not made.
+const fn only(location: Location) -> Location {
+    Location { only_there: true, ..location }
 }
 
 const fn home(below: &'static str) -> Location {
@@ -38,6 +43,13 @@ const CLAUDE_FILE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: "" }
 /// Stands for the home folder itself.
 const GEMINI: Root = Root::Variable { name: "GEMINI_CLI_HOME", home: "" };
 
+/// Codex starts servers with little of its own environment. These are all that tell `plexus mcp` where its files and its hub
+/// are; one that is not set is left out, and none of their values is written.
+const CODEX_ENTRY: &str = r#"{
+    "command": "$program",
+    "args": "$args",
+    "env_vars": ["PLEXUS_DATA_DIR", "PLEXUS_HUB", "PLEXUS_PROXY", "PLEXUS_TOKEN", "XDG_DATA_HOME"]
+}"#;
 const PLAIN: &str = r#"{"command": "$program", "args": "$args"}"#;
 const TYPED: &str = r#"{"type": "stdio", "command": "$program", "args": "$args"}"#;
 
@@ -47,45 +59,55 @@ pub const AGENTS: &[Agent] = &[
         name: "Codex",
         aliases: &[],
         programs: &["codex"],
-        says: Some("codex"),
+        says: Says::Word("codex"),
         folders: &[at(CODEX, "")],
         user: servers(&[at(CODEX, "config.toml")], Syntax::Toml),
         project: servers(&[project(".codex/config.toml")], Syntax::Toml),
         keys: &["mcp_servers"],
-        entry: PLAIN,
+        entry: CODEX_ENTRY,
         // One that overrides hides the other.
-        user_text: block(&[at(CODEX, "AGENTS.override.md"), at(CODEX, "AGENTS.md")]),
+        user_text: block(&[only(at(CODEX, "AGENTS.override.md")), at(CODEX, "AGENTS.md")]),
         // It reads 32 KiB of all project files together.
         project_text: Some(Instructions {
-            files: &[project("AGENTS.override.md"), project("AGENTS.md")],
+            files: &[only(project("AGENTS.override.md")), project("AGENTS.md")],
             manner: Manner::Block,
             most: Some(16 << 10),
         }),
         tested: Some("0.166.0"),
         afterwards: None,
+        project_afterwards: Some(
+            "it reads the file only in projects that you trust, and asks when it is started there",
+        ),
     },
     Agent {
         id: "claude-code",
         name: "Claude Code",
         aliases: &["claude"],
         programs: &["claude"],
-        says: Some("Claude Code"),
+        says: Says::Word("Claude Code"),
         folders: &[at(CLAUDE, "")],
         user: servers(&[at(CLAUDE_FILE, ".claude.json")], Syntax::Json),
         project: servers(&[project(".mcp.json")], Syntax::Json),
         keys: &["mcpServers"],
         entry: TYPED,
         user_text: block(&[at(CLAUDE, "CLAUDE.md")]),
-        project_text: block(&[project("CLAUDE.md"), project(".claude/CLAUDE.md")]),
+        // Without any of its own it reads that of others, which a new file would hide.
+        project_text: block(&[
+            project("CLAUDE.md"),
+            only(project(".claude/CLAUDE.md")),
+            only(project("CLAUDE.local.md")),
+            only(project("AGENTS.md")),
+        ]),
         tested: Some("2.1.325"),
         afterwards: None,
+        project_afterwards: Some("it asks whether you approve the server when it is started there"),
     },
     Agent {
         id: "cursor",
         name: "Cursor",
         aliases: &["cursor-agent"],
         programs: &["cursor", "cursor-agent"],
-        says: None,
+        says: Says::Anything,
         folders: &[home(".cursor")],
         user: servers(&[home(".cursor/mcp.json")], Syntax::Jsonc),
         project: servers(&[project(".cursor/mcp.json")], Syntax::Jsonc),
@@ -101,31 +123,36 @@ pub const AGENTS: &[Agent] = &[
         afterwards: Some(
             "switch the server on in its settings (MCP), or run `cursor-agent mcp enable plexus`",
         ),
+        project_afterwards: None,
     },
     Agent {
         id: "opencode",
         name: "OpenCode",
         aliases: &[],
         programs: &["opencode"],
-        says: None,
+        says: Says::OnlyVersion,
         folders: &[config("opencode")],
         // It reads both; the one that comes later wins, and is the one it makes itself.
-        user: servers(&[config("opencode/opencode.jsonc"), config("opencode/opencode.json")], Syntax::Jsonc),
-        project: servers(&[project("opencode.jsonc"), project("opencode.json")], Syntax::Jsonc),
+        user: servers(
+            &[config("opencode/opencode.jsonc"), only(config("opencode/opencode.json"))],
+            Syntax::Jsonc,
+        ),
+        project: servers(&[project("opencode.jsonc"), only(project("opencode.json"))], Syntax::Jsonc),
         keys: &["mcp"],
         entry: r#"{"type": "local", "command": "$words", "enabled": true}"#,
         // Without the first it reads that of Claude Code, which a new file would hide.
-        user_text: block(&[config("opencode/AGENTS.md"), at(CLAUDE, "CLAUDE.md")]),
-        project_text: block(&[project("AGENTS.md"), project("CLAUDE.md")]),
+        user_text: block(&[config("opencode/AGENTS.md"), only(at(CLAUDE, "CLAUDE.md"))]),
+        project_text: block(&[project("AGENTS.md"), only(project("CLAUDE.md"))]),
         tested: Some("1.18.33"),
         afterwards: None,
+        project_afterwards: None,
     },
     Agent {
         id: "gemini",
         name: "Gemini CLI",
         aliases: &["gemini-cli"],
         programs: &["gemini"],
-        says: None,
+        says: Says::OnlyVersion,
         folders: &[at(GEMINI, ".gemini")],
         // Comments are fine for it, commas at the end are not; what it cannot read is refused here too.
         user: servers(&[at(GEMINI, ".gemini/settings.json")], Syntax::Jsonc),
@@ -136,13 +163,15 @@ pub const AGENTS: &[Agent] = &[
         project_text: block(&[project("GEMINI.md")]),
         tested: Some("0.61.0"),
         afterwards: Some("it uses servers only in folders that you trust, and asks when it is started there"),
+        project_afterwards: None,
     },
     Agent {
         id: "vscode",
         name: "VS Code",
         aliases: &["code", "copilot"],
-        programs: &["code", "code-insiders", "codium"],
-        says: None,
+        // Its other builds, and those that others make of it, have folders of their own.
+        programs: &["code"],
+        says: Says::Anything,
         folders: &[at(Root::Support, "Code/User")],
         user: servers(&[at(Root::Support, "Code/User/mcp.json")], Syntax::Jsonc),
         project: servers(&[project(".vscode/mcp.json")], Syntax::Jsonc),
@@ -158,13 +187,14 @@ pub const AGENTS: &[Agent] = &[
         ),
         tested: None,
         afterwards: Some("it asks whether you trust the server when it is first started"),
+        project_afterwards: None,
     },
     Agent {
         id: "windsurf",
         name: "Windsurf",
         aliases: &[],
         programs: &["windsurf"],
-        says: None,
+        says: Says::Anything,
         folders: &[home(".codeium/windsurf")],
         user: servers(&[home(".codeium/windsurf/mcp_config.json")], Syntax::Json),
         project: None,
@@ -182,6 +212,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         tested: None,
         afterwards: Some("refresh the servers in its settings"),
+        project_afterwards: None,
     },
     Agent {
         id: "zed",
@@ -189,7 +220,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["zed", "zeditor", "zedit", "zed-editor"],
         // The daemon of a file system has the same name.
-        says: Some("Zed"),
+        says: Says::Word("Zed"),
         folders: &[config("zed")],
         user: servers(&[config("zed/settings.json")], Syntax::Jsonc),
         project: servers(&[project(".zed/settings.json")], Syntax::Jsonc),
@@ -198,31 +229,36 @@ pub const AGENTS: &[Agent] = &[
         user_text: block(&[config("zed/AGENTS.md")]),
         // It reads the first of these and no other, so none is made that would hide one.
         project_text: block(&[
-            project(".rules"),
-            project(".cursorrules"),
-            project(".windsurfrules"),
-            project(".clinerules"),
-            project(".github/copilot-instructions.md"),
-            project("AGENT.md"),
+            only(project(".rules")),
+            only(project(".cursorrules")),
+            only(project(".windsurfrules")),
+            only(project(".clinerules")),
+            only(project(".github/copilot-instructions.md")),
+            only(project("AGENT.md")),
             project("AGENTS.md"),
+            only(project("CLAUDE.md")),
+            only(project("GEMINI.md")),
         ]),
         tested: None,
         afterwards: None,
+        project_afterwards: None,
     },
     Agent {
         id: "goose",
         name: "Goose",
         aliases: &[],
         programs: &["goose"],
-        says: None,
+        says: Says::OnlyVersion,
         folders: &[config("goose")],
         user: servers(&[config("goose/config.yaml")], Syntax::Yaml),
         project: None,
         keys: &["extensions"],
         entry: r#"{"name": "plexus", "type": "stdio", "cmd": "$program", "args": "$args", "enabled": true, "timeout": 300}"#,
         user_text: block(&[config("goose/.goosehints")]),
-        project_text: block(&[project(".goosehints")]),
-        tested: None,
+        // It reads both, and the second is that of others too.
+        project_text: block(&[project("AGENTS.md")]),
+        tested: Some("1.52.0"),
         afterwards: None,
+        project_afterwards: None,
     },
 ];
