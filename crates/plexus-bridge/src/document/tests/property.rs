@@ -51,7 +51,9 @@ fn settings() -> impl Strategy<Value = Value> {
         ]
     });
     let fields = prop::collection::vec((key, node.clone()), 0..4);
-    let servers = prop::option::of(prop::collection::vec((key, node), 0..3));
+    // One of our name may be there already.
+    let name = prop_oneof![3 => key, 1 => Just(PATH[1].to_owned())];
+    let servers = prop::option::of(prop::collection::vec((name, node), 0..3));
     (fields.clone(), servers, fields).prop_map(|(mut first, servers, last)| {
         if let Some(servers) = servers {
             first.push((PATH[0].to_owned(), object(servers)));
