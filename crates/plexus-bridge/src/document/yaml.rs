@@ -116,8 +116,9 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => open.pop().map(|closed| {
-                // That of a block is where the next thing begins.
-                let end = if end > start { end } else { closed.node.end };
+                // That of a block is where the next thing begins, and may be given as a span up to there.
+                let closes = text[start..].starts_with(['}', ']']);
+                let end = if closes { start + 1 } else { closed.node.end };
                 Node { end, ..closed.node }
             }),
             Event::DocumentStart(_) if root.is_some() => {
