@@ -10,7 +10,7 @@ use plexus_proto::api::{
     ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, InstructionFile, RemovedExternalAgent,
 };
 
-use crate::agents::{AGENTS, Agent, Installed, detect};
+use crate::agents::{Agent, Installed, detect_all};
 use crate::bridge::{Bridge, Content, Plan};
 use crate::bundle::Bundle;
 use crate::entry::Policy;
@@ -67,9 +67,7 @@ impl Keeper {
         match known.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             Some((_, found)) => found.clone(),
             None => {
-                let environment = self.bridge.environment();
-                let found: Vec<_> =
-                    AGENTS.iter().filter_map(|agent| Some((agent, detect(agent, environment)?))).collect();
+                let found = detect_all(self.bridge.environment());
                 *known = Some((Instant::now(), found.clone()));
                 found
             }

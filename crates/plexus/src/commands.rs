@@ -68,7 +68,8 @@ impl<'a> Invocation<'a> {
 
     /// Finds it again, as it may have changed.
     pub(crate) fn again(&self) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
-        self.again_at(None)
+        let (global, environment) = (self.global.clone(), self.environment.clone());
+        move || Target::resolve(&global, &environment)
     }
 
     /// The hub that an agent was connected to.
@@ -76,19 +77,23 @@ impl<'a> Invocation<'a> {
         Target::of_grant(grant, self.global, self.environment)
     }
 
-    /// Finds the hub of a grant again, for who would present something else there.
-    pub(crate) fn again_at(
+    /// Finds that hub again, and who can make tokens there.
+    pub(crate) fn maker_of(
         &self,
         hub: Option<String>,
     ) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
-        let global = GlobalArgs { hub: hub.or_else(|| self.global.hub.clone()), ..self.global.clone() };
-        let environment = self.environment.clone();
-        move || Target::resolve(&global, &environment)
+        let (global, environment) = (self.global.clone(), self.environment.clone());
+        move || Target::maker_of(hub.clone(), &global, &environment)
     }
 
     /// Whether the user said which hub is meant.
     pub(crate) fn names_hub(&self) -> bool {
         self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
+    }
+
+    /// Whether the command line itself says so.
+    pub(crate) fn has_hub_flag(&self) -> bool {
+        self.global.hub.is_some()
     }
 
     /// The address of the hub that the user has named, as it was written.

@@ -69,14 +69,27 @@ impl Target {
         global: &GlobalArgs,
         environment: &Environment,
     ) -> anyhow::Result<Self> {
-        let Some(hub) = &grant.hub else { return Ok(Self::resolve(global, environment)?.with(grant.token())) };
-        let url = parse(hub, "the address that the agent was connected to")?;
-        if is_loopback(&url) {
-            let there = GlobalArgs { hub: Some(hub.clone()), ..global.clone() };
-            return Ok(Self::resolve(&there, environment)?.with(grant.token()));
+        if let Some(hub) = &grant.hub {
+            let url = parse(hub, "the address that the agent was connected to")?;
+            if !is_loopback(&url) {
+                let credential = Credential::Given { token: grant.token(), admin_instead: false };
+                return Ok(Self { url, credential, here: false, certificate: None });
+            }
         }
-        let credential = Credential::Given { token: grant.token(), admin_instead: false };
-        Ok(Self { url, credential, here: false, certificate: None })
+        Ok(Self::maker_of(grant.hub.clone(), global, environment)?.with(grant.token()))
+    }
+
+    /// The same hub on this machine with its admin token, whatever the environment says: the shell that an agent was started from
+    /// may speak for somebody else.
+    pub(crate) fn maker_of(
+        hub: Option<String>,
+        global: &GlobalArgs,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
+        let others = [env::HUB.name, env::TOKEN.name];
+        let own = environment.all().filter(|(name, _)| !others.contains(name));
+        let own: Environment = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self::resolve(&GlobalArgs { hub, ..global.clone() }, &own)
     }
 
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {

@@ -125,13 +125,14 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     })
 }
 
-/// What the agent was given when it was connected. Who says now which hub or which token is meant, means that.
+/// What the agent was given when it was connected. It holds whatever the shell says that the agent was started from: whose
+/// token is in there is not for the agent.
 fn granted(
     args: &McpArgs,
     invocation: &Invocation<'_>,
     data_dir: &Path,
 ) -> anyhow::Result<Option<Grant>> {
-    if invocation.names_hub() || invocation.environment().get(env::TOKEN).is_some() {
+    if invocation.has_hub_flag() {
         return Ok(None);
     }
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
@@ -144,7 +145,7 @@ fn granted(
 /// The same for the proxy. Where the hub is on this machine, a token whose time is over is followed by another.
 fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, data_dir: &Path) -> First {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
-    let (agent, look) = (agent.to_owned(), invocation.again_at(grant.hub));
+    let (agent, look) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
     let admin: FindAdmin = Box::new(move || match look().map_err(|error| error.to_string())?.credential {
         Credential::Local(token) => Ok(token),

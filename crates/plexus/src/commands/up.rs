@@ -8,10 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use plexus_bridge::Bridge;
+use plexus_bridge::agents::{self, AGENTS};
 use plexus_hub::{Hub, HubOptions};
 use plexus_kit::config::{Change, RawConfig, default_data_dir};
 use plexus_kit::telemetry::{self, Options, Telemetry};
-use plexus_kit::{Config, ConfigError, Environment, Secret, env};
+use plexus_kit::{Clock, Config, ConfigError, Environment, Secret, env};
 use plexus_proto::api::{Upstream, UpstreamState};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -107,7 +109,11 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };
-    output::announce(&welcome(&hub, &data_dir, environment));
+    let agents = match io::stdout().is_terminal() {
+        true => unconnected(&data_dir, environment),
+        false => Vec::new(),
+    };
+    output::announce(&welcome(&hub, &data_dir, environment, &agents));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -163,7 +169,7 @@ fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
 }
 
 /// What a person needs to know now; nothing secret, for it may end up in a log.
-fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
+fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str]) -> String {
     // Only a name that is in the hub's certificate is one that clients believe.
     let config = hub.config();
     let url = config.public_url.clone().filter(|_| config.tls.cert.is_some()).unwrap_or_else(|| hub.url());
@@ -180,9 +186,13 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
     let flag = if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() };
     let plexus = shell::plexus(environment);
+    let found = match agents {
+        [] => String::new(),
+        agents => format!("\n  Agents        {} found and not connected: {plexus}{flag} connect", agents.join(", ")),
+    };
     let next = [
+        ("connect", "let your agents use it"),
         ("status", "how the hub is doing"),
-        ("token create --kind agent --name codex", "a token for an agent"),
         ("tools list", "the tools there are"),
         ("upstream add --help", "how to put an MCP server behind it"),
     ];
@@ -194,13 +204,25 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment) -> String {
     format!(
         "Plexus is ready.\n\
          \x20 MCP endpoint  {url}/mcp{everywhere}\n\
-         \x20 Data folder   {}{servers}\n\
+         \x20 Data folder   {}{servers}{found}\n\
          \n\
          Next, in another terminal:\n{}\n\
          Stop with Ctrl-C.\n",
         data_dir.display(),
         next.concat(),
     )
+}
+
+/// Agents of this machine that somebody may want to connect.
+fn unconnected(data_dir: &Path, environment: &Environment) -> Vec<&'static str> {
+    let bridge = Bridge::new(&data_dir.join(plexus_bridge::FOLDER), environment, Clock::system());
+    let connected: Vec<String> = match bridge.ledger() {
+        Ok(ledger) => ledger.connections.into_values().map(|connection| connection.agent).collect(),
+        // What is wrong with it is said by the commands that are about it.
+        Err(_) => return Vec::new(),
+    };
+    let there = AGENTS.iter().filter(|agent| agents::present(agent, environment));
+    there.filter(|agent| !connected.iter().any(|id| id == agent.id)).map(|agent| agent.name).collect()
 }
 
 /// Longest list of servers in the welcome.

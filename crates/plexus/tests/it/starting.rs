@@ -72,9 +72,10 @@ fn printed_commands(hub: &HubProcess) -> Vec<String> {
 async fn printed_commands_work(plexus: &Plexus, hub: &HubProcess) {
     let commands = printed_commands(hub);
     assert_eq!(commands.len(), 4, "{}", hub.welcome());
-    for (command, expected) in
-        commands.iter().zip(["nothing is on record yet", "eyJ", "todo", "upstream add"])
-    {
+    // No agent is installed here, which is said.
+    let ran = plexus.shell(&commands[0]).await;
+    assert!(ran.failed(1).contains("no agent was found on this machine"), "{ran:?}");
+    for (command, expected) in commands[1..].iter().zip(["nothing is on record yet", "todo", "upstream add"]) {
         let ran = plexus.shell(command).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.stdout.contains(expected), "{command}: {ran:?}");

@@ -8,6 +8,7 @@ use plexus_kit::{Environment, Supervisor};
 use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::Folder;
 use plexus_mcp::upstream::try_out;
+use plexus_proto::tool_name;
 use plexus_proto::api::{ExternalAgentFileState, UpstreamTest};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +17,8 @@ use crate::commands::Invocation;
 use crate::commands::connect::desk::Desk;
 
 const CHECK: &str = "agents";
+/// What the entry goes by while it is tried out; the name of the hub is not for servers.
+const NAME: &str = "entry";
 /// For an entry to say who it is and which tools it has.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For what was started to end.
@@ -78,7 +81,7 @@ async fn started(
         return Finding::problem(CHECK, format!("{name}: its entry names no command"), again);
     };
     let document = json!({ "command": program, "args": args, "env": variables });
-    let server = match Folder::new(std::env::temp_dir(), environment.clone()).check("plexus", &document) {
+    let server = match Folder::new(std::env::temp_dir(), environment.clone()).check(NAME, &document) {
         Ok(server) => server,
         Err(problems) => {
             let why: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -99,9 +102,10 @@ async fn started(
         let message = format!("{name}: `{words}` works, and lists no tools");
         return Finding::warning(CHECK, message, "start the hub, or give the agent a profile that shows some");
     }
-    // As the agent has them, without what this client has put in front.
+    // As the hub has them, without what is put in front of tools of a server.
+    let prefix = format!("{}{NAME}{}", tool_name::PREFIX, tool_name::SEPARATOR);
     let named: Vec<&str> =
-        tools.iter().map(|tool| tool.trim_start_matches("mcp__plexus__")).take(NAMED).collect();
+        tools.iter().map(|tool| tool.strip_prefix(&prefix).unwrap_or(tool)).take(NAMED).collect();
     let more = match tools.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
