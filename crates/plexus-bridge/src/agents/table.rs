@@ -154,7 +154,7 @@ pub const AGENTS: &[Agent] = &[
         programs: &["gemini"],
         says: Says::OnlyVersion,
         folders: &[at(GEMINI, ".gemini")],
-        // Comments are fine for it, commas at the end are not; what it cannot read is refused here too.
+        // Comments are fine for it, commas at the end are not: a file with one it cannot read, before and after.
         user: servers(&[at(GEMINI, ".gemini/settings.json")], Syntax::Jsonc),
         project: servers(&[project(".gemini/settings.json")], Syntax::Jsonc),
         keys: &["mcpServers"],
@@ -255,7 +255,7 @@ pub const AGENTS: &[Agent] = &[
         keys: &["extensions"],
         entry: r#"{"name": "plexus", "type": "stdio", "cmd": "$program", "args": "$args", "enabled": true, "timeout": 300}"#,
         user_text: block(&[config("goose/.goosehints")]),
-        // It reads both, and the second is that of others too.
+        // It reads `.goosehints` as well, which is its own; this one is there for all.
         project_text: block(&[project("AGENTS.md")]),
         tested: Some("1.52.0"),
         afterwards: None,
