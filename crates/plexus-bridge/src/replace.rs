@@ -84,13 +84,15 @@ pub(crate) fn replace(
             }
             Err(error) => return Err(failed(folder, &beside, &path, error)),
         }
-        if trade == 0 {
+        steps.about_to("look at the old file");
+        let mut out = place.seen(folder, &beside);
+        if trade == 0 && out.as_ref() == Some(&before) {
             steps.about_to("sync the folder");
             synced(folder, &path)?;
+            // Once more, as late as can be: an agent may have had the old file open.
+            steps.about_to("look at the old file again");
+            out = place.seen(folder, &beside);
         }
-        // As late as can be: an agent may have had the old file open.
-        steps.about_to("look at the old file");
-        let out = place.seen(folder, &beside);
         if out.as_ref() == Some(&before) {
             steps.about_to("remove the old file");
             remove(folder, &beside, &path)?;

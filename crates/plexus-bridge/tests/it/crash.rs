@@ -1,0 +1,253 @@
+//! A process that is killed at every step of every operation: each file is the old one or the new one, and the ledger
+//! agrees with it.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plexus_bridge::agents::Scope;
+use plexus_bridge::{Policy, Steps};
+use plexus_proto::api::ExternalAgentFileState;
+
+use crate::home::{Home, PROGRAM, Tree, content};
+
+/// Set for the process that is killed: what it does, at which step it dies, and where.
+const DOES: &str = "PLEXUS_TEST_BRIDGE";
+
+const TOML: &str = "# mine\nmodel = \"o3\" # the one\n\n[tui]\ntheme = 1\n";
+const JSON: &str = "{\n  \"numStartups\": 3,\n  \"mcpServers\": {\n    \"x\": {}\n  }\n}";
+
+/// What may be cut short.
+struct Scenario {
+    name: &'static str,
+    /// Files that are there, and what is connected to them.
+    prepare: fn(&Home),
+    act: fn(&Home),
+    /// Takes all of it back.
+    undo: fn(&Home),
+}
+
+fn connect_codex(home: &Home) {
+    home.connect("codex", &Scope::User, Some(&content("Be kind.")), Policy::Skip).unwrap();
+}
+
+fn disconnect_codex(home: &Home) {
+    home.disconnect("codex", Policy::Skip).unwrap();
+}
+
+fn codex_files(home: &Home) {
+    home.write(".codex/config.toml", TOML);
+    home.write(".codex/AGENTS.md", "My rules, without a line end");
+}
+
+fn connect_project(home: &Home) {
+    home.connect("vscode", &home.project(), Some(&content("Be kind.")), Policy::Skip).unwrap();
+}
+
+fn disconnect_project(home: &Home) {
+    home.disconnect(&home.key("vscode", &home.project()), Policy::Skip).unwrap();
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "connect, with files",
+        prepare: codex_files,
+        act: connect_codex,
+        undo: disconnect_codex,
+    },
+    Scenario {
+        name: "connect, with nothing there",
+        prepare: |_| {},
+        act: connect_codex,
+        undo: disconnect_codex,
+    },
+    Scenario {
+        name: "connect a project",
+        prepare: |home| home.write("project/README.md", "x"),
+        act: connect_project,
+        undo: disconnect_project,
+    },
+    Scenario {
+        name: "connect in JSON",
+        prepare: |home| home.write(".claude.json", JSON),
+        act: |home| home.connect_user("claude-code").unwrap(),
+        undo: |home| home.disconnect("claude-code", Policy::Skip).unwrap(),
+    },
+    Scenario {
+        name: "connect in YAML",
+        prepare: |home| home.write(".config/goose/config.yaml", "extensions:\n  dev: {}\n"),
+        act: |home| home.connect_user("goose").unwrap(),
+        undo: |home| home.disconnect("goose", Policy::Skip).unwrap(),
+    },
+    Scenario {
+        name: "sync",
+        prepare: |home| {
+            codex_files(home);
+            connect_codex(home);
+        },
+        act: |home| {
+            let synced = home.bridge.sync(&content("Be brief.\nAnd kind."), None).unwrap();
+            assert!(synced.problems.is_empty(), "{:?}", synced.problems);
+        },
+        undo: disconnect_codex,
+    },
+    Scenario {
+        name: "disconnect",
+        prepare: |home| {
+            codex_files(home);
+            connect_codex(home);
+        },
+        act: disconnect_codex,
+        undo: |_| {},
+    },
+    Scenario {
+        name: "disconnect what somebody has written since",
+        prepare: |home| {
+            codex_files(home);
+            connect_codex(home);
+            let text = home.read(".codex/config.toml").replace("theme = 1", "theme = 2");
+            home.write(".codex/config.toml", text);
+            let text = home.read(".codex/AGENTS.md");
+            home.write(".codex/AGENTS.md", format!("First of all.\n{text}"));
+        },
+        act: disconnect_codex,
+        undo: |_| {},
+    },
+    Scenario {
+        name: "disconnect, with nothing left",
+        prepare: |home| {
+            home.write("project/README.md", "x");
+            connect_project(home);
+        },
+        act: disconnect_project,
+        undo: |_| {},
+    },
+    Scenario {
+        name: "restore",
+        prepare: |home| {
+            codex_files(home);
+            connect_codex(home);
+        },
+        act: |home| {
+            // The two from before it was connected.
+            for backup in home.bridge.backups().unwrap().iter().rev().take(2) {
+                home.bridge.apply(&home.bridge.plan_restore(&backup.id).unwrap(), None).unwrap();
+            }
+        },
+        undo: disconnect_codex,
+    },
+];
+
+/// Ends the process when it is about to take a step.
+struct Killer {
+    left: AtomicUsize,
+}
+
+impl Steps for Killer {
+    fn about_to(&self, _step: &'static str) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// No test, but what the other one starts.
+#[test]
+#[ignore = "is started by the test below"]
+fn acts_until_it_is_killed() {
+    let Some((_, does)) = std::env::vars().find(|(name, _)| name == DOES) else { return };
+    let mut words = does.splitn(3, ' ');
+    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let (scenario, step) = (number(), number());
+    let home = Home::at(Path::new(words.next().unwrap()));
+    let home = home.watched(Arc::new(Killer { left: AtomicUsize::new(step) }));
+    (SCENARIOS[scenario].act)(&home);
+}
+
+/// Whether it was killed. Else it has ended well.
+fn killed(scenario: usize, step: usize, root: &Path) -> bool {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::acts_until_it_is_killed", "--ignored"])
+        .env(DOES, format!("{scenario} {step} {}", root.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success() || status.signal() == Some(9), "{status}");
+    !status.success()
+}
+
+/// What was left is, file by file, what was before or what comes after.
+fn is_old_or_new(now: &Tree, before: &Tree, after: &Tree, beside: bool) {
+    for (name, is) in now {
+        let known = [before.get(name), after.get(name)].contains(&Some(is));
+        // Folders that are made for a file come before it, and go after it.
+        let stray = beside && (name.contains(".plexus-") || is.is_none());
+        assert!(known || stray, "{name} is neither the old one nor the new one: {is:?}");
+    }
+    for (name, old) in before {
+        assert!(now.contains_key(name) || !after.contains_key(name), "{name} is gone, and was {old:?}");
+    }
+}
+
+/// What is ours is in a file exactly where the ledger says so.
+fn ledger_agrees(home: &Home) {
+    let states = home.states();
+    for (name, state) in &states {
+        assert_eq!(*state, ExternalAgentFileState::Current, "{name}");
+    }
+    for (name, file) in home.tree() {
+        let Some((_, text)) = file else { continue };
+        let text = String::from_utf8(text).unwrap();
+        let ours = [PROGRAM, "plexus:begin", "Kept by Plexus"].iter().any(|word| text.contains(word));
+        assert_eq!(ours, states.contains_key(&name), "{name} holds {text:?}");
+    }
+}
+
+#[test]
+fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
+    // Side by side, since each of them mostly waits for the disk.
+    std::thread::scope(|threads| {
+        for (number, scenario) in SCENARIOS.iter().enumerate() {
+            threads.spawn(move || kill_at_each_step(number, scenario));
+        }
+    });
+}
+
+fn kill_at_each_step(number: usize, scenario: &Scenario) {
+    let whole = Home::new();
+    (scenario.prepare)(&whole);
+    (scenario.act)(&whole);
+    let after = whole.tree();
+    (scenario.undo)(&whole);
+    let undone = whole.tree();
+    let mut step = 0;
+    loop {
+        let home = Home::new();
+        (scenario.prepare)(&home);
+        let before = home.tree();
+        if !killed(number, step, home.root()) {
+            assert_eq!(home.tree(), after, "{}", scenario.name);
+            break;
+        }
+        let said = catch_unwind(AssertUnwindSafe(|| {
+            is_old_or_new(&home.tree(), &before, &after, true);
+            home.bridge.ledger().unwrap();
+            // Whatever is done next cleans up.
+            home.bridge.sync(&content("x"), Some("nobody")).unwrap();
+            is_old_or_new(&home.tree(), &before, &after, false);
+            ledger_agrees(&home);
+            (scenario.act)(&home);
+            assert_eq!(home.tree(), after, "when it is done again");
+            ledger_agrees(&home);
+            (scenario.undo)(&home);
+            assert_eq!(home.tree(), undone, "when it is taken back");
+        }));
+        assert!(said.is_ok(), "{}: killed at step {step}", scenario.name);
+        step += 1;
+    }
+    assert!(step > 8, "{} has only {step} steps", scenario.name);
+}
