@@ -43,13 +43,6 @@ const CLAUDE_FILE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: "" }
 /// Stands for the home folder itself.
 const GEMINI: Root = Root::Variable { name: "GEMINI_CLI_HOME", home: "" };
 
-/// Codex starts servers with little of its own environment. These are all that tell `plexus mcp` where its files and its hub
-/// are; one that is not set is left out, and none of their values is written.
-const CODEX_ENTRY: &str = r#"{
-    "command": "$program",
-    "args": "$args",
-    "env_vars": ["PLEXUS_DATA_DIR", "PLEXUS_HUB", "PLEXUS_PROXY", "PLEXUS_TOKEN", "XDG_DATA_HOME"]
-}"#;
 const PLAIN: &str = r#"{"command": "$program", "args": "$args"}"#;
 const TYPED: &str = r#"{"type": "stdio", "command": "$program", "args": "$args"}"#;
 
@@ -64,7 +57,7 @@ pub const AGENTS: &[Agent] = &[
         user: servers(&[at(CODEX, "config.toml")], Syntax::Toml),
         project: servers(&[project(".codex/config.toml")], Syntax::Toml),
         keys: &["mcp_servers"],
-        entry: CODEX_ENTRY,
+        entry: PLAIN,
         // One that overrides hides the other.
         user_text: block(&[only(at(CODEX, "AGENTS.override.md")), at(CODEX, "AGENTS.md")]),
         // It reads 32 KiB of all project files together.

@@ -189,6 +189,11 @@ impl Credential {
         }
     }
 
+    /// What a person can do who wants the agent to be let in.
+    pub(super) fn advice(&self) -> Option<String> {
+        matches!(self.first, First::Granted(_)).then(|| format!("`plexus connect {}` gives it another", self.agent))
+    }
+
     /// What to show now; made first where there is none.
     pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
         match self.current.load_full() {
@@ -264,7 +269,7 @@ impl Credential {
 
     /// Another token in the place of one whose time is over: where the hub is here, and nobody has revoked it.
     async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let again = format!("`plexus connect {}` gives it another", self.agent);
+        let again = self.advice().unwrap_or_default();
         let Some(grant) = (granted.read)() else {
             let why = format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
             return Err(NoCredential::Refused(why));

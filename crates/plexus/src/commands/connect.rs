@@ -320,13 +320,14 @@ async fn connect(
     });
     update.map_err(|error| desk::refused(&error))?;
     if !invocation.out.json() {
-        tell(planned, &grant, &written, &invocation.out)?;
+        tell(planned, scope, &grant, &written, &invocation.out)?;
     }
     Ok(json!({ "agent": agent.id, "written": written, "token": grant::told(&grant) }))
 }
 
 fn tell(
     planned: &Planned,
+    scope: &Scope,
     grant: &plexus_bridge::Grant,
     written: &[String],
     out: &Output,
@@ -337,7 +338,7 @@ fn tell(
         false => format!("{} is connected.", agent.name),
     })?;
     out.line(&format!("  Its token: {}.", grant::in_words(grant, out)))?;
-    if let Some(afterwards) = agent.afterwards {
+    if let Some(afterwards) = agent.afterwards(scope) {
         out.line(&format!("  Before it uses the hub: {afterwards}."))?;
     }
     if !written.is_empty() {

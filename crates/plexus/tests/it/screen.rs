@@ -19,6 +19,11 @@ pub(crate) struct Screen {
     parser: vt100::Parser,
 }
 
+fn blank() -> vt100::Parser {
+    let size = |lines| std::num::NonZero::new(lines).expect("a size");
+    vt100::Parser::new(size(ROWS), size(COLUMNS), 0)
+}
+
 impl Screen {
     /// A shell in this home, on a terminal with colours.
     pub(crate) fn open(home: &Path, variables: &[(&str, String)]) -> Self {
@@ -36,7 +41,7 @@ impl Screen {
             .kill_on_drop(true)
             .spawn(inside)
             .expect("a shell");
-        Self { pty, _shell: shell, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
+        Self { pty, _shell: shell, parser: blank() }
     }
 
     pub(crate) async fn types(&mut self, keys: &str) {
@@ -69,6 +74,6 @@ impl Screen {
     pub(crate) async fn cleared(&mut self) {
         self.types("clear; echo cle\"ared\"\r").await;
         self.sees("cleared\n$").await;
-        self.parser = vt100::Parser::new(ROWS, COLUMNS, 0);
+        self.parser = blank();
     }
 }

@@ -12,8 +12,6 @@ use crate::agents::{AGENTS, Agent, Servers};
 
 /// Fields of an entry that the release writes and we do not, or the other way round, and why it is the same to it.
 const DEFAULTS: &[(&str, &[&str], &[&str])] = &[
-    // Its own command cannot say which variables it is to pass on.
-    ("codex", &[], &["env_vars"]),
     // No variables, as without it.
     ("claude-code", &["env"], &[]),
     // One that is not said to be off is on.

@@ -66,6 +66,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         let variables = [("PATH", path)];
 
         let mut first = Screen::open(&home, &variables);
+        first.sees("$").await;
         first.types("plexus up --listen 127.0.0.1:0 2>hub.log\r").await;
         first.sees("Stop with Ctrl-C.").await;
         insta::assert_snapshot!("new_user_hub", settled(&first.text(), &home));
