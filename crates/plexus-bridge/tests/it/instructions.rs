@@ -72,7 +72,7 @@ fn a_block_that_a_person_has_changed_is_left() {
     home.write(FILE, &changed);
     let expected = format!("{} has a block of Plexus that was changed by hand", home.path(FILE).display());
     let synced = home.bridge.sync(&content("Be brief."), None).unwrap();
-    assert_eq!(problems(&synced), [expected.clone()]);
+    assert_eq!(problems(&synced), std::slice::from_ref(&expected));
     assert_eq!(home.states()[FILE], ExternalAgentFileState::Changed);
     assert_eq!(why(home.disconnect("codex", Policy::Skip)), expected);
     assert_eq!(home.read(FILE), changed);
@@ -215,7 +215,10 @@ fn a_file_of_our_own_that_a_person_has_changed_or_removed_is_left() {
     home.connect("cursor", &scope, Some(&content("Be kind.")), Policy::Skip).unwrap();
     home.write(OWN, "mine\n");
     let expected = format!("{} is not as Plexus has written it", home.path(OWN).display());
-    assert_eq!(problems(&home.bridge.sync(&content("Be brief."), None).unwrap()), [expected.clone()]);
+    assert_eq!(
+        problems(&home.bridge.sync(&content("Be brief."), None).unwrap()),
+        std::slice::from_ref(&expected)
+    );
     let key = home.key("cursor", &scope);
     assert_eq!(why(home.disconnect(&key, Policy::Skip)), expected);
     assert_eq!(home.read(OWN), "mine\n");
