@@ -258,3 +258,37 @@ fn kill_at_each_step(number: usize, scenario: &Scenario) {
     }
     assert!(step > 8, "{} has only {step} steps", scenario.name);
 }
+
+/// An agent had the old file open and wrote to it after it had lost its name, and then the process was killed: what the agent
+/// wrote gets the name back.
+#[test]
+fn a_kill_after_an_agent_wrote_leaves_what_the_agent_wrote() {
+    const THEIRS: &str = "{}\n";
+    let mut times = 0;
+    for (number, scenario) in SCENARIOS.iter().enumerate() {
+        let name = scenario.name;
+        if !["connect in JSON", "disconnect, with nothing left"].contains(&name) {
+            continue;
+        }
+        for step in 0.. {
+            let home = Home::new();
+            (scenario.files)(&home);
+            (scenario.prepare)(&home);
+            let before = home.tree();
+            if !killed(number, step, home.root()) {
+                break;
+            }
+            let now = home.tree();
+            let Some(beside) = now.keys().find(|name| name.contains(".plexus-")) else { continue };
+            // The one that stands beside it is the old one.
+            let old = before.iter().find(|(_, old)| **old == now[beside] && old.is_some());
+            let Some((file, _)) = old.filter(|(file, old)| now.get(*file) != Some(*old)) else { continue };
+            home.write(beside, THEIRS);
+            home.bridge.sync(&content("x"), Some("nobody")).unwrap();
+            assert_eq!(home.read(file), THEIRS, "{name}, killed at step {step}");
+            assert!(!home.path(beside).exists(), "{name}, killed at step {step}");
+            times += 1;
+        }
+    }
+    assert!(times > 6, "only {times} times");
+}

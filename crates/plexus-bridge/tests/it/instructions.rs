@@ -1,7 +1,7 @@
 //! Instructions: a block in a file of the person's, or a file of our own.
 
 use plexus_bridge::agents::Scope;
-use plexus_bridge::{Bundle, Content, Policy, Synced};
+use plexus_bridge::{Bundle, Change, Content, Policy, Synced};
 use plexus_proto::api::ExternalAgentFileState;
 use proptest::prelude::*;
 
@@ -177,6 +177,10 @@ fn a_file_that_two_agents_read_has_one_block_until_both_are_gone() {
     // Both are planned before either is done, as for all agents at once.
     let keys = ["codex", "opencode"].map(|agent| home.key(agent, &scope));
     let plans = keys.each_ref().map(|key| home.bridge.plan_disconnect(key, Policy::Skip).unwrap());
+    let is_text = |change: &&Change| change.path.ends_with("AGENTS.md");
+    for change in plans.iter().flat_map(|plan| &plan.changes).filter(is_text) {
+        assert!(!change.is_needed(), "the other one needs it, as far as is known");
+    }
     for (key, plan) in keys.iter().zip(&plans) {
         assert!(home.read("project/AGENTS.md").contains(BEGIN), "{key}");
         for change in &plan.changes {
