@@ -4,7 +4,7 @@
 //! the agent is touched, together with what the record will be: whoever finds it after a crash can tell from the file
 //! which of the two it is. Files as they were before a change are kept beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use plexus_kit::private_file;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
-use crate::place::hash;
+use crate::place::{Place, hash};
 
 const FILE: &str = "ledger.json";
 const BACKUPS: &str = "backups";
@@ -189,7 +189,16 @@ impl Ledger {
         }
     }
 
-    /// The same, where others need what is in the file still.
+    /// Folders that are there for the sake of this file: whichever of ours is the last one in them takes them along.
+    pub(crate) fn made_for(&self, place: &Place) -> Vec<PathBuf> {
+        let path = place.path();
+        let records = self.connections.values().flat_map(|connection| &connection.files);
+        let above = records.flat_map(|record| &record.made).filter(|folder| path.starts_with(folder));
+        let made: BTreeSet<PathBuf> = above.cloned().chain(place.missing()).collect();
+        made.into_iter().collect()
+    }
+
+    /// Forgets a file for one connection, where others need what is in it still.
     pub(crate) fn leave(&mut self, key: &str, path: &Path) {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.files.retain(|record| record.path != path);

@@ -131,18 +131,6 @@ impl Place {
         }
     }
 
-    /// What stands under a name: a file by its content, and what cannot be read by its number. So something that was put
-    /// there meanwhile is another thing, whatever it is.
-    pub(crate) fn seen(&self, folder: &Folder, name: &OsString) -> Option<String> {
-        match self.read_in(folder, name) {
-            Ok(found) => found.map(|found| found.hash),
-            Err(_) => {
-                let stat = rustix::fs::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-                Some(format!("number {}", stat.st_ino))
-            }
-        }
-    }
-
     /// The same for a file beside it.
     pub(crate) fn read_in(&self, folder: &Folder, name: &OsString) -> Result<Option<Found>, BridgeError> {
         let path = self.path();
@@ -183,6 +171,18 @@ impl Place {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 refused(&format!("is not UTF-8: byte {at} is no part of a character"), "save it as UTF-8")
+            }
+        }
+    }
+
+    /// What stands under a name: a file by its content, and what cannot be read by its number. So something that was put
+    /// there meanwhile is another thing, whatever it is.
+    pub(crate) fn seen(&self, folder: &Folder, name: &OsString) -> Option<String> {
+        match self.read_in(folder, name) {
+            Ok(found) => found.map(|found| found.hash),
+            Err(_) => {
+                let stat = rustix::fs::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                Some(format!("number {}", stat.st_ino))
             }
         }
     }

@@ -6,6 +6,7 @@ mod places;
 
 use std::collections::BTreeSet;
 
+use plexus_kit::Environment;
 use serde_json::Value;
 
 use super::{AGENTS, Agent, Location, Root, Says, Scope};
@@ -110,4 +111,39 @@ fn an_agent_whose_name_others_have_is_told_from_them() {
     for id in ["goose", "zed", "codex"] {
         assert_ne!(Agent::named(id).unwrap().says, Says::Anything, "{id}");
     }
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn all_files_are_below_a_folder_that_was_said() {
+    let environment = environment(&[("HOME", "/home/me"), ("CODEX_HOME", "/elsewhere/codex")]);
+    for agent in AGENTS {
+        for (scope, root) in [(Scope::User, "/home/me"), (Scope::Project("/src/p".into()), "/src/p")] {
+            for place in agent.places(&environment, &scope) {
+                let root =
+                    if agent.id == "codex" && scope == Scope::User { "/elsewhere/codex" } else { root };
+                assert!(place.path().starts_with(root), "{}: {}", agent.id, place.path().display());
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_home_there_is_no_file_of_a_user() {
+    for home in [&[][..], &[("HOME", "relative/path")]] {
+        let environment = environment(home);
+        for agent in AGENTS {
+            assert!(agent.places(&environment, &Scope::User).is_empty(), "{}", agent.id);
+        }
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_whole_path_does_not_count() {
+    let environment = environment(&[("HOME", "/home/me"), ("CODEX_HOME", "../up")]);
+    let places = Agent::named("codex").unwrap().places(&environment, &Scope::User);
+    assert!(places.iter().all(|place| place.path().starts_with("/home/me/.codex")), "{places:?}");
 }

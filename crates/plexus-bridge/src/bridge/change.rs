@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_kit::private_file;
 
-use super::Bridge;
+use super::{Bridge, LOOK};
 use crate::entry::{Policy, Wanted};
 use crate::error::BridgeError;
 use crate::ledger::{Connection, Ledger, Part, Pending, Record, remove_backups};
@@ -184,6 +184,12 @@ impl Bridge {
     ) -> Result<Option<bool>, BridgeError> {
         let Change { path, key, place, edit, policy, .. } = change;
         let found = place.read()?;
+        // An agent that writes it in place has begun: what it held a moment ago is still to come.
+        let was_empty = change.before.as_ref().is_none_or(String::is_empty);
+        if !was_empty && found.as_ref().is_some_and(|found| found.text.is_empty()) {
+            std::thread::sleep(LOOK);
+            return Ok(None);
+        }
         let (after, part) = self.computed(ledger, key, path, found.as_ref(), (edit, *policy))?;
         if matches!(edit, Edit::Leave) && ledger.is_shared(path, key) {
             ledger.leave(key, path);
@@ -210,7 +216,7 @@ impl Bridge {
             before: known.as_ref().map_or(kept, |known| known.before.clone()),
             alone: known.as_ref().is_none_or(|known| known.alone && is_as_left(known))
                 && !matches!(edit, Edit::Put { .. }),
-            made: known.as_ref().map_or_else(|| place.missing(), |known| known.made.clone()),
+            made: known.as_ref().map_or_else(|| ledger.made_for(place), |known| known.made.clone()),
             written_at: now,
         });
         if before == after.as_ref() {

@@ -31,6 +31,7 @@ pub const FOLDER: &str = "connect";
 const LOCK: &str = "lock";
 /// For another process to be done.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at something that is not done yet.
 const LOOK: Duration = Duration::from_millis(20);
 /// Name of the entry, everywhere.
 pub const SERVER: &str = "plexus";

@@ -1,1 +1,231 @@
+//! What a person has written is never overwritten unless it is asked for, and what is kept here is trusted only as far as
+//! it is what was kept.
 
+use std::os::unix::fs::symlink;
+
+use plexus_bridge::Policy;
+use plexus_bridge::agents::Scope;
+use plexus_proto::api::{ExternalAgentFileState, ExternalAgentState};
+use serde_json::{Value, json};
+
+use crate::home::{Home, PROGRAM, content, why};
+
+const FILE: &str = ".claude.json";
+
+fn home_with(text: &str) -> Home {
+    let home = Home::new();
+    home.write(FILE, text);
+    home
+}
+
+fn entry(home: &Home) -> Value {
+    let value: Value = serde_json::from_str(&home.read(FILE)).unwrap();
+    value["mcpServers"]["plexus"].clone()
+}
+
+fn ours() -> Value {
+    json!({ "type": "stdio", "command": PROGRAM, "args": ["mcp"] })
+}
+
+#[test]
+fn an_entry_of_our_name_that_is_not_ours() {
+    let theirs = "{\n  \"mcpServers\": {\n    \"plexus\": { \"command\": \"other\", \"env\": {\"A\": \"1\"} }\n  }\n}\n";
+    let cases = [
+        (Policy::Merge, json!({ "type": "stdio", "command": PROGRAM, "args": ["mcp"], "env": { "A": "1" } })),
+        (Policy::Replace, ours()),
+    ];
+    for (policy, expected) in cases {
+        let home = home_with(theirs);
+        let path = home.path(FILE);
+        let why = why(home.connect_user("claude-code"));
+        assert_eq!(
+            why,
+            format!("{} has an entry \"plexus\" that was not made by this command", path.display())
+        );
+        assert_eq!(home.read(FILE), theirs);
+        assert!(home.bridge.ledger().unwrap().connections.is_empty());
+        home.connect("claude-code", &Scope::User, None, policy).unwrap();
+        assert_eq!(entry(&home), expected);
+        // Also when something else was written since.
+        let text = home.read(FILE).replacen("{\n", "{\n  \"n\": 1,\n", 1);
+        home.write(FILE, text);
+        home.disconnect("claude-code", Policy::Skip).unwrap();
+        assert_eq!(home.read(FILE), theirs.replacen("{\n", "{\n  \"n\": 1,\n", 1));
+    }
+}
+
+#[test]
+fn an_entry_of_ours_that_a_person_has_changed() {
+    let home = home_with("{}\n");
+    home.connect_user("claude-code").unwrap();
+    let changed = home.read(FILE).replace(PROGRAM, "/home/me/plexus");
+    home.write(FILE, &changed);
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Changed);
+    assert_eq!(home.bridge.status("here", &[]).unwrap()[0].state, ExternalAgentState::Attention);
+    let expected = format!(
+        "{} has an entry \"plexus\" that was changed since it was written",
+        home.path(FILE).display()
+    );
+    assert_eq!(why(home.connect_user("claude-code")), expected);
+    assert_eq!(why(home.disconnect("claude-code", Policy::Skip)), expected);
+    assert!(home.bridge.sync(&content("x"), None).unwrap().problems.is_empty());
+    assert_eq!(home.read(FILE), changed);
+    home.connect("claude-code", &Scope::User, None, Policy::Replace).unwrap();
+    assert_eq!(entry(&home), ours());
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{}\n");
+}
+
+/// Such as which tools need no question any more.
+#[test]
+fn what_an_agent_adds_to_our_entry_is_no_conflict() {
+    let home = home_with("{}\n");
+    home.connect_user("claude-code").unwrap();
+    let more = home.read(FILE).replace("\"type\": \"stdio\"", "\"type\": \"stdio\",\n      \"trust\": true");
+    home.write(FILE, &more);
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Current);
+    home.connect_user("claude-code").unwrap();
+    assert_eq!(home.read(FILE), more);
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{}\n");
+}
+
+#[test]
+fn an_entry_that_a_person_has_removed() {
+    let home = home_with("{\n  \"a\": 1\n}\n");
+    home.connect_user("claude-code").unwrap();
+    home.write(FILE, "{\n  \"a\": 2\n}\n");
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Removed);
+    // It can be forgotten, or written again; both leave the rest.
+    home.connect_user("claude-code").unwrap();
+    assert_eq!(entry(&home), ours());
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{\n  \"a\": 2\n}\n");
+    home.connect_user("claude-code").unwrap();
+    std::fs::remove_file(home.path(FILE)).unwrap();
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Removed);
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert!(!home.path(FILE).exists());
+    assert!(home.bridge.ledger().unwrap().connections.is_empty());
+}
+
+/// A person changes something else, we write again, and then all of ours goes: their change stays.
+#[test]
+fn what_was_changed_between_two_writes_of_ours_stays() {
+    let home = Home::new();
+    home.write(".codex/AGENTS.md", "Mine.\n");
+    home.connect("codex", &Scope::User, Some(&content("One.")), Policy::Skip).unwrap();
+    let text = home.read(".codex/AGENTS.md").replace("Mine.", "Mine, and more.");
+    home.write(".codex/AGENTS.md", text);
+    home.bridge.sync(&content("Two."), None).unwrap();
+    assert!(home.read(".codex/AGENTS.md").contains("Two."));
+    home.disconnect("codex", Policy::Skip).unwrap();
+    assert_eq!(home.read(".codex/AGENTS.md"), "Mine, and more.\n");
+}
+
+/// What was planned on one content is done to another, if it is another by then.
+#[test]
+fn a_plan_is_made_true_on_what_is_there_then() {
+    let home = home_with("{}\n");
+    let plan = home.plan("claude-code", &Scope::User, None, Policy::Skip).unwrap();
+    home.write(FILE, "{\n\t\"b\": 2\n}\n");
+    let connection = crate::home::connection("claude-code", &Scope::User, false);
+    assert!(home.bridge.apply(&plan.changes[0], Some(&connection)).unwrap());
+    assert_eq!(entry(&home), ours());
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{\n\t\"b\": 2\n}\n");
+}
+
+#[test]
+fn a_copy_that_somebody_has_changed_is_not_put_back() {
+    let home = home_with("{\n  \"a\": 1\n}\n");
+    home.connect_user("claude-code").unwrap();
+    let id = home.bridge.backups().unwrap()[0].id.clone();
+    let copy = home.data().join("backups").join(&id);
+    std::fs::write(&copy, "{\"evil\": true}").unwrap();
+    let error = home.bridge.plan_restore(&id).unwrap_err();
+    assert_eq!(error.to_string(), format!("{} cannot be used: it is not what was kept", copy.display()));
+    // What was put in comes out all the same.
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{\n  \"a\": 1\n}\n");
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read_is_left_alone() {
+    let cases = [
+        ("{\"version\": 2, \"unheard\": []}", "it is of version 2, and this program knows 1"),
+        ("{\"version\": 1, \"conn", "EOF while parsing a string at line 1 column 20"),
+        ("", "EOF while parsing a value at line 1 column 0"),
+    ];
+    for (text, why) in cases {
+        let home = home_with("{}\n");
+        home.connect_user("claude-code").unwrap();
+        let (ledger, before) = (home.data().join("ledger.json"), home.tree());
+        std::fs::write(&ledger, text).unwrap();
+        let expected = format!("{} cannot be used: {why}", ledger.display());
+        let change = home.disconnect("claude-code", Policy::Skip);
+        assert_eq!(change.unwrap_err().to_string(), expected);
+        assert_eq!(home.connect_user("codex").unwrap_err().to_string(), expected);
+        assert_eq!(home.bridge.sync(&content("x"), None).unwrap_err().to_string(), expected);
+        assert_eq!(home.tree(), before);
+        assert_eq!(std::fs::read_to_string(&ledger).unwrap(), text);
+    }
+}
+
+/// A process died amid a change, and by now the file cannot be read: other agents are not kept waiting for it.
+#[test]
+fn what_is_pending_at_a_place_that_cannot_be_read_holds_nobody_up() {
+    let home = home_with("{}\n");
+    home.connect_user("claude-code").unwrap();
+    let ledger = home.data().join("ledger.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&ledger).unwrap()).unwrap();
+    let record = kept["connections"]["claude-code"]["files"][0].clone();
+    kept["connections"]["claude-code"]["files"] = json!([]);
+    kept["pending"] = json!({
+        "connection": "claude-code",
+        "root": home.path(""),
+        "below": FILE,
+        "beside": ".claude.json.plexus-00000000",
+        "from": "0",
+        "to": record["hash"],
+        "path": home.path(FILE),
+        "record": record,
+    });
+    std::fs::write(&ledger, kept.to_string()).unwrap();
+    let text = home.read(FILE);
+    std::fs::rename(home.path(FILE), home.path("elsewhere")).unwrap();
+    symlink("elsewhere", home.path(FILE)).unwrap();
+    home.connect_user("codex").unwrap();
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Blocked);
+    assert_eq!(home.read("elsewhere"), text);
+    // Put right, it can be taken out after all.
+    std::fs::rename(home.path("elsewhere"), home.path(FILE)).unwrap();
+    assert_eq!(home.states()[FILE], ExternalAgentFileState::Current);
+    home.disconnect("claude-code", Policy::Skip).unwrap();
+    assert_eq!(home.read(FILE), "{}\n");
+}
+
+/// Each of them reads the ledger and writes it: without taking turns, one would forget what the other has done.
+#[test]
+fn commands_at_the_same_time_take_turns() {
+    let home = home_with("{}\n");
+    let before = home.tree();
+    std::thread::scope(|threads| {
+        for agent in ["claude-code", "codex", "goose", "gemini"] {
+            let home = &home;
+            threads.spawn(move || {
+                for _ in 0..5 {
+                    home.connect_user(agent).unwrap();
+                    home.disconnect(agent, Policy::Skip).unwrap();
+                }
+                home.connect_user(agent).unwrap();
+            });
+        }
+    });
+    let ledger = home.bridge.ledger().unwrap();
+    assert_eq!(ledger.connections.keys().collect::<Vec<_>>(), ["claude-code", "codex", "gemini", "goose"]);
+    for agent in ledger.connections.keys() {
+        home.disconnect(agent, Policy::Skip).unwrap();
+    }
+    assert_eq!(home.tree(), before);
+}

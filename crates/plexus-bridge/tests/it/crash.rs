@@ -23,7 +23,9 @@ const JSON: &str = "{\n  \"numStartups\": 3,\n  \"mcpServers\": {\n    \"x\": {}
 /// What may be cut short.
 struct Scenario {
     name: &'static str,
-    /// Files that are there, and what is connected to them.
+    /// What is there at first, and in the end.
+    files: fn(&Home),
+    /// What is done to them before.
     prepare: fn(&Home),
     act: fn(&Home),
     /// Takes all of it back.
@@ -54,40 +56,43 @@ fn disconnect_project(home: &Home) {
 const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "connect, with files",
-        prepare: codex_files,
+        files: codex_files,
+        prepare: |_| {},
         act: connect_codex,
         undo: disconnect_codex,
     },
     Scenario {
         name: "connect, with nothing there",
+        files: |_| {},
         prepare: |_| {},
         act: connect_codex,
         undo: disconnect_codex,
     },
     Scenario {
         name: "connect a project",
-        prepare: |home| home.write("project/README.md", "x"),
+        files: |home| home.write("project/README.md", "x"),
+        prepare: |_| {},
         act: connect_project,
         undo: disconnect_project,
     },
     Scenario {
         name: "connect in JSON",
-        prepare: |home| home.write(".claude.json", JSON),
+        files: |home| home.write(".claude.json", JSON),
+        prepare: |_| {},
         act: |home| home.connect_user("claude-code").unwrap(),
         undo: |home| home.disconnect("claude-code", Policy::Skip).unwrap(),
     },
     Scenario {
         name: "connect in YAML",
-        prepare: |home| home.write(".config/goose/config.yaml", "extensions:\n  dev: {}\n"),
+        files: |home| home.write(".config/goose/config.yaml", "extensions:\n  dev: {}\n"),
+        prepare: |_| {},
         act: |home| home.connect_user("goose").unwrap(),
         undo: |home| home.disconnect("goose", Policy::Skip).unwrap(),
     },
     Scenario {
         name: "sync",
-        prepare: |home| {
-            codex_files(home);
-            connect_codex(home);
-        },
+        files: codex_files,
+        prepare: connect_codex,
         act: |home| {
             let synced = home.bridge.sync(&content("Be brief.\nAnd kind."), None).unwrap();
             assert!(synced.problems.is_empty(), "{:?}", synced.problems);
@@ -96,17 +101,20 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "disconnect",
-        prepare: |home| {
-            codex_files(home);
-            connect_codex(home);
-        },
+        files: codex_files,
+        prepare: connect_codex,
         act: disconnect_codex,
         undo: |_| {},
     },
     Scenario {
         name: "disconnect what somebody has written since",
+        files: |home| {
+            home.write(".codex/config.toml", TOML.replace("theme = 1", "theme = 2"));
+            home.write(".codex/AGENTS.md", "First of all.\nMy rules");
+        },
         prepare: |home| {
-            codex_files(home);
+            home.write(".codex/config.toml", TOML);
+            home.write(".codex/AGENTS.md", "My rules");
             connect_codex(home);
             let text = home.read(".codex/config.toml").replace("theme = 1", "theme = 2");
             home.write(".codex/config.toml", text);
@@ -118,19 +126,15 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "disconnect, with nothing left",
-        prepare: |home| {
-            home.write("project/README.md", "x");
-            connect_project(home);
-        },
+        files: |home| home.write("project/README.md", "x"),
+        prepare: connect_project,
         act: disconnect_project,
         undo: |_| {},
     },
     Scenario {
         name: "restore",
-        prepare: |home| {
-            codex_files(home);
-            connect_codex(home);
-        },
+        files: codex_files,
+        prepare: connect_codex,
         act: |home| {
             // The two from before it was connected.
             for backup in home.bridge.backups().unwrap().iter().rev().take(2) {
@@ -219,14 +223,17 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
 
 fn kill_at_each_step(number: usize, scenario: &Scenario) {
     let whole = Home::new();
+    (scenario.files)(&whole);
+    let original = whole.tree();
     (scenario.prepare)(&whole);
     (scenario.act)(&whole);
     let after = whole.tree();
     (scenario.undo)(&whole);
-    let undone = whole.tree();
+    assert_eq!(whole.tree(), original, "{}", scenario.name);
     let mut step = 0;
     loop {
         let home = Home::new();
+        (scenario.files)(&home);
         (scenario.prepare)(&home);
         let before = home.tree();
         if !killed(number, step, home.root()) {
@@ -244,10 +251,44 @@ fn kill_at_each_step(number: usize, scenario: &Scenario) {
             assert_eq!(home.tree(), after, "when it is done again");
             ledger_agrees(&home);
             (scenario.undo)(&home);
-            assert_eq!(home.tree(), undone, "when it is taken back");
+            assert_eq!(home.tree(), original, "when it is taken back");
         }));
         assert!(said.is_ok(), "{}: killed at step {step}", scenario.name);
         step += 1;
     }
     assert!(step > 8, "{} has only {step} steps", scenario.name);
+}
+
+/// An agent had the old file open and wrote to it after it had lost its name, and then the process was killed: what the agent
+/// wrote gets the name back.
+#[test]
+fn a_kill_after_an_agent_wrote_leaves_what_the_agent_wrote() {
+    const THEIRS: &str = "{}\n";
+    let mut times = 0;
+    for (number, scenario) in SCENARIOS.iter().enumerate() {
+        let name = scenario.name;
+        if !["connect in JSON", "disconnect, with nothing left"].contains(&name) {
+            continue;
+        }
+        for step in 0.. {
+            let home = Home::new();
+            (scenario.files)(&home);
+            (scenario.prepare)(&home);
+            let before = home.tree();
+            if !killed(number, step, home.root()) {
+                break;
+            }
+            let now = home.tree();
+            let Some(beside) = now.keys().find(|name| name.contains(".plexus-")) else { continue };
+            // The one that stands beside it is the old one.
+            let old = before.iter().find(|(_, old)| **old == now[beside] && old.is_some());
+            let Some((file, _)) = old.filter(|(file, old)| now.get(*file) != Some(*old)) else { continue };
+            home.write(beside, THEIRS);
+            home.bridge.sync(&content("x"), Some("nobody")).unwrap();
+            assert_eq!(home.read(file), THEIRS, "{name}, killed at step {step}");
+            assert!(!home.path(beside).exists(), "{name}, killed at step {step}");
+            times += 1;
+        }
+    }
+    assert!(times > 6, "only {times} times");
 }

@@ -1,3 +1,5 @@
+//! JSON as agents write it and as people break it.
+
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
 

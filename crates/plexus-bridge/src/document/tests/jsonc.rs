@@ -1,3 +1,5 @@
+//! JSON with comments and commas at the end, wherever they may stand.
+
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
 

@@ -1,3 +1,5 @@
+//! TOML: tables, braces, keys with dots, and what is none of them.
+
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
 

@@ -1,3 +1,5 @@
+//! YAML: indents, braces, anchors, and what would be read in another way.
+
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
 
