@@ -5,7 +5,7 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Value};
 
-use super::{DEEPEST, EditError, Edited, Undo, line_number, line_start, newline};
+use super::{DEEPEST, EditError, Edited, Undo, in_order, line_number, line_start, newline};
 
 pub(super) fn value(text: &str, comments: bool) -> Result<Value, EditError> {
     Ok(parse(text, comments)?.map_or(Value::Null, |value| converted(&value)))
@@ -290,7 +290,7 @@ impl Style {
             Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
             Value::Object(fields) => {
                 let inner = format!("{indent}{}", self.unit);
-                let fields = fields.iter().map(|(key, value)| {
+                let fields = in_order(fields).into_iter().map(|(key, value)| {
                     let value = self.rendered(value, &inner);
                     format!("{}:{}{value}", Value::from(key.as_str()), self.gap())
                 });

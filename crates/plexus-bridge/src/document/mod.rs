@@ -178,6 +178,16 @@ fn without(path: &[&str], mut value: Value) -> Value {
     value
 }
 
+/// What people write first of an entry; the rest follows by name.
+const FIRST: [&str; 5] = ["name", "type", "command", "cmd", "args"];
+
+/// Fields in the order in which people write them.
+fn in_order(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+    fields.sort_by_key(|(key, _)| FIRST.iter().position(|first| first == key).unwrap_or(FIRST.len()));
+    fields
+}
+
 /// The line end that a text uses.
 pub(crate) fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }

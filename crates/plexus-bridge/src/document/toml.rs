@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 use toml_edit::{Document, Item, Table};
 
-use super::{EditError, Edited, Undo, cut_once, line_end, line_number, line_start, newline};
+use super::{EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline};
 
 pub(super) fn value(text: &str) -> Result<Value, EditError> {
     let table: toml::Table =
@@ -262,7 +262,7 @@ fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<(
 fn table(out: &mut String, name: &str, value: &Value, newline: &str) {
     let Value::Object(fields) = value else { return };
     out.push_str(&format!("[{name}]{newline}"));
-    let (tables, plain): (Vec<_>, Vec<_>) = fields.iter().partition(|(_, value)| value.is_object());
+    let (tables, plain): (Vec<_>, Vec<_>) = in_order(fields).into_iter().partition(|(_, value)| value.is_object());
     for (key, value) in plain {
         out.push_str(&format!("{} = {}{newline}", bare(key), inline(value)));
     }
@@ -282,7 +282,7 @@ fn inline(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let fields: Vec<String> =
-                fields.iter().map(|(key, value)| format!("{} = {}", bare(key), inline(value))).collect();
+                in_order(fields).into_iter().map(|(key, value)| format!("{} = {}", bare(key), inline(value))).collect();
             format!("{{ {} }}", fields.join(", "))
         }
         Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),

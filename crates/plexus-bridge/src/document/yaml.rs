@@ -3,7 +3,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-use super::{DEEPEST, EditError, Edited, Undo, cut_once, line_end, line_number, line_start, newline};
+use super::{DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline};
 
 /// A part of the text, with the bytes that it is made of.
 struct Node {
@@ -314,7 +314,7 @@ fn block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
 fn lines(value: &Value, indent: usize, newline: &str) -> String {
     match value {
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| block(&[key], value, indent, newline)).collect()
+            in_order(fields).into_iter().map(|(key, value)| block(&[key], value, indent, newline)).collect()
         }
         Value::Array(items) => items
             .iter()

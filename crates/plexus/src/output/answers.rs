@@ -49,7 +49,7 @@ impl Answers {
 
     pub(crate) async fn to(&mut self, question: &str) -> Answered {
         // Where nobody sees the question, nobody says yes.
-        let _ = write!(io::stderr().lock(), "{} ", one_line(question));
+        let _ = io::stderr().lock().write_all(format!("{} ", one_line(question)).as_bytes());
         let answered = tokio::select! {
             biased;
             _ = self.interrupts.recv() => Answered::Interrupted,

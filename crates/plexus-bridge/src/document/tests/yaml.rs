@@ -7,47 +7,47 @@ const CASES: &[Case] = &[
     edit(
         "empty",
         "",
-        "extensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "extensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
     ),
     edit(
         "comments only",
         "# nothing yet\n",
-        "# nothing yet\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "# nothing yet\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
     ),
     changed(
         "no servers",
         "# mine\nmodel: gpt # the one\nlist:\n- 1\n- 2\n",
-        "# mine\nmodel: gpt # the one\nlist:\n- 1\n- 2\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "# mine\nmodel: gpt # the one\nlist:\n- 1\n- 2\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
         ("gpt", "claude"),
     ),
     changed(
         "other servers with comments",
         "extensions: # all\n  # first\n  dev:\n    enabled: true\n# last\nb: 1\n",
-        "extensions: # all\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n  # first\n  dev:\n    enabled: true\n# last\nb: 1\n",
+        "extensions: # all\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n  # first\n  dev:\n    enabled: true\n# last\nb: 1\n",
         ("b: 1", "b: 2"),
     ),
     changed(
         "four spaces",
         "extensions:\n    dev:\n        enabled: true\n",
-        "extensions:\n    plexus:\n      args:\n      - mcp\n      - \"--as\"\n      - \"a b\"\n      command: /opt/plexus\n    dev:\n        enabled: true\n",
+        "extensions:\n    plexus:\n      command: /opt/plexus\n      args:\n      - mcp\n      - \"--as\"\n      - \"a b\"\n    dev:\n        enabled: true\n",
         ("enabled: true", "enabled: false"),
     ),
     changed(
         "CRLF",
         "a: 1\r\nextensions:\r\n  dev: {}\r\n",
-        "a: 1\r\nextensions:\r\n  plexus:\r\n    args:\r\n    - mcp\r\n    - \"--as\"\r\n    - \"a b\"\r\n    command: /opt/plexus\r\n  dev: {}\r\n",
+        "a: 1\r\nextensions:\r\n  plexus:\r\n    command: /opt/plexus\r\n    args:\r\n    - mcp\r\n    - \"--as\"\r\n    - \"a b\"\r\n  dev: {}\r\n",
         ("a: 1", "a: 2"),
     ),
     changed(
         "byte order mark and no line end",
         "\u{feff}a: 1",
-        "\u{feff}a: 1\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "\u{feff}a: 1\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
         ("a: 1", "a: 2"),
     ),
     changed(
         "nothing behind the key",
         "extensions:\nb: 1\n",
-        "extensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\nb: 1\n",
+        "extensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\nb: 1\n",
         ("b: 1", "b: 2"),
     ),
     changed(
@@ -70,24 +70,24 @@ const CASES: &[Case] = &[
     changed(
         "a marked document",
         "%YAML 1.2\n---\na: 1\n",
-        "%YAML 1.2\n---\na: 1\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "%YAML 1.2\n---\na: 1\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
         ("a: 1", "a: 2"),
     ),
     changed(
         "anchors, merges and tags",
         "base: &base {x: 1}\nmore:\n  <<: *base\n  y: !!str 2\nextensions: &all\n  dev: *base\n",
-        "base: &base {x: 1}\nmore:\n  <<: *base\n  y: !!str 2\nextensions: &all\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n  dev: *base\n",
+        "base: &base {x: 1}\nmore:\n  <<: *base\n  y: !!str 2\nextensions: &all\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n  dev: *base\n",
         ("y: !!str 2", "y: !!str 3"),
     ),
     edit(
         "a text over lines at the end",
         "text: |\n  extensions:\n    plexus: no\n",
-        "text: |\n  extensions:\n    plexus: no\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n",
+        "text: |\n  extensions:\n    plexus: no\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
     ),
     edit(
         "letters of more than one byte before the place",
         "é: \"ü\" # ☃\nextensions:\n  dev: {}\n",
-        "é: \"ü\" # ☃\nextensions:\n  plexus:\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n    command: /opt/plexus\n  dev: {}\n",
+        "é: \"ü\" # ☃\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n  dev: {}\n",
     ),
     changed(
         "the entry is there",
@@ -145,5 +145,5 @@ fn awkward_files() {
 fn an_entry_without_arguments() {
     let value = serde_json::json!({ "args": [], "cmd": "x", "env": {} });
     let edited = Syntax::Yaml.set("a: 1\n", &["extensions", "plexus"], &value).unwrap();
-    assert_eq!(edited.text, "a: 1\nextensions:\n  plexus:\n    args: []\n    cmd: x\n    env: {}\n");
+    assert_eq!(edited.text, "a: 1\nextensions:\n  plexus:\n    cmd: x\n    args: []\n    env: {}\n");
 }

@@ -63,6 +63,10 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
+        // Codex makes links to itself there whenever it is started.
+        if path.ends_with(".codex/tmp") {
+            continue;
+        }
         if path.is_dir() {
             found.extend(files(&path));
         } else {

@@ -80,7 +80,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         second.types("\r").await;
         second.sees("Write these changes? [y/N]").await;
         second.types("y\r").await;
-        second.sees("plexus disconnect codex").await;
+        second.sees("plexus disconnect codex\n$").await;
         insta::assert_snapshot!("new_user_connected", settled(&second.text(), &home));
 
         // The agent is asked, and calls a tool.
@@ -100,7 +100,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         second.types("plexus disconnect\r").await;
         second.sees("Take it out? [y/N]").await;
         second.types("y\r").await;
-        second.sees("codex is disconnected.").await;
+        second.sees("codex is disconnected.\n$").await;
         insta::assert_snapshot!("new_user_disconnected", settled(&second.text(), &home));
         assert_eq!(std::fs::read_to_string(home.join(".codex/config.toml")).expect("its settings"), before);
         first.types("\x03").await;
