@@ -136,7 +136,7 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         let doctor = plexus(&home, &["doctor"]).await;
         for agent in ["Codex: ", "Claude Code: "] {
             let line = doctor.stdout.lines().find(|line| line.contains(agent)).expect("a line of the agent");
-            assert!(line.starts_with("ok") && line.contains("todo"), "{doctor:?}");
+            assert!(line.starts_with("ok") && line.contains(" tools in "), "{doctor:?}");
         }
 
         // At work. What they may do without asking is up to who starts them.

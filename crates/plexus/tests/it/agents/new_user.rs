@@ -104,6 +104,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         insta::assert_snapshot!("new_user_disconnected", settled(&second.text(), &home));
         assert_eq!(std::fs::read_to_string(home.join(".codex/config.toml")).expect("its settings"), before);
         first.types("\x03").await;
-        first.sees("\n$").await;
+        first.types("echo \"ended with\" $?\r").await;
+        first.sees("\nended with 0").await;
     });
 }
