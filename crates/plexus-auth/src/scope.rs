@@ -76,7 +76,15 @@ const VERBS: &[(&str, &[&str])] = &[
     (
         "read",
         &[
-            "agents", "audit", "config", "metrics", "nodes", "profiles", "sessions", "status", "tokens",
+            "agents",
+            "audit",
+            "config",
+            "metrics",
+            "nodes",
+            "profiles",
+            "sessions",
+            "status",
+            "tokens",
             "upstreams",
         ],
     ),

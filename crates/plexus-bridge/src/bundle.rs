@@ -1,5 +1,6 @@
 //! The identity files of a workspace: who an agent is, whom it works for, what is known; rendered for each agent.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::syntax::read_bounded;
@@ -26,7 +27,10 @@ impl Bundle {
         let mut bundle = Self { folder: folder.to_owned(), ..Self::default() };
         for name in names {
             let path = folder.join(name);
-            if path.symlink_metadata().is_err() {
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            // Who can write it tells all agents of this user what to do.
+            if metadata.is_file() && metadata.permissions().mode() & 0o002 != 0 {
+                bundle.left_out.push(format!("{} can be written by everybody; chmod o-w", path.display()));
                 continue;
             }
             match read_bounded(&path, MOST) {

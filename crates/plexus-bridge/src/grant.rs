@@ -108,12 +108,18 @@ impl Grants {
             return Ok(None);
         };
         // What is wrong with it is not said in the words of the parser: they may quote it.
-        serde_json::from_slice(&content).map(Some).map_err(|_| broken("it is not what was written".to_owned()))
+        serde_json::from_slice(&content)
+            .map(Some)
+            .map_err(|_| broken("it is not what was written".to_owned()))
     }
 
     pub fn write(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
         let Some(path) = self.file(agent) else {
-            return Err(BridgeError::refused(&self.0, "has no place for this name", "use letters and digits"));
+            return Err(BridgeError::refused(
+                &self.0,
+                "has no place for this name",
+                "use letters and digits",
+            ));
         };
         private_file::create_dir(&self.0).map_err(BridgeError::io(&self.0, "make the folder"))?;
         let content = serde_json::to_vec(grant)

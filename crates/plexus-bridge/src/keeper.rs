@@ -24,7 +24,14 @@ const FRESH: Duration = Duration::from_secs(60);
 pub struct Keeper {
     bridge: Bridge,
     grants: Grants,
-    found: Mutex<Option<(Instant, Vec<(&'static Agent, Installed)>)>>,
+    found: Mutex<Option<Look>>,
+}
+
+/// What was found, and when.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    found: Vec<(&'static Agent, Installed)>,
 }
 
 /// What became of a connection that was to be taken out.
@@ -64,11 +71,11 @@ impl Keeper {
     #[must_use]
     pub fn found(&self) -> Vec<(&'static Agent, Installed)> {
         let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            Some((_, found)) => found.clone(),
+        match known.as_ref().filter(|look| look.at.elapsed() < FRESH) {
+            Some(look) => look.found.clone(),
             None => {
                 let found = detect_all(self.bridge.environment());
-                *known = Some((Instant::now(), found.clone()));
+                *known = Some(Look { at: Instant::now(), found: found.clone() });
                 found
             }
         }
@@ -98,9 +105,7 @@ impl Keeper {
         for (key, connection) in &ledger.connections {
             let meant = match only {
                 Some(only) => only == key,
-                None => {
-                    !connection.paused && (targets.is_empty() || targets.contains(&connection.agent))
-                }
+                None => !connection.paused && (targets.is_empty() || targets.contains(&connection.agent)),
             };
             if !meant {
                 continue;
@@ -183,7 +188,9 @@ impl Content {
         let files = self.bundle.files.iter();
         ExternalAgentInstructions {
             folder: self.bundle.folder.display().to_string(),
-            files: files.map(|(name, text)| InstructionFile { name: name.clone(), text: cut(text) }).collect(),
+            files: files
+                .map(|(name, text)| InstructionFile { name: name.clone(), text: cut(text) })
+                .collect(),
             max_bytes: self.most,
             agents: agents.to_vec(),
             minutes,

@@ -50,6 +50,9 @@ pub struct Connection {
     pub project: Option<PathBuf>,
     pub connected_at: Timestamp,
     pub version: Option<String>,
+    /// What said where its files are when it was connected. A hub that runs as a service, or another shell, may be told otherwise.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
     /// Its instructions are left alone.
     #[serde(default)]
     pub paused: bool,

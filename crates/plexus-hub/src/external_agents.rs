@@ -106,7 +106,9 @@ impl Connected {
         let sent = content.to_send(&targets, minutes);
         let Some(id) = id else {
             let keeper = self.keeper.clone();
+            let left_out = content.bundle.left_out.clone();
             let mut done = blocking(move || keeper.sync(&content, &targets, None)).await?;
+            done.problems.extend(left_out);
             let nodes = self.nodes();
             for (node, told) in nodes.iter().zip(self.tell(&nodes, &sent).await) {
                 match told {

@@ -121,8 +121,7 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
-        let connected =
-            Connected::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
+        let connected = Connected::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
         let folder = (config.data_dir.clone(), environment.clone(), launcher);
         let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);

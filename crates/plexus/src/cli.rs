@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, connect, cp, db, disconnect, doctor, events, exec, keys, man, mcp, node, outbox, profile, ps, run,
-    sessions, shell, stop, sync, token, tools, up, upstream,
+    audit, completions, config, connect, cp, db, disconnect, doctor, events, exec, keys, man, mcp, node,
+    outbox, profile, ps, run, sessions, shell, stop, sync, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\

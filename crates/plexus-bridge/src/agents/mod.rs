@@ -9,6 +9,7 @@ mod table;
 pub use detect::{Installed, detect, detect_all, present};
 pub use table::AGENTS;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::{Environment, env};
@@ -201,6 +202,24 @@ impl Location {
         let (root, below) = self.split(environment, scope)?;
         Some(Place::new(&root, &below, *scope != Scope::User))
     }
+}
+
+/// Whether a variable says where files of agents are.
+pub(crate) fn is_variable(name: &str) -> bool {
+    let of_agents = || {
+        let servers = AGENTS.iter().flat_map(|agent| [&agent.user, &agent.project]).flatten();
+        let texts = AGENTS.iter().flat_map(|agent| [&agent.user_text, &agent.project_text]).flatten();
+        servers.map(|servers| servers.files).chain(texts.map(|texts| texts.files)).flatten()
+    };
+    let is_root = |file: &Location| matches!(file.root, Root::Variable { name: root, .. } if root == name);
+    [env::HOME.name, env::XDG_CONFIG_HOME.name].contains(&name) || of_agents().any(is_root)
+}
+
+/// All that say where files of agents are.
+#[must_use]
+pub fn variables(environment: &Environment) -> BTreeMap<String, String> {
+    let said = environment.all().filter(|(name, value)| is_variable(name) && !value.is_empty());
+    said.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// The one of these files that counts.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use plexus_kit::{Clock, Environment, private_file};
 
-use crate::agents::{Agent, Scope};
+use crate::agents::{self, Agent, Scope};
 use crate::error::BridgeError;
 use crate::ledger::{Connection, Ledger};
 use crate::place::Place;
@@ -113,11 +113,22 @@ impl Bridge {
         Ok(ledger)
     }
 
+    /// What says where files are: as it was when the agent was connected, for as long as it is.
+    fn environment_of(&self, connection: Option<&Connection>) -> Environment {
+        let Some(connection) = connection.filter(|connection| !connection.variables.is_empty()) else {
+            return self.environment.clone();
+        };
+        let other = self.environment.all().filter(|(name, _)| !agents::is_variable(name));
+        let other = other.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        other.chain(connection.variables.clone()).collect()
+    }
+
     /// A file of a connection, within what its agent may have.
     pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<Place, BridgeError> {
         let scope = scope_of(connection);
         let agent = Agent::named(&connection.agent);
-        let places = agent.into_iter().flat_map(|agent| agent.places(&self.environment, &scope));
+        let environment = self.environment_of(Some(connection));
+        let places = agent.into_iter().flat_map(|agent| agent.places(&environment, &scope));
         places.into_iter().find(|place| place.path() == path).ok_or_else(|| not_allowed(path))
     }
 }

@@ -59,7 +59,8 @@ impl Bridge {
             let keys = agent.keys.iter().chain(&[SERVER]).map(|key| (*key).to_owned()).collect();
             let value = agent.entry(&wiring.program, &wiring.args);
             let edit = Edit::Enter(Wanted { syntax: servers.syntax, keys, value });
-            let place = choose(servers.files, &self.environment, scope);
+            let environment = self.environment_of(ledger.connections.get(&key));
+            let place = choose(servers.files, &environment, scope);
             self.add(&mut plan, &ledger, &key, place, edit, policy);
         }
         if let Some(content) = content.filter(|content| !content.bundle.is_empty()) {
@@ -125,11 +126,13 @@ impl Bridge {
         let Some(instructions) = agent.instructions(scope) else { return };
         let key = Self::key(agent, scope);
         // One that was written stays where it is, whatever else has come up beside it.
-        let known = ledger.connections.get(&key).and_then(|connection| {
+        let connection = ledger.connections.get(&key);
+        let known = connection.and_then(|connection| {
             let text = connection.files.iter().find(|record| !matches!(record.part, Part::Entry { .. }))?;
             Some(self.place_of(connection, &text.path).map(Some))
         });
-        let place = known.unwrap_or_else(|| choose(instructions.files, &self.environment, scope));
+        let place =
+            known.unwrap_or_else(|| choose(instructions.files, &self.environment_of(connection), scope));
         // Of all that read this file, the one that reads least says how long it is.
         let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(Place::path);
         let readers = ledger.connections.values().filter(|connection| {

@@ -262,7 +262,8 @@ fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<(
 fn table(out: &mut String, name: &str, value: &Value, newline: &str) {
     let Value::Object(fields) = value else { return };
     out.push_str(&format!("[{name}]{newline}"));
-    let (tables, plain): (Vec<_>, Vec<_>) = in_order(fields).into_iter().partition(|(_, value)| value.is_object());
+    let (tables, plain): (Vec<_>, Vec<_>) =
+        in_order(fields).into_iter().partition(|(_, value)| value.is_object());
     for (key, value) in plain {
         out.push_str(&format!("{} = {}{newline}", bare(key), inline(value)));
     }
@@ -281,8 +282,10 @@ fn bare(key: &str) -> String {
 fn inline(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let fields: Vec<String> =
-                in_order(fields).into_iter().map(|(key, value)| format!("{} = {}", bare(key), inline(value))).collect();
+            let fields: Vec<String> = in_order(fields)
+                .into_iter()
+                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
+                .collect();
             format!("{{ {} }}", fields.join(", "))
         }
         Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),

@@ -3,7 +3,9 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-use super::{DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline};
+use super::{
+    DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline,
+};
 
 /// A part of the text, with the bytes that it is made of.
 struct Node {

@@ -1,11 +1,12 @@
 //! Instructions: a block in a file of the person's, or a file of our own.
 
-use plexus_bridge::agents::Scope;
-use plexus_bridge::{Bundle, Change, Content, Policy, Synced};
+use plexus_bridge::agents::{self, Agent, Scope};
+use plexus_bridge::{Bridge, Bundle, Change, Connection, Content, Policy, Synced, Wiring};
+use plexus_kit::{Clock, Environment};
 use plexus_proto::api::ExternalAgentFileState;
 use proptest::prelude::*;
 
-use crate::home::{Home, content, why};
+use crate::home::{Home, PROGRAM, connection, content, why};
 
 const FILE: &str = ".codex/AGENTS.md";
 const BEGIN: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
@@ -277,4 +278,49 @@ proptest! {
             prop_assert_eq!(some, all);
         }
     }
+}
+
+#[test]
+fn a_file_that_everybody_can_write_tells_agents_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, mode) in [("SOUL.md", 0o666), ("USER.md", 0o664)] {
+        std::fs::write(folder.path().join(name), "text").unwrap();
+        std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let bundle = Bundle::read(folder.path(), &["SOUL.md".to_owned(), "USER.md".to_owned()]);
+    assert_eq!(bundle.files, [("USER.md".to_owned(), "text".to_owned())]);
+    let [left_out] = bundle.left_out.as_slice() else { panic!("{:?}", bundle.left_out) };
+    assert!(left_out.contains("SOUL.md can be written by everybody"), "{left_out}");
+}
+
+#[test]
+fn a_connection_stays_where_it_was_made_whoever_looks_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let bridge = |variables: &[(&str, String)]| {
+        let environment: Environment =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        (Bridge::new(&folder.path().join("connect"), &environment, Clock::system()), environment)
+    };
+    let (person, environment) = bridge(&[("HOME", there("person")), ("CODEX_HOME", there("codex"))]);
+    let codex = Agent::named("codex").unwrap();
+    let wiring = Wiring { program: PROGRAM.to_owned(), args: vec!["mcp".to_owned()] };
+    let plan =
+        person.plan_connect(codex, &Scope::User, &wiring, Some(&content("one")), Policy::Skip).unwrap();
+    let made =
+        Connection { variables: agents::variables(&environment), ..connection("codex", &Scope::User, true) };
+    for change in &plan.changes {
+        person.apply(change, Some(&made)).unwrap();
+    }
+    // A service has another home and knows nothing of the person's shell.
+    let (service, _) = bridge(&[("HOME", there("service"))]);
+    let synced = service.sync(&content("two"), None).unwrap();
+    assert_eq!(synced.written, [folder.path().join("codex/AGENTS.md")], "{synced:?}");
+    assert!(std::fs::read_to_string(folder.path().join("codex/AGENTS.md")).unwrap().contains("two"));
+    let plan = service.plan_disconnect("codex", Policy::Skip).unwrap();
+    for change in &plan.changes {
+        service.apply(change, None).unwrap();
+    }
+    assert!(!folder.path().join("codex").exists() && !folder.path().join("service").exists());
 }

@@ -144,7 +144,10 @@ pub(super) async fn change(
         refusals::Always,
     )
 )]
-pub(super) async fn remove(caller: Caller, Segment(id): Segment) -> Result<Json<RemovedExternalAgent>, ApiError> {
+pub(super) async fn remove(
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<Json<RemovedExternalAgent>, ApiError> {
     let principal = caller.principal.clone();
     let removed = recorded(caller, REMOVE, json!({ "id": id }), async move |services| {
         let (removed, tokens) = services.connected.remove(&id).await?;

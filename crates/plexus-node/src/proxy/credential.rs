@@ -191,7 +191,8 @@ impl Credential {
 
     /// What a person can do who wants the agent to be let in.
     pub(super) fn advice(&self) -> Option<String> {
-        matches!(self.first, First::Granted(_)).then(|| format!("`plexus connect {}` gives it another", self.agent))
+        matches!(self.first, First::Granted(_))
+            .then(|| format!("`plexus connect {}` gives it another", self.agent))
     }
 
     /// What to show now; made first where there is none.
@@ -271,7 +272,8 @@ impl Credential {
     async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
         let again = self.advice().unwrap_or_default();
         let Some(grant) = (granted.read)() else {
-            let why = format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
+            let why =
+                format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
             return Err(NoCredential::Refused(why));
         };
         let Some(find) = &granted.admin else {
@@ -280,7 +282,9 @@ impl Credential {
         };
         let admin = find().map_err(Unanswered::Unreached)?;
         let Some(admin) = Live::new(admin.expose_secret(), None, None) else {
-            return Err(NoCredential::Refused("the admin token holds characters that no token has".to_owned()));
+            return Err(NoCredential::Refused(
+                "the admin token holds characters that no token has".to_owned(),
+            ));
         };
         let renewed = self.current.load().as_ref().and_then(|live| live.jti);
         for token in grant.tokens.iter().copied().chain(renewed) {
@@ -299,7 +303,8 @@ impl Credential {
     async fn is_revoked(&self, line: &HubLine, shown: &Live, token: TokenId) -> Result<bool, NoCredential> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
         let asked = async {
-            let reply = line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
+            let reply =
+                line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
             Ok::<_, Unanswered>((reply.status(), reply.whole().await?))
         };
         let answered = tokio::time::timeout(PATIENCE, asked).await;
@@ -381,8 +386,7 @@ impl Credential {
         let live = Live::new(&created.token, renew_at, Some(created.jti))
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
         if let (Some(first), Some(file)) = (self.first.mark(), &self.file) {
-            let stored =
-                Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
+            let stored = Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
             let text = serde_json::to_vec(&stored).unwrap_or_default();
             if let Err(error) = private_file::write(file, &text) {
                 // It is used all the same: the next start begins with what was given.

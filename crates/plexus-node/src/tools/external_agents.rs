@@ -103,8 +103,7 @@ impl TypedTool for ExternalAgents {
 }
 
 fn answer(keeper: &Keeper, args: &Args) -> Result<(Value, Vec<String>), CallError> {
-    let key =
-        || args.key.as_deref().ok_or_else(|| arguments::missing(NAME, "key", args.action.name()));
+    let key = || args.key.as_deref().ok_or_else(|| arguments::missing(NAME, "key", args.action.name()));
     let answer = match args.action {
         // Which machine it is, the hub knows.
         AgentsAction::List => json!(keeper.list("").map_err(failed)?),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use plexus_bridge::agents::{Agent, Installed, Scope};
+use plexus_bridge::agents::{self, Agent, Installed, Scope};
 use plexus_bridge::{Bridge, Connection, Content, Plan, Policy, Wiring};
 use plexus_kit::{Environment, env};
 use plexus_proto::ErrorCode;
@@ -173,7 +173,9 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
             Err(error) => {
                 all = false;
                 invocation.out.note(&format!("error: {} is not connected: {error}", planned.agent.name));
-                if let Some(hint) = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.as_deref()) {
+                if let Some(hint) =
+                    error.downcast_ref::<Failure>().and_then(|failure| failure.hint.as_deref())
+                {
                     invocation.out.note(&format!("hint: {hint}"));
                 }
             }
@@ -205,11 +207,15 @@ async fn instructions(args: &ConnectArgs, invocation: &Invocation<'_>) -> anyhow
     match asked.await {
         Ok(instructions) => Ok(Some(Content::from(&instructions))),
         Err(error) if is(&error, ErrorCode::Forbidden) => {
-            invocation.out.note("Your token may not read the hub's instructions for agents (read:agents): they are left out.");
+            invocation.out.note(
+                "Your token may not read the hub's instructions for agents (read:agents): they are left out.",
+            );
             Ok(None)
         }
         Err(error) if args.dry_run => {
-            invocation.out.note(&format!("Instructions are left out, since the hub does not give them: {error}"));
+            invocation
+                .out
+                .note(&format!("Instructions are left out, since the hub does not give them: {error}"));
             Ok(None)
         }
         Err(error) => Err(error),
@@ -295,6 +301,7 @@ async fn connect(
         },
         connected_at: invocation.out.now(),
         version: installed.as_ref().and_then(|installed| installed.version.clone()),
+        variables: agents::variables(invocation.environment()),
         paused: false,
         instructions: !args.no_instructions,
         last_sync_at: None,
@@ -342,7 +349,10 @@ fn tell(
         out.line(&format!("  Before it uses the hub: {afterwards}."))?;
     }
     if !written.is_empty() {
-        out.line(&format!("  Start it anew if it runs. To see it work: plexus doctor. To undo: plexus disconnect {}", agent.id))?;
+        out.line(&format!(
+            "  Start it anew if it runs. To see it work: plexus doctor. To undo: plexus disconnect {}",
+            agent.id
+        ))?;
     }
     Ok(())
 }

@@ -9,11 +9,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use aws_lc_rs::rand;
 use clap::Args;
-use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
 use plexus_bridge::{Grant, Grants};
-use plexus_node::proxy::{
-    self, Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions,
-};
+use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
+use plexus_node::proxy::{self, Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions};
 use serde_json::json;
 use tokio::io::BufReader;
 
@@ -127,11 +125,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
 
 /// What the agent was given when it was connected. It holds whatever the shell says that the agent was started from: whose
 /// token is in there is not for the agent.
-fn granted(
-    args: &McpArgs,
-    invocation: &Invocation<'_>,
-    data_dir: &Path,
-) -> anyhow::Result<Option<Grant>> {
+fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyhow::Result<Option<Grant>> {
     if invocation.has_hub_flag() {
         return Ok(None);
     }

@@ -188,7 +188,9 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
     let plexus = shell::plexus(environment);
     let found = match agents {
         [] => String::new(),
-        agents => format!("\n  Agents        {} found and not connected: {plexus}{flag} connect", agents.join(", ")),
+        agents => {
+            format!("\n  Agents        {} found and not connected: {plexus}{flag} connect", agents.join(", "))
+        }
     };
     let next = [
         ("connect", "let your agents use it"),

@@ -50,7 +50,8 @@ impl Screen {
 
     /// What is on it, without the blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
-        let lines: Vec<String> = self.parser.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect();
+        let lines: Vec<String> =
+            self.parser.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect();
         lines.join("\n").trim_end().to_owned()
     }
 

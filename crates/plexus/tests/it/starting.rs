@@ -75,7 +75,8 @@ async fn printed_commands_work(plexus: &Plexus, hub: &HubProcess) {
     // No agent is installed here, which is said.
     let ran = plexus.shell(&commands[0]).await;
     assert!(ran.failed(1).contains("no agent was found on this machine"), "{ran:?}");
-    for (command, expected) in commands[1..].iter().zip(["nothing is on record yet", "todo", "upstream add"]) {
+    for (command, expected) in commands[1..].iter().zip(["nothing is on record yet", "todo", "upstream add"])
+    {
         let ran = plexus.shell(command).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.stdout.contains(expected), "{command}: {ran:?}");

@@ -27,7 +27,9 @@ pub(super) async fn run(
             out.note("There are no copies: no file of an agent was changed.");
             return Ok(Exit::Ok.into());
         }
-        let rows = copies.iter().map(|copy| vec![copy.id.clone(), out.when(copy.at), copy.path.display().to_string()]);
+        let rows = copies
+            .iter()
+            .map(|copy| vec![copy.id.clone(), out.when(copy.at), copy.path.display().to_string()]);
         out.table(&["COPY", "MADE", "FILE"], rows.collect())?;
         out.note("To put one back: plexus connect --restore COPY");
         return Ok(Exit::Ok.into());

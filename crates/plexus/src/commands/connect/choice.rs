@@ -91,7 +91,8 @@ pub(super) fn agents(
     if !invocation.out.can_ask() || !invocation.out.terminal() {
         let names: Vec<&str> = choices.iter().map(|choice| choice.agent.id).collect();
         let message = "it is not said which agents to connect, and there is nobody to ask";
-        let hint = format!("name them, or say --yes for all that were found: plexus connect {}", names.join(" "));
+        let hint =
+            format!("name them, or say --yes for all that were found: plexus connect {}", names.join(" "));
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
     ask(choices)

@@ -52,6 +52,8 @@ pub(crate) async fn confirmed(out: &Output, question: &str) -> anyhow::Result<bo
     match out.answers()?.to(&format!("{question} [y/N]")).await {
         Answered::With(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
         Answered::NoMore => Ok(false),
-        Answered::Interrupted => Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into()),
+        Answered::Interrupted => {
+            Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into())
+        }
     }
 }

@@ -65,9 +65,10 @@ async fn is_good(grant: &Grant, invocation: &Invocation<'_>) -> bool {
 
 /// Takes back what an agent was given that has no connection.
 pub(super) async fn withdraw_unused(agent: &Agent, maker: &Maker, desk: &Desk) {
-    let connected = desk.keeper.bridge().ledger().map_or(true, |ledger| {
-        ledger.connections.values().any(|connection| connection.agent == agent.id)
-    });
+    let connected =
+        desk.keeper.bridge().ledger().map_or(true, |ledger| {
+            ledger.connections.values().any(|connection| connection.agent == agent.id)
+        });
     if !connected && let Ok(Some(grant)) = desk.keeper.grants().take(agent.id) {
         revoke(&grant, maker).await;
     }

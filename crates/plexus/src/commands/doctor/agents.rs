@@ -8,8 +8,8 @@ use plexus_kit::{Environment, Supervisor};
 use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::Folder;
 use plexus_mcp::upstream::try_out;
-use plexus_proto::tool_name;
 use plexus_proto::api::{ExternalAgentFileState, UpstreamTest};
+use plexus_proto::tool_name;
 use serde_json::{Map, Value, json};
 
 use super::{Finding, Subject};
@@ -100,7 +100,11 @@ async fn started(
     }
     if tools.is_empty() {
         let message = format!("{name}: `{words}` works, and lists no tools");
-        return Finding::warning(CHECK, message, "start the hub, or give the agent a profile that shows some");
+        return Finding::warning(
+            CHECK,
+            message,
+            "start the hub, or give the agent a profile that shows some",
+        );
     }
     // As the hub has them, without what is put in front of tools of a server.
     let prefix = format!("{}{NAME}{}", tool_name::PREFIX, tool_name::SEPARATOR);
@@ -110,7 +114,10 @@ async fn started(
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Finding::ok(CHECK, format!("{name}: {} tools in {elapsed_ms} ms: {}{more}", tools.len(), named.join(", ")))
+    Finding::ok(
+        CHECK,
+        format!("{name}: {} tools in {elapsed_ms} ms: {}{more}", tools.len(), named.join(", ")),
+    )
 }
 
 /// The program, its arguments and its variables, however the agent writes them.

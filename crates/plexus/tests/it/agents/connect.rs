@@ -114,7 +114,9 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         let before = files(home.path());
         let connect = ["connect", "--yes", "--node", "bench", "codex", "claude-code"];
         let connected = plexus(&home, &connect).await;
-        for words in ["Codex 0.", "Claude Code 2.", "Codex is connected.", "Claude Code is connected.", "bench;"] {
+        for words in
+            ["Codex 0.", "Claude Code 2.", "Codex is connected.", "Claude Code is connected.", "bench;"]
+        {
             assert!(connected.ok().contains(words), "{words}: {connected:?}");
         }
         assert!(!changed(&before, &files(home.path())).is_empty());
@@ -127,13 +129,20 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         let listed: Value = serde_json::from_str(listed.ok()).expect("JSON");
         let entry = listed.as_array().expect("a list").iter().find(|server| server["name"] == "plexus");
         let entry = entry.unwrap_or_else(|| panic!("{listed}"));
-        assert_eq!((&entry["enabled"], &entry["transport"]["type"]), (&json!(true), &json!("stdio")), "{entry}");
+        assert_eq!(
+            (&entry["enabled"], &entry["transport"]["type"]),
+            (&json!(true), &json!("stdio")),
+            "{entry}"
+        );
         let program = entry["transport"]["command"].as_str().expect("a command");
         assert!(Path::new(program).is_absolute(), "{entry}");
         let listed = home.run(&claude, &["mcp", "list"]).await;
         let line = listed.ok().lines().find(|line| line.starts_with("plexus:")).expect("a line");
         assert!(line.contains("Connected"), "{listed:?}");
+        // The hub has another home and knows no CODEX_HOME, and looks after their files all the same.
+        hub_home.run(&["sync", "now"]).await.ok();
         let doctor = plexus(&home, &["doctor"]).await;
+        assert!(!doctor.ok().contains("warning  agents"), "{doctor:?}");
         for agent in ["Codex: ", "Claude Code: "] {
             let line = doctor.stdout.lines().find(|line| line.contains(agent)).expect("a line of the agent");
             assert!(line.starts_with("ok") && line.contains(" tools in "), "{doctor:?}");
@@ -141,7 +150,8 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
 
         // At work. What they may do without asking is up to who starts them.
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
-        let ran = home.run("codex", &["exec", "-c", approve, "--json", "--skip-git-repo-check", PROMPT]).await;
+        let ran =
+            home.run("codex", &["exec", "-c", approve, "--json", "--skip-git-repo-check", PROMPT]).await;
         assert!(lines(ran.ok()).iter().any(|line| line["type"] == "turn.completed"), "{ran:?}");
         let ran = home
             .run(&claude, &["-p", "--output-format", "json", "--allowedTools", "mcp__plexus", "--", PROMPT])

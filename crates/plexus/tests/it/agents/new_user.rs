@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use plexus_testkit::model::{Script, ScriptedModel, Turn};
 use plexus_testkit::AgentHome;
+use plexus_testkit::model::{Script, ScriptedModel, Turn};
 
 use super::{PROMPT, add, todo};
 use crate::screen::Screen;
@@ -23,7 +23,9 @@ fn steps() -> Vec<&'static str> {
 
 /// What is the same for everybody.
 fn settled(text: &str, home: &Path) -> String {
-    let text = text.replace(&home.display().to_string(), "~").replace(env!("CARGO_BIN_EXE_plexus"), "/usr/bin/plexus");
+    let text = text
+        .replace(&home.display().to_string(), "~")
+        .replace(env!("CARGO_BIN_EXE_plexus"), "/usr/bin/plexus");
     let mut settled = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();
@@ -61,7 +63,8 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         );
         given.write(".codex/config.toml", &before);
         let home = given.path().to_owned();
-        let programs = Path::new(env!("CARGO_BIN_EXE_plexus")).parent().expect("a folder").display().to_string();
+        let programs =
+            Path::new(env!("CARGO_BIN_EXE_plexus")).parent().expect("a folder").display().to_string();
         let path = format!("{programs}:{}:/usr/bin:/bin", given.installed("bin").display());
         let variables = [("PATH", path)];
 
@@ -86,7 +89,9 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         // The agent is asked, and calls a tool.
         second.cleared().await;
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
-        second.types(&format!("codex exec -c '{approve}' --skip-git-repo-check '{PROMPT}' 2>agent.log\r")).await;
+        second
+            .types(&format!("codex exec -c '{approve}' --skip-git-repo-check '{PROMPT}' 2>agent.log\r"))
+            .await;
         second.sees("Milk is on the list.").await;
         model.assert_played();
 

@@ -54,7 +54,8 @@ async fn what_is_connected_is_listed_restored_and_taken_out_byte_by_byte() {
         .iter()
         .map(|agent| (&agent["id"], &agent["state"]))
         .collect();
-    let expected = [(json!("local:codex"), json!("connected")), (json!("local:claude-code"), json!("connected"))];
+    let expected =
+        [(json!("local:codex"), json!("connected")), (json!("local:claude-code"), json!("connected"))];
     assert_eq!(states, expected.iter().map(|(id, state)| (id, state)).collect::<Vec<_>>(), "{status}");
     // The hub says the same.
     let listed = plexus.run(&["sync", "list", "--json"]).await.json(0);
@@ -147,7 +148,10 @@ async fn what_cannot_be_done_is_said_with_what_to_do() {
     assert!(ran.failed(4).contains("plexus up"), "{ran:?}");
     assert!(!plexus.home().join(".codex").exists());
     let ran = plexus.run(&["connect", "--restore", "nothing"]).await;
-    assert!(ran.failed(1).contains("there is no copy") || ran.stderr.contains("there is no backup"), "{ran:?}");
+    assert!(
+        ran.failed(1).contains("there is no copy") || ran.stderr.contains("there is no backup"),
+        "{ran:?}"
+    );
     let ran = plexus.run(&["disconnect", "codex"]).await;
     assert!(ran.failed(1).contains("Codex is not connected"), "{ran:?}");
     let ran = plexus.run(&["connect", "codex", "--project", "nowhere"]).await;

@@ -80,7 +80,8 @@ async fn the_hub_keeps_the_instructions_of_its_own_machine_current() {
     // Without a word in the workspace there is no block.
     std::fs::remove_file(workspace.join("USER.md")).expect("a file");
     until(&claude, |text| !text.contains("plexus:begin")).await;
-    let (code, said) = sent(&plexus, &hub, "DELETE", "/api/v1/external-agents/local:claude-code", json!({})).await;
+    let (code, said) =
+        sent(&plexus, &hub, "DELETE", "/api/v1/external-agents/local:claude-code", json!({})).await;
     assert_eq!((code, &said["gone"]), (200, &json!(true)), "{said}");
     assert!(!plexus.home().join(".claude.json").exists());
     for (method, body) in [("PATCH", json!({ "paused": true })), ("DELETE", json!({}))] {
@@ -89,7 +90,10 @@ async fn the_hub_keeps_the_instructions_of_its_own_machine_current() {
     }
     let told = hub.list("/api/v1/audit", |_| false).await;
     for what in ["external_agent.change", "external_agent.sync", "external_agent.remove"] {
-        assert!(told.iter().any(|entry| entry["tool"] == what && entry["outcome"] == "ok"), "{what}: {told:#?}");
+        assert!(
+            told.iter().any(|entry| entry["tool"] == what && entry["outcome"] == "ok"),
+            "{what}: {told:#?}"
+        );
     }
     // Who is no admin changes nothing.
     let token = hub.token("someone").await.token;

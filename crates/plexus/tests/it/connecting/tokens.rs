@@ -60,7 +60,8 @@ async fn it_may_call_tools_and_nothing_else_unless_more_is_said() {
     let [token] = tokens.as_slice() else { panic!("{tokens:#?}") };
     assert_eq!(token["scopes"], json!(["call:*"]), "{token}");
     let life = |token: &Value| {
-        let at = |field: &str| token[field].as_str().expect("a time").parse::<jiff::Timestamp>().expect("a time");
+        let at =
+            |field: &str| token[field].as_str().expect("a time").parse::<jiff::Timestamp>().expect("a time");
         (at("expires_at").as_second() - at("created_at").as_second()) / 3600
     };
     assert_eq!(life(token), 24, "{token}");
@@ -73,9 +74,14 @@ async fn it_may_call_tools_and_nothing_else_unless_more_is_said() {
     let ran = plexus.run(&args).await;
     assert!(ran.ok().contains("call:scratchpad; local;"), "{ran:?}");
     let tokens = of_codex(&hub).await;
-    let (old, new): (Vec<&Value>, Vec<&Value>) = tokens.iter().partition(|token| token["revoked_at"].is_string());
+    let (old, new): (Vec<&Value>, Vec<&Value>) =
+        tokens.iter().partition(|token| token["revoked_at"].is_string());
     assert_eq!((old.len(), new.len()), (1, 1), "{tokens:#?}");
-    assert_eq!((&new[0]["scopes"], life(new[0])), (&json!(["call:scratchpad", "node:local"]), 2), "{tokens:#?}");
+    assert_eq!(
+        (&new[0]["scopes"], life(new[0])),
+        (&json!(["call:scratchpad", "node:local"]), 2),
+        "{tokens:#?}"
+    );
     let listed = tools(&plexus).await;
     assert!(!has_todo(&listed), "{listed}");
 
@@ -106,7 +112,9 @@ async fn it_is_made_anew_when_its_time_is_over_and_stays_revoked_when_it_was() {
     // A machine that was off for longer than the token lives.
     assert!(has_todo(&tools(&plexus).await));
     let tokens = of_codex(&hub).await;
-    let made = |tokens: &[Value]| tokens.iter().filter(|token| token["parent"] == tokens.last().expect("one")["parent"]).count();
+    let made = |tokens: &[Value]| {
+        tokens.iter().filter(|token| token["parent"] == tokens.last().expect("one")["parent"]).count()
+    };
     assert_eq!(made(&tokens), 2, "{tokens:#?}");
 
     // A person has had enough of it.
@@ -123,8 +131,12 @@ async fn it_is_made_anew_when_its_time_is_over_and_stays_revoked_when_it_was() {
     assert!(has_todo(&tools(&plexus).await));
     plexus.run(&["disconnect", "--yes"]).await.ok();
     let tokens = of_codex(&hub).await;
-    assert!(tokens.iter().all(|token| token["revoked_at"].is_string() || token["state"] == "expired" || {
-        let at = token["expires_at"].as_str().expect("a time").parse::<jiff::Timestamp>().expect("a time");
-        at < jiff::Timestamp::now()
-    }), "{tokens:#?}");
+    assert!(
+        tokens.iter().all(|token| token["revoked_at"].is_string() || token["state"] == "expired" || {
+            let at =
+                token["expires_at"].as_str().expect("a time").parse::<jiff::Timestamp>().expect("a time");
+            at < jiff::Timestamp::now()
+        }),
+        "{tokens:#?}"
+    );
 }
