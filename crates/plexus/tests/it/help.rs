@@ -55,6 +55,13 @@ async fn help_of_upstream() {
 }
 
 #[tokio::test]
+async fn help_of_connect_disconnect_and_sync() {
+    for command in ["connect", "disconnect", "sync"] {
+        insta::assert_snapshot!(format!("help_of_{command}"), help(&[command], &[]).await);
+    }
+}
+
+#[tokio::test]
 async fn help_of_mcp() {
     insta::assert_snapshot!(help(&["mcp"], &[]).await);
 }
