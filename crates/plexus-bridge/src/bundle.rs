@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use plexus_kit::syntax::read_bounded;
 
-/// Files that are looked for where nothing else is said.
-pub const FILES: &[&str] = &["SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"];
 /// Longest single file.
 const MOST: u64 = 1 << 20;
 

@@ -108,6 +108,16 @@ pub(crate) fn is_current(text: &str, part: &Part) -> Option<bool> {
     syntax.get(text, &names).ok()?.map(|there| holds(&there, ours))
 }
 
+/// Our entry as this text has it; none where it has none.
+pub(crate) fn in_text(text: &str, part: &Part) -> Option<Part> {
+    let Part::Entry { syntax, keys, undo, .. } = part else { return None };
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let there = syntax.get(text, &names).ok()??;
+    // Before it was connected, an entry of this name was somebody else's.
+    let is_former = matches!(undo, Undo::Replaced { .. }) && is_current(text, part) != Some(true);
+    (!is_former).then(|| Part::Entry { syntax: *syntax, keys: keys.clone(), ours: there, undo: undo.clone() })
+}
+
 fn changed(path: &Path, name: &str) -> BridgeError {
     BridgeError::conflict(
         path,

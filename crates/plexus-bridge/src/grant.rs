@@ -1,9 +1,11 @@
 //! What an agent shows to the hub: a token that was made for it when it was connected, and by which hub.
 //!
 //! One file for each agent, which only its owner reads. No file of an agent has the token: there is only the command that
-//! starts the proxy, and the proxy finds it here.
+//! starts the proxy, and the proxy finds it here, and puts here what it was renewed to. So the file always has the newest, and a
+//! token that was made while somebody took the file away or wrote another one does not get into it.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plexus_kit::{Secret, private_file};
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::BridgeError;
 
 const FOLDER: &str = "grants";
+const LOCK: &str = "lock";
 /// Tokens that are remembered, to be revoked with the connection; older ones have expired.
 const REMEMBERED: usize = 8;
 
@@ -24,7 +27,9 @@ pub struct Grant {
     pub id: String,
     /// URL of the hub that made it; none: this machine's own, wherever that listens by now.
     pub hub: Option<String>,
-    /// What was asked for, and is asked for again on the machine of the hub.
+    /// It was made with the admin token of this machine's hub, which may make another like it.
+    pub by_admin: bool,
+    /// What it may do, as it is asked for again.
     pub asked: CreateTokenParams,
     token: String,
     /// All tokens that were made for it, newest last.
@@ -33,6 +38,8 @@ pub struct Grant {
     pub expires_at: Timestamp,
     /// Until when the proxy can renew it.
     pub renew_until: Option<Timestamp>,
+    /// When it does so, by the clock of this machine; none: it is not known yet.
+    pub renew_at: Option<Timestamp>,
 }
 
 impl fmt::Debug for Grant {
@@ -43,23 +50,32 @@ impl fmt::Debug for Grant {
 
 impl Grant {
     #[must_use]
-    pub fn new(hub: Option<String>, asked: CreateTokenParams, made: &CreatedToken) -> Self {
+    pub fn new(hub: Option<String>, by_admin: bool, asked: CreateTokenParams, made: &CreatedToken) -> Self {
         let grant = Self {
             id: format!("{:016x}", rand::random::<u64>()),
             hub,
-            asked,
+            by_admin,
+            // What came from whoever made it, and not from a wish, is to be the same again.
+            asked: CreateTokenParams {
+                scopes: made.scopes.clone(),
+                profile: made.profile.clone(),
+                node: made.node.clone(),
+                ..asked
+            },
             token: String::new(),
             tokens: Vec::new(),
             scopes: Vec::new(),
             expires_at: made.expires_at,
             renew_until: None,
+            renew_at: None,
         };
-        grant.with(made)
+        grant.with(made, None)
     }
 
     /// The same with another token.
     #[must_use]
-    pub fn with(mut self, made: &CreatedToken) -> Self {
+    pub fn with(mut self, made: &CreatedToken, renew_at: Option<Timestamp>) -> Self {
+        self.renew_at = renew_at;
         self.token.clone_from(&made.token);
         self.tokens.push(made.jti);
         let old = self.tokens.len().saturating_sub(REMEMBERED);
@@ -104,16 +120,48 @@ impl Grants {
     pub fn read(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
         let Some(path) = self.file(agent) else { return Ok(None) };
         let broken = |why: String| BridgeError::Ledger { path: path.clone(), why };
-        let Some(content) = private_file::read(&path).map_err(|error| broken(error.to_string()))? else {
-            return Ok(None);
+        let content = match private_file::read(&path) {
+            // Where no folder can be there is no file in it; whoever needs the folder says so.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => None,
+            read => read.map_err(|error| broken(error.to_string()))?,
         };
+        let Some(content) = content else { return Ok(None) };
         // What is wrong with it is not said in the words of the parser: they may quote it.
         serde_json::from_slice(&content)
             .map(Some)
             .map_err(|_| broken("it is not what was written".to_owned()))
     }
 
+    /// One at a time changes them.
+    fn lock(&self) -> Result<File, BridgeError> {
+        private_file::create_dir(&self.0).map_err(BridgeError::io(&self.0, "make the folder"))?;
+        let path = self.0.join(LOCK);
+        let file = private_file::open(&path).map_err(BridgeError::io(&path, "open"))?;
+        file.lock().map_err(BridgeError::io(&path, "lock"))?;
+        Ok(file)
+    }
+
     pub fn write(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
+        let _lock = self.lock()?;
+        self.put(agent, grant)
+    }
+
+    /// Puts another token into the grant of this id; false where that is not the one any more.
+    pub fn renew(
+        &self,
+        agent: &str,
+        id: &str,
+        made: &CreatedToken,
+        renew_at: Option<Timestamp>,
+    ) -> Result<bool, BridgeError> {
+        let _lock = self.lock()?;
+        match self.read(agent)?.filter(|grant| grant.id == id) {
+            Some(grant) => self.put(agent, &grant.with(made, renew_at)).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn put(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
         let Some(path) = self.file(agent) else {
             return Err(BridgeError::refused(
                 &self.0,
@@ -121,7 +169,6 @@ impl Grants {
                 "use letters and digits",
             ));
         };
-        private_file::create_dir(&self.0).map_err(BridgeError::io(&self.0, "make the folder"))?;
         let content = serde_json::to_vec(grant)
             .map_err(|error| BridgeError::Ledger { path: path.clone(), why: error.to_string() })?;
         private_file::write(&path, &content).map_err(BridgeError::io(&path, "write"))
@@ -129,6 +176,10 @@ impl Grants {
 
     /// Removes it, and gives what it was.
     pub fn take(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
+        if !self.0.exists() {
+            return Ok(None);
+        }
+        let _lock = self.lock()?;
         // One that cannot be read goes as well: whose it was is not known, and it is good for nothing.
         let grant = self.read(agent).unwrap_or_default();
         let Some(path) = self.file(agent) else { return Ok(None) };

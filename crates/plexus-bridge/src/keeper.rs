@@ -10,20 +10,29 @@ use plexus_proto::api::{
     ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, InstructionFile, RemovedExternalAgent,
 };
 
+use url::Url;
+
 use crate::agents::{Agent, Installed, detect_all};
 use crate::bridge::{Bridge, Content, Plan};
 use crate::bundle::Bundle;
 use crate::entry::Policy;
 use crate::error::BridgeError;
 use crate::grant::Grants;
+use crate::ledger::Connection;
 
 /// For so long what was found is not looked for again: programs are started to know their versions.
 const FRESH: Duration = Duration::from_secs(60);
+
+/// Files that instructions are made of, and bytes of what is made of them, whoever says what they are.
+pub const MOST_FILES: usize = 16;
+pub const MOST_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub struct Keeper {
     bridge: Bridge,
     grants: Grants,
+    /// Whose connections are looked after; none: everybody's, by the person whose they are.
+    hub: Option<Option<Url>>,
     found: Mutex<Option<Look>>,
 }
 
@@ -54,6 +63,23 @@ impl Keeper {
             bridge: Bridge::new(folder, environment, clock),
             grants: Grants::new(folder),
             found: Mutex::default(),
+            hub: None,
+        }
+    }
+
+    /// The same for a hub: what is connected to another one is none of its business. Without a URL it is the one of this machine.
+    #[must_use]
+    pub fn for_hub(self, url: Option<&str>) -> Self {
+        // One that is no URL has no connections.
+        Self { hub: Some(url.and_then(|url| Url::parse(url).ok())), ..self }
+    }
+
+    fn is_ours(&self, connection: &Connection) -> bool {
+        let Some(hub) = &self.hub else { return true };
+        match (hub, &connection.hub) {
+            (None, None) => true,
+            (Some(hub), Some(url)) => Url::parse(url).is_ok_and(|url| url.origin() == hub.origin()),
+            _ => false,
         }
     }
 
@@ -83,8 +109,14 @@ impl Keeper {
 
     /// All that are connected, and what else was found.
     pub fn list(&self, node: &str) -> Result<Vec<ExternalAgent>, BridgeError> {
-        // Without a connection and without a look nobody is disturbed.
-        self.bridge.status(node, &self.found())
+        let mut agents = self.bridge.status(node, &self.found())?;
+        let ledger = self.bridge.ledger()?;
+        let prefix = format!("{node}:");
+        agents.retain(|agent| {
+            let key = agent.id.strip_prefix(&prefix).unwrap_or(&agent.id);
+            ledger.connections.get(key).is_none_or(|connection| self.is_ours(connection))
+        });
+        Ok(agents)
     }
 
     /// Whether anything is connected here.
@@ -104,6 +136,7 @@ impl Keeper {
         let mut done = ExternalAgentSync::default();
         for (key, connection) in &ledger.connections {
             let meant = match only {
+                _ if !self.is_ours(connection) => false,
                 Some(only) => only == key,
                 None => !connection.paused && (targets.is_empty() || targets.contains(&connection.agent)),
             };
@@ -118,14 +151,18 @@ impl Keeper {
         Ok(done)
     }
 
+    fn has(&self, key: &str) -> Result<bool, BridgeError> {
+        Ok(self.bridge.ledger()?.connections.get(key).is_some_and(|connection| self.is_ours(connection)))
+    }
+
     /// Leaves the instructions of a connection alone, or takes them up again; whether there is such a connection.
     pub fn pause(&self, key: &str, paused: bool) -> Result<bool, BridgeError> {
-        self.bridge.update(key, |connection| connection.paused = paused)
+        Ok(self.has(key)? && self.bridge.update(key, |connection| connection.paused = paused)?)
     }
 
     /// Takes a connection out of all its files; none where there is none.
     pub fn remove(&self, key: &str, policy: Policy) -> Result<Option<Removed>, BridgeError> {
-        if !self.bridge.ledger()?.connections.contains_key(key) {
+        if !self.has(key)? {
             return Ok(None);
         }
         let plan = self.bridge.plan_disconnect(key, policy)?;
@@ -165,31 +202,24 @@ impl From<&Removed> for RemovedExternalAgent {
 }
 
 impl From<&ExternalAgentInstructions> for Content {
-    /// What a hub has sent.
+    /// What a hub has sent, within what a hub may say.
     fn from(sent: &ExternalAgentInstructions) -> Self {
-        let files = sent.files.iter().map(|file| (file.name.clone(), file.text.clone())).collect();
+        let files = sent.files.iter().take(MOST_FILES);
+        let files = files.map(|file| (file.name.clone(), file.text.clone())).collect();
         let bundle = Bundle { folder: sent.folder.clone().into(), files, left_out: Vec::new() };
-        Self { bundle, most: sent.max_bytes }
+        Self { bundle, most: sent.max_bytes.min(MOST_BYTES) }
     }
 }
 
 impl Content {
-    /// The same to be sent to other machines, without what has no room in any file there.
+    /// The same to be sent to other machines.
     #[must_use]
     pub fn to_send(&self, agents: &[String], minutes: u64) -> ExternalAgentInstructions {
-        let cut = |text: &str| {
-            // More than there is room for, so that it is cut there as it would be here.
-            let mut end = (self.most + 1).min(text.len());
-            while !text.is_char_boundary(end) {
-                end += 1;
-            }
-            text[..end].to_owned()
-        };
         let files = self.bundle.files.iter();
         ExternalAgentInstructions {
             folder: self.bundle.folder.display().to_string(),
             files: files
-                .map(|(name, text)| InstructionFile { name: name.clone(), text: cut(text) })
+                .map(|(name, text)| InstructionFile { name: name.clone(), text: text.clone() })
                 .collect(),
             max_bytes: self.most,
             agents: agents.to_vec(),

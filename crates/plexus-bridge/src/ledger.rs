@@ -50,6 +50,9 @@ pub struct Connection {
     pub project: Option<PathBuf>,
     pub connected_at: Timestamp,
     pub version: Option<String>,
+    /// The hub that it is connected to, by its URL; none: the one of this machine.
+    #[serde(default)]
+    pub hub: Option<String>,
     /// What said where its files are when it was connected. A hub that runs as a service, or another shell, may be told otherwise.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
@@ -228,7 +231,9 @@ impl Ledger {
             .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
             .collect();
         let time = now.strftime("%Y%m%d-%H%M%S");
-        let id = format!("{time}-{}-{}", name.trim_start_matches('.'), &hash[..8]);
+        // The same text may be in files of the same name, at the same moment.
+        let whose = self::hash(format!("{}\n{hash}", path.display()).as_bytes());
+        let id = format!("{time}-{}-{}", name.trim_start_matches('.'), &whose[..8]);
         let backups = folder.join(BACKUPS);
         private_file::create_dir(&backups).map_err(BridgeError::io(&backups, "make the folder"))?;
         let file = backups.join(&id);

@@ -23,11 +23,11 @@ mod replace;
 mod status;
 
 pub use bridge::{Bridge, Change, Content, FOLDER, Plan, SERVER, Synced, Wiring};
-pub use bundle::{Bundle, FILES};
+pub use bundle::Bundle;
 pub use entry::Policy;
 pub use error::BridgeError;
 pub use grant::{Grant, Grants};
-pub use keeper::{Keeper, Removed};
+pub use keeper::{Keeper, MOST_BYTES, MOST_FILES, Removed};
 pub use ledger::{Backup, Connection, Ledger, Part, Record, Trouble};
 pub use place::{Found, Place};
 pub use replace::{Steps, Unwatched};

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -91,7 +92,11 @@ impl Place {
         let mut path = self.root.clone();
         let opened = match rustix::fs::openat(CWD, &self.root, flags, Mode::empty()) {
             Err(Errno::NOENT) if make => {
-                std::fs::create_dir_all(&self.root)
+                let mode = if self.shared { 0o755 } else { 0o700 };
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(mode)
+                    .create(&self.root)
                     .map_err(BridgeError::io(&self.root, "make the folder"))?;
                 rustix::fs::openat(CWD, &self.root, flags, Mode::empty())
             }

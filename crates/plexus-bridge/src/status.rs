@@ -17,7 +17,8 @@ impl Bridge {
         node: &str,
         found: &[(&'static Agent, Installed)],
     ) -> Result<Vec<ExternalAgent>, BridgeError> {
-        let ledger = self.ledger()?;
+        // Who only looks waits for nobody.
+        let ledger = self.settled().or_else(|_| self.ledger())?;
         let mut agents: Vec<ExternalAgent> = ledger
             .connections
             .iter()
@@ -134,6 +135,12 @@ impl Bridge {
         let Some(found) = found else {
             return (ExternalAgentFileState::Removed, Some("somebody has removed the file".to_owned()));
         };
+        if let Part::Entry { syntax, .. } = &record.part
+            && let Err(error) = syntax.value(&found.text)
+        {
+            let problem = format!("it cannot be read: it {error}; its agent cannot read it either");
+            return (ExternalAgentFileState::Blocked, Some(problem));
+        }
         let as_left = match &record.part {
             part @ Part::Entry { .. } => entry::is_current(&found.text, part),
             part @ Part::Block { .. } => block::is_current(&record.path, &found.text, part),

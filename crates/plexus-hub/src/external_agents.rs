@@ -16,8 +16,8 @@ use plexus_kit::config::SyncConfig;
 use plexus_kit::{Clock, Config, Environment, LiveConfig};
 use plexus_node::tools::external_agents::NAME;
 use plexus_proto::api::{
-    ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents, ExternalAgentsUnanswered,
-    RemovedExternalAgent,
+    ExternalAgent, ExternalAgentFile, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
+    ExternalAgentsUnanswered, RemovedExternalAgent,
 };
 use plexus_proto::node::{Call, Caller};
 use plexus_proto::{CallId, ErrorCode, NodeId, SessionId, TokenId};
@@ -34,7 +34,10 @@ use crate::nodes::{Gateway, HUB, OutgoingCall};
 /// A change in the folder is noticed after at most this.
 const LOOK: Duration = Duration::from_secs(2);
 /// For a machine to answer; it may have to start programs to know their versions.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is taken of what a machine says: agents, files or lines of each, and characters of a word.
+const MOST: usize = 200;
+const MOST_WORDS: usize = 500;
 
 #[derive(Debug)]
 pub(crate) struct Connected {
@@ -60,7 +63,8 @@ impl Connected {
         gateway: Gateway,
     ) -> Self {
         let folder = config.data_dir.join(plexus_bridge::FOLDER);
-        Self { keeper: Arc::new(Keeper::new(&folder, environment, clock)), config: live, gateway }
+        let keeper = Keeper::new(&folder, environment, clock).for_hub(None);
+        Self { keeper: Arc::new(keeper), config: live, gateway }
     }
 
     fn settings(&self) -> SyncConfig {
@@ -84,14 +88,22 @@ impl Connected {
             (node.name.clone(), self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await)
         }));
         let (own, asked) = tokio::join!(own, asked);
-        let mut list = ExternalAgents { items: own?, unanswered: Vec::new() };
+        let mut list = ExternalAgents::default();
+        match own {
+            Ok(own) => list.items = own,
+            Err(error) => {
+                let node = LOCAL.to_owned();
+                list.unanswered.push(ExternalAgentsUnanswered { node, why: error.message });
+            }
+        }
         for (node, answered) in asked {
             match answered {
                 Ok(Answer { answer, .. }) => {
-                    list.items.extend(answer.into_iter().map(|agent| of_node(agent, &node)));
+                    list.items.extend(answer.into_iter().take(MOST).map(|agent| of_node(agent, &node)));
                 }
                 Err(error) => {
-                    list.unanswered.push(ExternalAgentsUnanswered { node, why: error.message });
+                    let why = words(&error.message);
+                    list.unanswered.push(ExternalAgentsUnanswered { node, why });
                 }
             }
         }
@@ -106,14 +118,21 @@ impl Connected {
         let sent = content.to_send(&targets, minutes);
         let Some(id) = id else {
             let keeper = self.keeper.clone();
-            let left_out = content.bundle.left_out.clone();
-            let mut done = blocking(move || keeper.sync(&content, &targets, None)).await?;
-            done.problems.extend(left_out);
+            let mut done =
+                ExternalAgentSync { problems: content.bundle.left_out.clone(), ..Default::default() };
+            if content.bundle.is_empty() && !done.problems.is_empty() {
+                // Files that cannot be read for a moment are no reason to take everything away.
+                return Ok(done);
+            }
+            match blocking(move || keeper.sync(&content, &targets, None)).await {
+                Ok(synced) => add(&mut done, synced),
+                Err(error) => done.problems.push(error.message),
+            }
             let nodes = self.nodes();
             for (node, told) in nodes.iter().zip(self.tell(&nodes, &sent).await) {
                 match told {
                     Ok(synced) => add(&mut done, synced),
-                    Err(error) => done.problems.push(format!("{}: {}", node.name, error.message)),
+                    Err(error) => done.problems.push(format!("{}: {}", node.name, words(&error.message))),
                 }
             }
             return Ok(done);
@@ -131,7 +150,7 @@ impl Connected {
             Some(node) => {
                 let arguments = json!({ "action": "sync", "key": key, "instructions": sent });
                 let synced = self.ask::<ExternalAgentSync>(&node, &arguments).await;
-                synced.map(|synced| synced.answer).map_err(from_machine)
+                synced.map(|synced| bounded(synced.answer)).map_err(from_machine)
             }
         }
     }
@@ -167,7 +186,12 @@ impl Connected {
                 let arguments = json!({ "action": "remove", "key": key });
                 let asked = self.ask::<Option<RemovedExternalAgent>>(&node, &arguments).await;
                 let Answer { answer, tokens } = asked.map_err(from_machine)?;
-                answer.map(|removed| (removed, tokens))
+                let of_node = |removed: RemovedExternalAgent| RemovedExternalAgent {
+                    gone: removed.gone,
+                    written: lines(removed.written),
+                    problems: lines(removed.problems),
+                };
+                answer.map(|removed| (of_node(removed), tokens))
             }
         };
         removed.ok_or_else(|| unknown(id))
@@ -190,7 +214,7 @@ impl Connected {
             return blocking(move || keeper.list(LOCAL)).await;
         };
         let asked = self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
-        let agents = asked.map_err(from_machine)?.answer.into_iter();
+        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MOST);
         Ok(agents.map(|agent| of_node(agent, &node.name)).collect())
     }
 
@@ -208,7 +232,7 @@ impl Connected {
     ) -> Vec<Result<ExternalAgentSync, CallError>> {
         let arguments = json!({ "action": "sync", "instructions": instructions });
         let told = nodes.iter().map(|node| self.ask::<ExternalAgentSync>(node, &arguments));
-        join_all(told).await.into_iter().map(|told| told.map(|told| told.answer)).collect()
+        join_all(told).await.into_iter().map(|told| told.map(|told| bounded(told.answer))).collect()
     }
 
     /// Has a machine do something with its agents, as the hub itself: who asked for it is in the hub's own record.
@@ -263,14 +287,25 @@ impl Connected {
             } else {
                 let new: Vec<NodeEntry> =
                     nodes.iter().filter(|node| !told.contains(&node.id)).cloned().collect();
+                told.retain(|id| nodes.iter().any(|node| node.id == *id));
                 if !new.is_empty()
                     && let Ok(instructions) = self.instructions().await
                 {
-                    for done in self.tell(&new, &instructions).await.into_iter().flatten() {
-                        log(&done);
+                    for (node, done) in new.iter().zip(self.tell(&new, &instructions).await) {
+                        match done {
+                            Ok(done) => log(&done),
+                            // It has said what is wrong, or goes and comes again; the next round is for all.
+                            Err(error) => {
+                                tracing::warn!(
+                                    node = node.name,
+                                    why = words(&error.message),
+                                    "the agents of a node were not looked at"
+                                );
+                            }
+                        }
+                        told.insert(node.id);
                     }
                 }
-                told = nodes.iter().map(|node| node.id).collect();
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -309,8 +344,41 @@ fn add(done: &mut ExternalAgentSync, more: ExternalAgentSync) {
 
 /// An agent as its machine has told of it: which machine that is, the hub knows.
 fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
-    let key = agent.id.trim_start_matches(':').to_owned();
-    ExternalAgent { id: format!("{node}:{key}"), node: node.to_owned(), ..agent }
+    let key = words(agent.id.trim_start_matches(':'));
+    let files = agent.files.into_iter().take(MOST).map(|file| ExternalAgentFile {
+        path: words(&file.path),
+        hash: file.hash.as_deref().map(words),
+        problem: file.problem.as_deref().map(words),
+        ..file
+    });
+    ExternalAgent {
+        id: format!("{node}:{key}"),
+        node: node.to_owned(),
+        agent: words(&agent.agent),
+        name: words(&agent.name),
+        project: agent.project.as_deref().map(words),
+        version: agent.version.as_deref().map(words),
+        tested: agent.tested.as_deref().map(words),
+        files: files.collect(),
+        ..agent
+    }
+}
+
+/// What a machine says, on one line and no longer than it need be.
+fn words(said: &str) -> String {
+    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_WORDS).collect()
+}
+
+fn lines(said: Vec<String>) -> Vec<String> {
+    said.iter().take(MOST).map(|line| words(line)).collect()
+}
+
+fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {
+    ExternalAgentSync {
+        agents: synced.agents,
+        written: lines(synced.written),
+        problems: lines(synced.problems),
+    }
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -325,9 +393,9 @@ fn from_machine(error: CallError) -> ApiError {
         }
         _ => StatusCode::CONFLICT,
     };
-    let told = ApiError::new(status, error.code, error.message);
+    let told = ApiError::new(status, error.code, words(&error.message));
     match error.hint {
-        Some(hint) => told.hint(hint),
+        Some(hint) => told.hint(words(&hint)),
         None => told,
     }
 }

@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Disconnect(disconnect::DisconnectArgs),
     /// Keep the instructions of connected agents current, and see how their files are
     Sync(sync::SyncArgs),
-    /// Stand between an agent and the hub, so that it never notices an outage; agents start this
+    /// Stand between an agent and the hub, so that it never notices an outage
     Mcp(mcp::McpArgs),
     /// Create, list, replace and revoke tokens
     Token(token::TokenArgs),

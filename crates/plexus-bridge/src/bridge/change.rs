@@ -102,11 +102,12 @@ impl Bridge {
             Edit::Leave if ledger.is_shared(path, key) => Ok((found.map(|found| found.text.clone()), None)),
             Edit::Leave => self.left(ledger, path, found, insist).map(|text| (text, None)),
             Edit::Put { text } => {
-                let kept = known.filter(|part| {
-                    entry::is_current(text, part).or_else(|| block::is_current(path, text, part))
-                        == Some(true)
+                let kept = known.and_then(|part| match part {
+                    // One that was written earlier, with other words, is ours too.
+                    Part::Entry { .. } => entry::in_text(text, part),
+                    part => (block::is_current(path, text, part) == Some(true)).then(|| part.clone()),
                 });
-                Ok((Some(text.clone()), kept.cloned()))
+                Ok((Some(text.clone()), kept))
             }
         }
     }
@@ -245,6 +246,8 @@ impl Bridge {
         ledger.write(&self.folder)?;
         let old = ledger.record(path).map_or_else(Vec::new, |known| known.made.clone());
         if self.made(place, found.as_ref(), after.as_deref(), &beside)? == Replaced::Changed {
+            // Nothing was changed, and nothing is beside it.
+            ledger.pending = None;
             return Ok(None);
         }
         ledger.pending = None;

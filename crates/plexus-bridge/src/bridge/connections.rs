@@ -48,11 +48,7 @@ impl Bridge {
     /// Brings the instructions of all connections that are not paused, or of one, to what they should be.
     pub fn sync(&self, content: &Content, only: Option<&str>) -> Result<Synced, BridgeError> {
         let mut synced = Synced::default();
-        if self.ledger()?.pending.is_some() {
-            let _lock = self.lock()?;
-            self.recovered()?;
-        }
-        let ledger = self.ledger()?;
+        let ledger = self.settled()?;
         for (key, connection) in &ledger.connections {
             let meant = only.is_none_or(|only| only == key) && connection.instructions;
             if !meant || (connection.paused && only.is_none()) {

@@ -103,7 +103,17 @@ impl Bridge {
         }
     }
 
-    /// The ledger, after what a crash has left was settled.
+    /// What is known, after what a crash has left was settled. Where nothing was left, nobody is waited for.
+    pub(crate) fn settled(&self) -> Result<Ledger, BridgeError> {
+        let ledger = self.ledger()?;
+        if ledger.pending.is_none() {
+            return Ok(ledger);
+        }
+        let _lock = self.lock()?;
+        self.recovered()
+    }
+
+    /// The ledger, after what a crash has left was settled. Under the lock.
     fn recovered(&self) -> Result<Ledger, BridgeError> {
         let mut ledger = self.ledger()?;
         if let Some(pending) = ledger.pending.take() {

@@ -38,7 +38,16 @@ impl Content {
     /// What these files of a workspace hold.
     #[must_use]
     pub fn read(workspace: &Path, files: &[String], most: usize) -> Self {
-        Self { bundle: Bundle::read(workspace, files), most }
+        let mut bundle = Bundle::read(workspace, files);
+        // What has no room in any file is sent nowhere. A little more than there is room for stays, so that it is known to be cut.
+        for (_, text) in &mut bundle.files {
+            let mut end = (most + 1).min(text.len());
+            while !text.is_char_boundary(end) {
+                end += 1;
+            }
+            text.truncate(end);
+        }
+        Self { bundle, most }
     }
 }
 
@@ -52,7 +61,7 @@ impl Bridge {
         content: Option<&Content>,
         policy: Policy,
     ) -> Result<Plan, BridgeError> {
-        let ledger = self.ledger()?;
+        let ledger = self.settled()?;
         let mut plan = Plan::default();
         let key = Self::key(agent, scope);
         if let Some(servers) = agent.servers(scope) {
@@ -71,7 +80,7 @@ impl Bridge {
 
     /// What disconnecting would change.
     pub fn plan_disconnect(&self, key: &str, policy: Policy) -> Result<Plan, BridgeError> {
-        let ledger = self.ledger()?;
+        let ledger = self.settled()?;
         let mut plan = Plan::default();
         let Some(connection) = ledger.connections.get(key) else { return Ok(plan) };
         for record in &connection.files {
@@ -101,7 +110,7 @@ impl Bridge {
 
     /// What putting a copy back would change.
     pub fn plan_restore(&self, id: &str) -> Result<Change, BridgeError> {
-        let ledger = self.ledger()?;
+        let ledger = self.settled()?;
         let (backup, text) = ledger.backup(&self.folder, id)?;
         let connected =
             ledger.connections.iter().find(|(_, c)| c.files.iter().any(|file| file.path == backup.path));

@@ -157,6 +157,7 @@ pub(crate) fn connection(agent: &str, scope: &Scope, instructions: bool) -> Conn
         },
         connected_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         version: None,
+        hub: None,
         variables: Default::default(),
         paused: false,
         instructions,

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::Request;
 use plexus_proto::api::{
     ChangeExternalAgentParams, ExternalAgent, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
-    RemovedExternalAgent, SyncExternalAgentsParams,
+    RemovedExternalAgent, SyncExternalAgentsParams, Token, TokenKind,
 };
 use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
@@ -21,6 +21,9 @@ const SCOPE: &str = "read:agents";
 const SYNC: &str = "external_agent.sync";
 const CHANGE: &str = "external_agent.change";
 const REMOVE: &str = "external_agent.remove";
+
+/// Tokens that are revoked with a connection.
+const MOST_TOKENS: usize = 16;
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -121,7 +124,12 @@ pub(super) async fn change(
     let params: ChangeExternalAgentParams = caller.read_json(request, "a change of an agent").await?;
     let asked = json!({ "id": id, "paused": params.paused });
     let changed = recorded(caller, CHANGE, asked.clone(), async move |services| {
-        Ok((asked, services.connected.pause(&id, params.paused).await?))
+        let changed = services.connected.pause(&id, params.paused).await?;
+        if !params.paused {
+            // What has changed meanwhile is not to wait for the next round.
+            services.connected.sync(Some(&id)).await?;
+        }
+        Ok((asked, changed))
     });
     changed.await.map(Json)
 }
@@ -151,11 +159,25 @@ pub(super) async fn remove(
     let principal = caller.principal.clone();
     let removed = recorded(caller, REMOVE, json!({ "id": id }), async move |services| {
         let (removed, tokens) = services.connected.remove(&id).await?;
-        for token in &tokens {
-            services.authenticator.revoke(&principal, *token).await?;
+        let mut revoked = Vec::new();
+        for token in tokens.into_iter().take(MOST_TOKENS) {
+            // Its machine has named it, and may be anybody's: a token of another kind or name is none of its agent's.
+            let known = services.store.read_committed().await?.token(token).await?;
+            if known.is_some_and(|known| is_of_agent(&known, &id)) {
+                services.authenticator.revoke(&principal, token).await?;
+                revoked.push(token);
+            }
         }
-        let done = json!({ "id": id, "gone": removed.gone, "written": removed.written, "revoked": tokens });
+        let done = json!({ "id": id, "gone": removed.gone, "written": removed.written, "revoked": revoked });
         Ok((done, removed))
     });
     removed.await.map(Json)
+}
+
+/// Whether a token is of a connected agent of this name, as `plexus connect` makes them: `codex`, or `ann/codex` of a user.
+fn is_of_agent(token: &Token, id: &str) -> bool {
+    let key = id.split_once(':').map_or(id, |(_, key)| key);
+    let agent = key.split('@').next().unwrap_or(key);
+    let name = token.name.rsplit('/').next().unwrap_or(&token.name);
+    token.kind == TokenKind::Agent && name == agent
 }

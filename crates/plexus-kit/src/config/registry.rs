@@ -114,8 +114,8 @@ const URL: &str = "a URL such as https://hub.example.net";
 /// Characters that the key of unattended installations has at least.
 const NODE_KEY_LENGTH: usize = 32;
 /// Files that instructions are made of, and bytes of what is made of them.
-const INSTRUCTION_FILES: usize = 32;
-const INSTRUCTION_BYTES: usize = 1 << 20;
+const INSTRUCTION_FILES: usize = 16;
+const INSTRUCTION_BYTES: usize = 64 << 10;
 const COUNT: &str = "a whole number from 1";
 const DAYS: &str = "a whole number of days, or 0 to keep them for ever";
 
@@ -380,7 +380,7 @@ pub const SETTINGS: &[Setting] = &[
     })
     .default("SOUL.md,IDENTITY.md,USER.md,TOOLS.md,MEMORY.md")
     .about("Files of that folder, in the order in which they are written; those that are not there are not missed.")
-    .expects("a list of at most 32 names of files, such as USER.md, without a folder")
+    .expects("a list of at most 16 names of files, such as USER.md, without a folder")
     .live(),
     Setting::new("sync.minutes", "PLEXUS_SYNC_MINUTES", Kind::Number, |config, value| {
         config.sync.minutes = value.number().filter(|count| *count > 0)?;
@@ -404,7 +404,7 @@ pub const SETTINGS: &[Setting] = &[
     })
     .default("16384")
     .about("Longest instructions in a file of an agent; what does not fit is cut, and that is said there.")
-    .expects("a whole number from 256 to 1048576")
+    .expects("a whole number from 256 to 65536")
     .live(),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
         let text = value.text()?;

@@ -33,14 +33,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Finds the admin token of this machine's hub, or says why there is none.
 pub type FindAdmin = Box<dyn Fn() -> Result<Secret, String> + Send + Sync>;
 
+/// Puts a newer token, and when to renew it, into the grant of this id; false where that is not the one any more.
+pub type Keep = Box<dyn Fn(&str, &CreatedToken, Option<Timestamp>) -> bool + Send + Sync>;
+
 /// A token that a person had made for the agent, and what is to be done when its time is over.
 pub struct Granted {
     /// Looked at when it is needed: the person may have given another one. None: the agent was disconnected.
     pub read: Box<dyn Fn() -> Option<Grant> + Send + Sync>,
-    /// Where the hub is on this machine: it makes another one, of the same kind. A token that was revoked stays so.
+    /// Where the hub is on this machine and its admin made the first one: it makes another like it. A token that was revoked
+    /// stays so.
     pub admin: Option<FindAdmin>,
-    /// Keeps what was made.
-    pub keep: Box<dyn Fn(&Grant) + Send + Sync>,
+    pub keep: Keep,
 }
 
 impl fmt::Debug for Granted {
@@ -165,6 +168,10 @@ impl Credential {
 
     /// What the hub gave for the same first credential, in this run or another.
     fn stored(&self) -> Option<Live> {
+        if let First::Granted(granted) = &self.first {
+            let grant = (granted.read)()?;
+            return Live::new(grant.token().expose_secret(), grant.renew_at, grant.tokens.last().copied());
+        }
         let first = self.first.mark()?;
         let content = match private_file::read(self.file.as_deref()?) {
             Ok(content) => content?,
@@ -184,15 +191,13 @@ impl Credential {
         match &self.first {
             First::Token(token) => Live::new(token.expose_secret(), None, None),
             First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None, None),
-            First::Granted(granted) => Live::new((granted.read)()?.token().expose_secret(), None, None),
-            First::Admin(_) => None,
+            First::Admin(_) | First::Granted(_) => None,
         }
     }
 
-    /// What a person can do who wants the agent to be let in.
-    pub(super) fn advice(&self) -> Option<String> {
+    /// Whether it says itself why there is nothing to show, and what a person can do.
+    pub(super) fn explains(&self) -> bool {
         matches!(self.first, First::Granted(_))
-            .then(|| format!("`plexus connect {}` gives it another", self.agent))
     }
 
     /// What to show now; made first where there is none.
@@ -265,12 +270,12 @@ impl Credential {
                 "the admin token holds characters that no token has".to_owned(),
             ));
         };
-        self.ask(line, "api/v1/tokens", &admin, body.into()).await.map(|(live, _)| live)
+        self.ask(line, "api/v1/tokens", &admin, body.into()).await
     }
 
     /// Another token in the place of one whose time is over: where the hub is here, and nobody has revoked it.
     async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let again = self.advice().unwrap_or_default();
+        let again = format!("`plexus connect {}` gives it another", self.agent);
         let Some(grant) = (granted.read)() else {
             let why =
                 format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
@@ -286,21 +291,32 @@ impl Credential {
                 "the admin token holds characters that no token has".to_owned(),
             ));
         };
-        let renewed = self.current.load().as_ref().and_then(|live| live.jti);
-        for token in grant.tokens.iter().copied().chain(renewed) {
-            if self.is_revoked(line, &admin, token).await? {
-                let why = format!("the token of this agent was revoked: {again}");
-                return Err(NoCredential::Refused(why));
+        for token in &grant.tokens {
+            let is_newest = grant.tokens.last() == Some(token);
+            match self.is_revoked(line, &admin, *token).await? {
+                Some(true) => {
+                    let why = format!("the token of this agent was revoked: {again}");
+                    return Err(NoCredential::Refused(why));
+                }
+                // It may have been revoked before it was forgotten.
+                None if is_newest => {
+                    let why = format!("the hub does not know the token of this agent any more: {again}");
+                    return Err(NoCredential::Refused(why));
+                }
+                Some(false) | None => {}
             }
         }
         let body = serde_json::to_vec(&grant.asked).unwrap_or_default();
-        let (live, created) = self.ask(line, "api/v1/tokens", &admin, body.into()).await?;
-        (granted.keep)(&grant.with(&created));
-        Ok(live)
+        self.ask(line, "api/v1/tokens", &admin, body.into()).await
     }
 
-    /// Whether somebody has ended a token. One that the hub knows nothing of any more has run out long ago.
-    async fn is_revoked(&self, line: &HubLine, shown: &Live, token: TokenId) -> Result<bool, NoCredential> {
+    /// Whether somebody has ended a token; none where the hub knows nothing of it any more.
+    async fn is_revoked(
+        &self,
+        line: &HubLine,
+        shown: &Live,
+        token: TokenId,
+    ) -> Result<Option<bool>, NoCredential> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
         let asked = async {
             let reply =
@@ -311,11 +327,11 @@ impl Credential {
         let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
         let (status, body) = answered.map_err(|_| late())??;
         match status {
-            StatusCode::NOT_FOUND => Ok(false),
+            StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
                 let known: TokenDetail = serde_json::from_slice(&body)
                     .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
-                Ok(known.token.revoked_at.is_some())
+                Ok(Some(known.token.revoked_at.is_some()))
             }
             _ => Err(refusal(status, &body)),
         }
@@ -337,10 +353,18 @@ impl Credential {
     pub(super) async fn renew(&self, line: &HubLine) {
         let _asking = self.asking.lock().await;
         let Some(current) = self.current.load_full() else { return };
+        if let First::Granted(granted) = &self.first
+            && (granted.read)().is_none()
+        {
+            // What a disconnected agent still shows ends by itself.
+            self.put(Live { header: current.header(), renew_at: None, jti: current.jti });
+            return;
+        }
         // Another proxy of this agent may have done it.
         if let Some(stored) = self.stored()
             && stored.header != current.header
-            && stored.renew_at.is_some_and(|renew_at| renew_at > self.clock.now())
+            && (matches!(self.first, First::Granted(_))
+                || stored.renew_at.is_some_and(|renew_at| renew_at > self.clock.now()))
         {
             self.put(stored);
             return;
@@ -364,7 +388,11 @@ impl Credential {
         path: &str,
         shown: &Live,
         body: Bytes,
-    ) -> Result<(Arc<Live>, CreatedToken), NoCredential> {
+    ) -> Result<Arc<Live>, NoCredential> {
+        let grant = match &self.first {
+            First::Granted(granted) => (granted.read)().map(|grant| (granted, grant.id)),
+            _ => None,
+        };
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, shown.header()),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -385,15 +413,42 @@ impl Credential {
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
         let live = Live::new(&created.token, renew_at, Some(created.jti))
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
-        if let (Some(first), Some(file)) = (self.first.mark(), &self.file) {
-            let stored = Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
-            let text = serde_json::to_vec(&stored).unwrap_or_default();
-            if let Err(error) = private_file::write(file, &text) {
-                // It is used all the same: the next start begins with what was given.
-                tracing::warn!(%error, "the token of the agent cannot be stored");
+        match (grant, &self.first) {
+            (Some((granted, id)), _) => {
+                if !(granted.keep)(&id, &created, renew_at) {
+                    self.discard(line, &live, created.jti).await;
+                    let why = "this agent was disconnected, or given another token, at this moment";
+                    return Err(NoCredential::Refused(why.to_owned()));
+                }
             }
+            (None, First::Granted(_)) => {
+                self.discard(line, &live, created.jti).await;
+                return Err(NoCredential::Refused("this agent was disconnected".to_owned()));
+            }
+            (None, _) => self.store(&created, renew_at),
         }
-        Ok((self.put(live), created))
+        Ok(self.put(live))
+    }
+
+    /// Keeps a token for other proxies of this agent, and for later.
+    fn store(&self, created: &CreatedToken, renew_at: Option<Timestamp>) {
+        let (Some(first), Some(file)) = (self.first.mark(), &self.file) else { return };
+        let stored = Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
+        let text = serde_json::to_vec(&stored).unwrap_or_default();
+        if let Err(error) = private_file::write(file, &text) {
+            // It is used all the same: the next start begins with what was given.
+            tracing::warn!(%error, "the token of the agent cannot be stored");
+        }
+    }
+
+    /// Ends a token that nobody is to have.
+    async fn discard(&self, line: &HubLine, shown: &Live, token: TokenId) {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
+        let (path, nothing) = (format!("api/v1/tokens/{token}"), Bytes::new());
+        let asked = line.api(&path, &Method::DELETE, &headers, &nothing);
+        if !matches!(tokio::time::timeout(PATIENCE, asked).await, Ok(Ok(_))) {
+            tracing::warn!("a token that was made in vain could not be revoked; it ends by itself");
+        }
     }
 
     /// What the hub says of the token that was shown, which tells when to renew one that the user gave.

@@ -167,11 +167,8 @@ impl Hub {
             };
             live = match newer {
                 Ok(newer) => newer,
-                Err(Failure::Refused(_)) => {
-                    let why = match self.credential.advice() {
-                        Some(advice) => format!("{}: {advice}", said(reply).await.0),
-                        None => told(reply).await,
-                    };
+                Err(Failure::Refused(why)) => {
+                    let why = if self.credential.explains() { why } else { told(reply).await };
                     return Err(
                         self.noted(Failure::Refused(format!("the hub does not let this agent in: {why}")))
                     );
@@ -218,18 +215,11 @@ pub(super) fn is_away(status: StatusCode) -> bool {
 
 /// What an answer that is no message says.
 pub(super) async fn told(reply: HubReply) -> String {
-    match said(reply).await {
-        (message, Some(hint)) => format!("{message}. {hint}"),
-        (message, None) => message,
-    }
-}
-
-/// The same, and what to do about it.
-async fn said(reply: HubReply) -> (String, Option<String>) {
     let status = reply.status();
     let body = reply.whole().await.unwrap_or_default();
     match serde_json::from_slice::<ErrorEnvelope>(&body) {
-        Ok(ErrorEnvelope { message, hint, .. }) => (message, hint),
-        Err(_) => (format!("the answer was {status}"), None),
+        Ok(ErrorEnvelope { message, hint: Some(hint), .. }) => format!("{message}. {hint}"),
+        Ok(ErrorEnvelope { message, .. }) => message,
+        Err(_) => format!("the answer was {status}"),
     }
 }

@@ -49,7 +49,7 @@ use self::credential::Credential;
 use self::hub::Hub;
 use self::lists::Lists;
 
-pub use self::credential::{FindAdmin, First, Granted};
+pub use self::credential::{FindAdmin, First, Granted, Keep};
 pub use self::http::Endpoint;
 
 /// Below the data folder: a folder for each agent and hub.

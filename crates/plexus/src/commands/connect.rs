@@ -6,7 +6,7 @@
 mod backups;
 mod choice;
 pub(crate) mod desk;
-mod grant;
+pub(crate) mod grant;
 pub(crate) mod shown;
 
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, conflicts_with_all = ["dry_run", "yes", "restore"])]
     status: bool,
     /// Put a file back as it was before a change; without a value, list the copies that there are
-    #[arg(long, value_name = "COPY", num_args = 0..=1, conflicts_with_all = ["agents", "project"])]
+    #[arg(long, value_name = "COPY", num_args = 0..=1, conflicts_with_all = ["agents", "project", "policy", "profile", "scopes", "nodes", "ttl", "no_instructions"])]
     restore: Option<Option<String>>,
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         return Ok(Exit::Ok.into());
     }
     if let Some(copy) = &args.restore {
-        return backups::run(copy.as_deref(), args.yes, &desk, invocation).await;
+        return backups::run(copy.as_deref(), (args.yes, args.dry_run), &desk, invocation).await;
     }
     let scope = scope(args.project.as_deref())?;
     let Some(chosen) = choice::agents(&args.agents, args.yes, &scope, &desk, invocation)? else {
@@ -152,7 +152,7 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
     let failed = planned.iter().any(|planned| !planned.plan.problems.is_empty());
     if args.dry_run {
         if invocation.out.json() {
-            tell_json(&invocation.out, &planned, &[])?;
+            tell_json(&invocation.out, &planned, &[], &[])?;
         } else {
             invocation.out.note("Nothing was changed: this was a dry run.");
         }
@@ -164,27 +164,26 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         return Ok(Exit::Ok.into());
     }
     let maker = Maker::new(invocation)?;
-    let mut done = Vec::new();
-    let mut all = !failed;
+    let (mut done, mut failures) = (Vec::new(), Vec::new());
     for planned in planned.iter().filter(|planned| planned.plan.problems.is_empty()) {
         let connected = connect(planned, &scope, &args, &maker, &desk, invocation).await;
         match connected {
             Ok(connected) => done.push(connected),
             Err(error) => {
-                all = false;
-                invocation.out.note(&format!("error: {} is not connected: {error}", planned.agent.name));
-                if let Some(hint) =
-                    error.downcast_ref::<Failure>().and_then(|failure| failure.hint.as_deref())
-                {
-                    invocation.out.note(&format!("hint: {hint}"));
+                let hint = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.clone());
+                if !invocation.out.json() {
+                    invocation.out.note(&format!("error: {} is not connected: {error}", planned.agent.name));
+                    hint.iter().for_each(|hint| invocation.out.note(&format!("hint: {hint}")));
                 }
+                let (agent, message) = (planned.agent.id, error.to_string());
+                failures.push(json!({ "agent": agent, "message": message, "hint": hint }));
             }
         }
     }
     if invocation.out.json() {
-        tell_json(&invocation.out, &planned, &done)?;
+        tell_json(&invocation.out, &planned, &done, &failures)?;
     }
-    Ok(if all { Exit::Ok } else { Exit::Failed }.into())
+    Ok(if failed || !failures.is_empty() { Exit::Failed } else { Exit::Ok }.into())
 }
 
 /// Whose files are meant.
@@ -199,13 +198,16 @@ pub(crate) fn scope(project: Option<&Path>) -> anyhow::Result<Scope> {
 }
 
 /// What the hub has for the instructions of agents.
-async fn instructions(args: &ConnectArgs, invocation: &Invocation<'_>) -> anyhow::Result<Option<Content>> {
+async fn instructions(
+    args: &ConnectArgs,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<Option<ExternalAgentInstructions>> {
     let asked = async {
         let hub = invocation.hub()?;
         hub.get(&["external-agents", "instructions"], &[]).await?.decode::<ExternalAgentInstructions>()
     };
     match asked.await {
-        Ok(instructions) => Ok(Some(Content::from(&instructions))),
+        Ok(instructions) => Ok(Some(instructions)),
         Err(error) if is(&error, ErrorCode::Forbidden) => {
             invocation.out.note(
                 "Your token may not read the hub's instructions for agents (read:agents): they are left out.",
@@ -225,13 +227,18 @@ async fn instructions(args: &ConnectArgs, invocation: &Invocation<'_>) -> anyhow
 fn plan(
     chosen: Vec<(&'static Agent, Option<Installed>)>,
     scope: &Scope,
-    content: Option<&Content>,
+    instructions: Option<&ExternalAgentInstructions>,
     args: &ConnectArgs,
     desk: &Desk,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Vec<Planned>> {
     let mut planned = Vec::new();
+    let content = instructions.map(Content::from);
     for (agent, installed) in chosen {
+        let is_told = |all: &&ExternalAgentInstructions| {
+            all.agents.is_empty() || all.agents.iter().any(|told| told == agent.id)
+        };
+        let content = instructions.filter(is_told).and(content.as_ref());
         let wiring = wiring(agent, scope, desk, invocation.environment())?;
         let bridge = desk.keeper.bridge();
         let plan = bridge
@@ -301,6 +308,7 @@ async fn connect(
         },
         connected_at: invocation.out.now(),
         version: installed.as_ref().and_then(|installed| installed.version.clone()),
+        hub: grant::hub_of(maker, invocation),
         variables: agents::variables(invocation.environment()),
         paused: false,
         instructions: !args.no_instructions,
@@ -314,8 +322,16 @@ async fn connect(
             Ok(true) => written.push(change.path.display().to_string()),
             Ok(false) => {}
             Err(error) => {
-                grant::withdraw_unused(agent, maker, desk).await;
-                return Err(desk::refused(&error).into());
+                grant::withdraw_unused(agent, desk, invocation).await;
+                let error = desk::refused(&error);
+                return Err(match written.as_slice() {
+                    [] => error,
+                    written => Failure {
+                        message: format!("{} (written before: {})", error.message, written.join(", ")),
+                        ..error
+                    },
+                }
+                .into());
             }
         }
     }
@@ -357,7 +373,7 @@ fn tell(
     Ok(())
 }
 
-fn tell_json(out: &Output, planned: &[Planned], done: &[Value]) -> anyhow::Result<()> {
+fn tell_json(out: &Output, planned: &[Planned], done: &[Value], failures: &[Value]) -> anyhow::Result<()> {
     let agents: Vec<Value> = planned
         .iter()
         .map(|planned| {
@@ -373,5 +389,5 @@ fn tell_json(out: &Output, planned: &[Planned], done: &[Value]) -> anyhow::Resul
             })
         })
         .collect();
-    out.json_line(&json!({ "agents": agents, "connected": done }).to_string())
+    out.json_line(&json!({ "agents": agents, "connected": done, "failed": failures }).to_string())
 }

@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plexus_bridge::agents::Scope;
-use plexus_bridge::{Bridge, Grant, Plan, Removed};
+use plexus_bridge::{Bridge, Plan, Removed};
 use plexus_proto::api::RemovedExternalAgent;
 use serde_json::{Value, json};
 
 use super::Invocation;
 use super::connect::desk::{self, Desk};
-use super::connect::{PolicyArg, known, scope, shown};
-use crate::client::Hub;
+use super::connect::{PolicyArg, grant, known, scope, shown};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -86,10 +85,14 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
     let (mut all, mut done) = (true, Vec::new());
     for Planned { key, agent, plan } in planned {
         let grant = desk.keeper.grants().read(&agent).unwrap_or_default();
-        let removed = desk.keeper.carry_out(&key, plan).map_err(|error| desk::refused(&error))?;
+        let removed = match desk.keeper.carry_out(&key, plan) {
+            Ok(removed) => removed,
+            // The others can be taken out all the same.
+            Err(error) => Removed { problems: vec![error], ..Removed::default() },
+        };
         all &= removed.gone;
         if let Some(grant) = grant.filter(|_| !removed.tokens.is_empty()) {
-            revoke(&grant, &agent, invocation).await;
+            grant::revoke(&grant, &agent, invocation).await;
         }
         if !out.json() {
             tell(out, &key, &removed)?;
@@ -153,28 +156,4 @@ fn tell(out: &Output, key: &str, removed: &Removed) -> anyhow::Result<()> {
         true => format!("{key} is disconnected."),
         false => format!("{key} is not quite disconnected: see above."),
     })
-}
-
-/// Ends the token at the hub that has made it; where that cannot be told, it ends by itself.
-async fn revoke(grant: &Grant, agent: &str, invocation: &Invocation<'_>) {
-    let own = async {
-        let hub = Hub::new(invocation.target_of(grant)?)?;
-        for token in &grant.tokens {
-            hub.delete(&["tokens", &token.to_string()]).await?;
-        }
-        anyhow::Ok(())
-    };
-    let by_maker = async {
-        let hub = invocation.hub()?;
-        for token in &grant.tokens {
-            hub.delete(&["tokens", &token.to_string()]).await?;
-        }
-        anyhow::Ok(())
-    };
-    if by_maker.await.is_err() && own.await.is_err() {
-        let until = invocation.out.at(grant.expires_at);
-        invocation.out.note(&format!(
-            "The hub could not be told to revoke the token of {agent}: it ends by itself, {until}."
-        ));
-    }
 }

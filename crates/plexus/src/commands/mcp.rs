@@ -139,6 +139,7 @@ fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyh
 /// The same for the proxy. Where the hub is on this machine, a token whose time is over is followed by another.
 fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, data_dir: &Path) -> First {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
+    let by_admin = here && grant.by_admin;
     let (agent, look) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
     let admin: FindAdmin = Box::new(move || match look().map_err(|error| error.to_string())?.credential {
@@ -148,12 +149,13 @@ fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, dat
     });
     First::Granted(Granted {
         read: Box::new(move || read.read(&name).ok().flatten()),
-        admin: here.then_some(admin),
-        keep: Box::new(move |grant| {
-            if let Err(error) = grants.write(&agent, grant) {
-                // It is used all the same: the next start makes another.
+        admin: by_admin.then_some(admin),
+        keep: Box::new(move |id, made, renew_at| {
+            grants.renew(&agent, id, made, renew_at).unwrap_or_else(|error| {
+                // It is used all the same, by this proxy.
                 tracing::warn!(%error, "the token of the agent cannot be stored");
-            }
+                true
+            })
         }),
     })
 }

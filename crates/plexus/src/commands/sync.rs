@@ -47,23 +47,28 @@ pub(crate) struct SyncArgs {
 #[derive(Debug, Subcommand)]
 enum SyncCommand {
     /// List the agents of all machines: those that are connected and those that were found
+    #[command(after_help = "Example:\n  plexus sync list")]
     List,
     /// Have the hub write the instructions on all machines now
+    #[command(after_help = "Example:\n  plexus sync now\n  plexus sync now local:codex")]
     Now {
         /// Only this one, such as local:codex; also if it is paused
         id: Option<String>,
     },
     /// Leave the instructions of an agent as they are
+    #[command(after_help = "Example:\n  plexus sync pause local:codex")]
     Pause {
         /// The agent, such as local:codex
         id: String,
     },
     /// Keep the instructions of an agent current again
+    #[command(after_help = "Example:\n  plexus sync resume local:codex")]
     Resume {
         /// The agent, such as local:codex
         id: String,
     },
     /// Disconnect an agent, on whichever machine it is
+    #[command(after_help = "Example:\n  plexus sync remove nas:claude-code")]
     Remove {
         /// The agent, such as nas:claude-code
         id: String,
@@ -95,26 +100,22 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
         SyncCommand::Now { id } => {
             let params = SyncExternalAgentsParams { id };
             let answer = hub.post(&["external-agents", "sync"], &params, &[]).await?;
-            if out.json() {
-                out.json_line(answer.raw().get())?;
-                return Ok(Exit::Ok.into());
-            }
             tell(out, &answer.decode()?)
         }
         SyncCommand::Pause { id } => pause(&hub, &id, true, out).await,
         SyncCommand::Resume { id } => pause(&hub, &id, false, out).await,
         SyncCommand::Remove { id } => {
             let answer = hub.delete(&["external-agents", &id]).await?;
+            let removed: RemovedExternalAgent = answer.decode()?;
             if out.json() {
                 out.json_line(answer.raw().get())?;
-                return Ok(Exit::Ok.into());
+            } else {
+                removed.problems.iter().for_each(|problem| out.note(problem));
+                out.line(&match removed.gone {
+                    true => format!("{id} is disconnected."),
+                    false => format!("{id} is not quite disconnected: see above."),
+                })?;
             }
-            let removed: RemovedExternalAgent = answer.decode()?;
-            removed.problems.iter().for_each(|problem| out.note(problem));
-            out.line(&match removed.gone {
-                true => format!("{id} is disconnected."),
-                false => format!("{id} is not quite disconnected: see above."),
-            })?;
             Ok(if removed.gone { Exit::Ok } else { Exit::Failed }.into())
         }
     }
@@ -146,8 +147,12 @@ async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
                 let every = Duration::from_secs(now.minutes.saturating_mul(60));
                 let due = last.as_ref().is_none_or(|(was, at)| *was != now || at.elapsed() >= every);
                 if due {
-                    let done = desk.keeper.sync(&Content::from(&now), &now.agents, None);
-                    let done = done.map_err(|error| desk::refused(&error))?;
+                    let done = match desk.keeper.sync(&Content::from(&now), &now.agents, None) {
+                        Ok(done) => done,
+                        // Another command is at work; there will be another round.
+                        Err(error) if !once && error.is_retryable() => ExternalAgentSync::default(),
+                        Err(error) => return Err(desk::refused(&error).into()),
+                    };
                     if once {
                         return tell(out, &done);
                     }

@@ -54,6 +54,17 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::GET, "/api/v1/status", none(), Scope("read:status", 403, 200)),
         (Method::GET, "/api/v1/config", none(), Scope("read:config", 403, 200)),
         (Method::GET, "/api/v1/context", none(), Token(200)),
+        (Method::GET, "/api/v1/external-agents", none(), Scope("read:agents", 403, 200)),
+        (Method::GET, "/api/v1/external-agents/instructions", none(), Scope("read:agents", 403, 200)),
+        (Method::POST, "/api/v1/external-agents/sync", some(json!({})), Scope("admin", 403, 200)),
+        (
+            Method::PATCH,
+            "/api/v1/external-agents/{id}",
+            some(json!({ "paused": true })),
+            // None is connected to this hub.
+            Scope("admin", 403, 404),
+        ),
+        (Method::DELETE, "/api/v1/external-agents/{id}", none(), Scope("admin", 403, 404)),
         (Method::GET, "/api/v1/profiles", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/profiles/{id}", none(), Scope("read:profiles", 403, 200)),
         (Method::GET, "/api/v1/audit", none(), Scope("read:audit", 403, 200)),
@@ -197,6 +208,7 @@ async fn every_described_route_answers_each_token_as_stated() {
         let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
         let path = path
             .replace("/profiles/{id}", "/profiles/discuss")
+            .replace("/external-agents/{id}", "/external-agents/local:codex")
             .replace("/nodes/{id}", &format!("/nodes/{}", tokens.node.node_id))
             .replace("{node}", &tokens.node.name)
             .replace("{id}", &others.session)

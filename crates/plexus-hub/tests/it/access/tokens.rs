@@ -5,11 +5,12 @@ use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
 /// Every scope there is, so that a token can have all but one.
-const SCOPES: [&str; 16] = [
+const SCOPES: [&str; 17] = [
     "call:scratchpad",
     "call:todo",
     "manage:nodes",
     "node:*",
+    "read:agents",
     "read:audit",
     "read:config",
     "read:metrics",

@@ -11,7 +11,7 @@ use crate::failure::Exit;
 
 pub(super) async fn run(
     copy: Option<&str>,
-    yes: bool,
+    (yes, dry_run): (bool, bool),
     desk: &Desk,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
@@ -41,6 +41,10 @@ pub(super) async fn run(
     }
     if !out.json() {
         shown::change(out, &change)?;
+    }
+    if dry_run {
+        out.note("Nothing was changed: this was a dry run.");
+        return Ok(Exit::Ok.into());
     }
     if !yes && !desk::confirmed(out, "Put it back?").await? {
         out.note("Nothing was changed.");

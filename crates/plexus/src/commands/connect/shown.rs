@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::desk;
-use crate::output::Output;
+use crate::output::{Output, shorten};
 
 /// Lines around a change.
 const AROUND: usize = 2;
+/// Longest line that is shown: some files are one.
+const LONGEST: usize = 300;
 const HERE: &str = "local";
 
 pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
@@ -44,7 +46,7 @@ fn lines(change: &Change) -> Vec<String> {
         for part in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let line = part.value().trim_end_matches(['\r', '\n']);
             let line = redacted(line).unwrap_or_else(|| line.to_owned());
-            lines.push(format!("{} {line}", part.tag()));
+            lines.push(format!("{} {}", part.tag(), shorten(&line, LONGEST)));
         }
     }
     lines

@@ -8,7 +8,7 @@ use plexus_kit::{Environment, Supervisor};
 use plexus_mcp::upstream::client::ClientSettings;
 use plexus_mcp::upstream::config::Folder;
 use plexus_mcp::upstream::try_out;
-use plexus_proto::api::{ExternalAgentFileState, UpstreamTest};
+use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, UpstreamTest};
 use plexus_proto::tool_name;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,8 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> Vec
     }
     let mut found = Vec::new();
     // How the files are, first: what is not there cannot be started.
-    for agent in desk.keeper.list("local").unwrap_or_default() {
+    let agents = desk.keeper.list("local").unwrap_or_default();
+    for agent in &agents {
         for file in agent.files.iter().filter(|file| file.state != ExternalAgentFileState::Current) {
             let message = format!("{}: {} is {}", agent.name, file.path, file.state.as_str());
             let fix = file.problem.clone().unwrap_or_else(|| format!("{plexus} connect {}", agent.agent));
@@ -50,23 +51,22 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> Vec
     }
     for connection in ledger.connections.values() {
         for record in &connection.files {
-            if let Some(entry) = entry_of(record) {
-                found.push(started(connection, &entry, plexus, invocation.environment()).await);
+            if let Some(entry) = entry_of(record, &agents) {
+                found.push(started(connection, entry, plexus, invocation.environment()).await);
             }
         }
     }
     found
 }
 
-/// What the file of the agent has in the place of our entry now.
-fn entry_of(record: &Record) -> Option<Map<String, Value>> {
-    let Part::Entry { syntax, keys, .. } = &record.part else { return None };
-    let text = fs_err::read_to_string(&record.path).ok()?;
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    match syntax.get(&text, &keys).ok()?? {
-        Value::Object(entry) => Some(entry),
-        _ => None,
-    }
+/// Our entry, where the file of the agent has it as it was written. What somebody has changed, or a repository has brought, is not
+/// started for them: the agent asks before it does.
+fn entry_of<'r>(record: &'r Record, agents: &[ExternalAgent]) -> Option<&'r Map<String, Value>> {
+    let Part::Entry { ours: Value::Object(ours), .. } = &record.part else { return None };
+    let path = record.path.display().to_string();
+    let mut files = agents.iter().flat_map(|agent| &agent.files);
+    let is_current = files.any(|file| file.path == path && file.state == ExternalAgentFileState::Current);
+    is_current.then_some(ours)
 }
 
 async fn started(

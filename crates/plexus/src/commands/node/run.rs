@@ -64,7 +64,8 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         ..NodeOptions::new(credential.node_id, data_dir.clone(), invocation.environment().clone())
     };
     // What this user has connected on this machine is looked after for the hub.
-    let agents = Desk::open_default(invocation)?.map(|desk| external_agents::tool(desk.keeper));
+    let agents = Desk::open_default(invocation)?
+        .map(|desk| external_agents::tool(desk.keeper.for_hub(Some(&credential.hub))));
     let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
     output::announce(&format!(
         "Plexus node {} of {}.\n  Data folder  {}\n\nStop with Ctrl-C.\n",

@@ -23,12 +23,11 @@ fn command() -> Turn {
 }
 
 fn script() -> Script {
-    let one = |script: Script| script.turn(todo(add("milk"))).turn(command()).turn(Turn::text("Done."));
-    one(one(Script::new()))
+    Script::new().turn(todo(add("milk"))).turn(command()).turn(Turn::text("Done."))
 }
 
 /// A home in which both agents are installed, and know the model and nothing of a hub.
-fn home(given: AgentHome, claude: &Pinned, model: &ScriptedModel, hub: &HubProcess) -> AgentHome {
+fn home(given: AgentHome, claude: &Pinned, models: [&ScriptedModel; 2], hub: &HubProcess) -> AgentHome {
     let path = format!("{}:{}:/usr/bin:/bin", given.installed("bin").display(), claude.path("bin").display());
     given.write(
         ".codex/config.toml",
@@ -36,7 +35,7 @@ fn home(given: AgentHome, claude: &Pinned, model: &ScriptedModel, hub: &HubProce
             "# Mine.\nmodel = \"scripted\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\n\
              [analytics]\nenabled = false\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}\"\n\
              wire_api = \"responses\"\nrequires_openai_auth = false\n",
-            model.openai_url()
+            models[0].openai_url()
         ),
     );
     given.write(".codex/AGENTS.md", "# My rules\n\nSpeak plainly.\n");
@@ -45,7 +44,7 @@ fn home(given: AgentHome, claude: &Pinned, model: &ScriptedModel, hub: &HubProce
         .with("PATH", path)
         .with("CODEX_HOME", codex)
         .with("PLEXUS_DATA_DIR", hub.data_dir().display().to_string())
-        .with("ANTHROPIC_BASE_URL", model.url())
+        .with("ANTHROPIC_BASE_URL", models[1].url())
         .with("ANTHROPIC_API_KEY", "none")
         .with("ENABLE_TOOL_SEARCH", "false")
         .with("DISABLE_TELEMETRY", "1")
@@ -99,13 +98,13 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
     AgentHome::on_loopback("codex", async |given| {
         let hub_home = crate::plexus();
         let hub = hub_home.up().await;
-        let model = ScriptedModel::start(script()).await;
+        let models = (ScriptedModel::start(script()).await, ScriptedModel::start(script()).await);
         let _bench = machine(&hub_home, &hub).await;
         let workspace = hub.data_dir().join("workspace");
         std::fs::create_dir(&workspace).expect("a folder");
         std::fs::write(workspace.join("USER.md"), USER).expect("a file");
         let claude_code = Pinned::npm("claude-code").await.expect("Claude Code is installed");
-        let home = home(given, &claude_code, &model, &hub);
+        let home = home(given, &claude_code, [&models.0, &models.1], &hub);
         let claude = claude_code.path("bin/claude").display().to_string();
         // Claude Code makes its own file first, with whatever it keeps in it.
         home.run(&claude, &["mcp", "add", "--scope", "user", "other", "--", "/bin/false"]).await.ok();
@@ -157,11 +156,11 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
             .run(&claude, &["-p", "--output-format", "json", "--allowedTools", "mcp__plexus", "--", PROMPT])
             .await;
         ran.ok();
-        model.assert_played();
-        for (first, agent) in [(0, "agent:codex"), (3, "agent:claude-code")] {
-            let asked = format!("{:?}", model.request_for(first).asked);
+        for (model, agent) in [(&models.0, "agent:codex"), (&models.1, "agent:claude-code")] {
+            model.assert_played();
+            let asked = format!("{:?}", model.request_for(0).asked);
             assert!(asked.contains(USER), "{agent} does not know the workspace: {asked}");
-            let last = model.request_for(first + 2);
+            let last = model.request_for(2);
             let said = last.results().last().expect("a result").text.clone();
             assert!(said.contains(WORDS), "{agent}: {said}");
             let calls = hub.list("/api/v1/audit", |_| false).await;
@@ -187,5 +186,55 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         let of_agents: Vec<&Value> = tokens.iter().filter(|token| token["kind"] == "agent").collect();
         assert!(!of_agents.is_empty(), "{tokens:#?}");
         assert!(of_agents.iter().all(|token| token["revoked_at"].is_string()), "{of_agents:#?}");
+    });
+}
+
+/// Connects the agent of this home, and takes it out again: what it says of its servers in between.
+async fn says(home: &AgentHome, hub: &HubProcess, agent: &str, list: (&str, &[&str])) -> String {
+    let data = hub.data_dir().display().to_string();
+    let before = files(home.path());
+    let connected =
+        home.run(env!("CARGO_BIN_EXE_plexus"), &["--data-dir", &data, "connect", "--yes", agent]).await;
+    assert!(connected.ok().contains("is connected."), "{connected:?}");
+    let changed_files: Vec<PathBuf> = changed(&before, &files(home.path())).into_iter().cloned().collect();
+    let said = home.run(list.0, list.1).await;
+    home.run(env!("CARGO_BIN_EXE_plexus"), &["--data-dir", &data, "disconnect", "--yes"]).await.ok();
+    for file in changed_files {
+        let left = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(!left.contains("--agent"), "{}: {left}", file.display());
+    }
+    format!("{}{}", said.stdout, said.stderr)
+}
+
+#[test]
+fn opencode_says_that_it_is_connected() {
+    AgentHome::on_loopback("opencode", async |given| {
+        let programs = given.installed("node_modules/opencode-linux-x64/bin");
+        if !programs.join("opencode").exists() {
+            eprintln!("opencode is installed for x86-64 Linux only");
+            return;
+        }
+        let hub = crate::plexus();
+        let hub = hub.up().await;
+        let home = given
+            .with("PATH", format!("{}:/usr/bin:/bin", programs.display()))
+            .with("OPENCODE_DISABLE_MODELS_FETCH", "1")
+            .with("OPENCODE_DISABLE_AUTOUPDATE", "1");
+        let opencode = programs.join("opencode").display().to_string();
+        let said = says(&home, &hub, "opencode", (&opencode, &["mcp", "list"])).await;
+        let line = said.lines().find(|line| line.contains("plexus")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("connected"), "{said}");
+    });
+}
+
+#[test]
+fn gemini_says_that_it_is_connected() {
+    AgentHome::on_loopback("gemini", async |given| {
+        let hub = crate::plexus();
+        let hub = hub.up().await;
+        let home = given.with("GEMINI_CLI_TRUST_WORKSPACE", "true");
+        let said = says(&home, &hub, "gemini", ("gemini", &["mcp", "list"])).await;
+        let line = said.lines().find(|line| line.contains("plexus:")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("Connected"), "{said}");
     });
 }

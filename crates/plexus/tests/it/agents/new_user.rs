@@ -78,7 +78,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         second.sees("$").await;
         second.types("plexus connect\r").await;
         second.sees("Which agents should use Plexus?").await;
-        second.sees("Codex").await;
+        second.sees("escape to leave]").await;
         insta::assert_snapshot!("new_user_choice", settled(&second.text(), &home));
         second.types("\r").await;
         second.sees("Write these changes? [y/N]").await;
