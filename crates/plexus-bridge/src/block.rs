@@ -84,13 +84,15 @@ pub(crate) fn write(
             }
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new(lead)))
         }
+        // Exactly ours is ours; it stays as it is.
+        (Some(found), None) if found.hash(text) == print(&block) => Ok((text.to_owned(), new(""))),
         (Some(found), None) if insist => {
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new("")))
         }
         (Some(_), None) => Err(BridgeError::conflict(
             path,
             "has a block of Plexus that is not known here",
-            "remove it, from `plexus:begin` to `plexus:end`; `plexus connect` then writes a new one",
+            "remove it, from `plexus:begin` to `plexus:end`, or have it replaced: `--policy replace`",
         )),
         (None, Some(_)) if !insist => Err(BridgeError::conflict(
             path,
@@ -137,6 +139,6 @@ fn changed(path: &Path) -> BridgeError {
     BridgeError::conflict(
         path,
         "has a block of Plexus that was changed by hand",
-        "move that change out of the block; `plexus connect --policy replace` gives it up",
+        "move that change out of the block; `--policy replace` gives it up",
     )
 }

@@ -1,6 +1,6 @@
 //! The identity files of a workspace: who an agent is, whom it works for, what is known; rendered for each agent.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use plexus_kit::syntax::read_bounded;
@@ -29,6 +29,10 @@ impl Bundle {
             // Who can write it tells all agents of this user what to do.
             if metadata.is_file() && metadata.permissions().mode() & 0o002 != 0 {
                 bundle.left_out.push(format!("{} can be written by everybody; chmod o-w", path.display()));
+                continue;
+            }
+            if metadata.is_file() && metadata.nlink() > 1 {
+                bundle.left_out.push(format!("{} has other names (hard links)", path.display()));
                 continue;
             }
             match read_bounded(&path, MOST) {
@@ -83,7 +87,8 @@ impl Bundle {
         while !whole.is_char_boundary(end) {
             end -= 1;
         }
-        let end = whole[..end].rfind('\n').unwrap_or(end);
+        // At a line, unless that is all there is.
+        let end = whole[..end].rfind('\n').filter(|line| *line > end / 2).unwrap_or(end);
         format!("{}{note}", whole[..end].trim_end())
     }
 }

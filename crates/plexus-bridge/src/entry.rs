@@ -67,6 +67,11 @@ pub(crate) fn connect(
         let edited = syntax.set(text, &names, &new).map_err(&edit)?;
         return Ok((edited.text, part(undo)));
     }
+    if there == *value {
+        // Exactly ours, from a copy or from an agent that wrote back what it had read.
+        let undo = Undo::Inserted { made: 0, hollow: None, fragment: None };
+        return Ok((text.to_owned(), part(&undo)));
+    }
     let new = match policy {
         Policy::Skip => {
             return Err(BridgeError::conflict(

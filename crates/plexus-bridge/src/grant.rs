@@ -17,6 +17,8 @@ use crate::error::BridgeError;
 
 const FOLDER: &str = "grants";
 const LOCK: &str = "lock";
+/// Ending of a file that says that an agent was disconnected.
+const TAKEN: &str = "taken";
 /// Tokens that are remembered, to be revoked with the connection; older ones have expired.
 const REMEMBERED: usize = 8;
 
@@ -138,7 +140,19 @@ impl Grants {
         let path = self.0.join(LOCK);
         let file = private_file::open(&path).map_err(BridgeError::io(&path, "open"))?;
         file.lock().map_err(BridgeError::io(&path, "lock"))?;
+        // What a process that was killed has left may hold a token.
+        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|ending| ending.to_string_lossy().starts_with("tmp")) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
         Ok(file)
+    }
+
+    /// Whether the agent was disconnected: what is started for it then is given nothing, until it is connected again.
+    #[must_use]
+    pub fn is_taken(&self, agent: &str) -> bool {
+        self.file(agent).is_some_and(|path| path.with_extension(TAKEN).exists())
     }
 
     pub fn write(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
@@ -169,6 +183,7 @@ impl Grants {
                 "use letters and digits",
             ));
         };
+        let _ = std::fs::remove_file(path.with_extension(TAKEN));
         let content = serde_json::to_vec(grant)
             .map_err(|error| BridgeError::Ledger { path: path.clone(), why: error.to_string() })?;
         private_file::write(&path, &content).map_err(BridgeError::io(&path, "write"))
@@ -183,6 +198,8 @@ impl Grants {
         // One that cannot be read goes as well: whose it was is not known, and it is good for nothing.
         let grant = self.read(agent).unwrap_or_default();
         let Some(path) = self.file(agent) else { return Ok(None) };
+        let mark = path.with_extension(TAKEN);
+        private_file::write(&mark, b"").map_err(BridgeError::io(&mark, "write"))?;
         match std::fs::remove_file(&path) {
             Ok(()) => Ok(grant),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -12,13 +12,13 @@ use plexus_proto::api::{
 
 use url::Url;
 
-use crate::agents::{Agent, Installed, detect_all};
+use crate::agents::{Agent, Installed, detect, detect_all};
 use crate::bridge::{Bridge, Content, Plan};
 use crate::bundle::Bundle;
 use crate::entry::Policy;
 use crate::error::BridgeError;
 use crate::grant::Grants;
-use crate::ledger::Connection;
+use crate::ledger::{Connection, Part, Record};
 
 /// For so long what was found is not looked for again: programs are started to know their versions.
 const FRESH: Duration = Duration::from_secs(60);
@@ -107,6 +107,12 @@ impl Keeper {
         }
     }
 
+    /// One of them, where the others need not be asked.
+    #[must_use]
+    pub fn found_of(&self, agent: &'static Agent) -> Option<Installed> {
+        detect(agent, self.bridge.environment())
+    }
+
     /// All that are connected, and what else was found.
     pub fn list(&self, node: &str) -> Result<Vec<ExternalAgent>, BridgeError> {
         let mut agents = self.bridge.status(node, &self.found())?;
@@ -181,9 +187,12 @@ impl Keeper {
         }
         let agent = self.bridge.ledger()?.connections.get(key).map(|connection| connection.agent.clone());
         removed.gone = self.bridge.forget(key)?;
-        if let Some(agent) = agent.filter(|_| removed.gone) {
+        if let Some(agent) = agent {
+            // Without an entry it has no way to the hub, whatever is left of it.
             let connections = self.bridge.ledger()?.connections;
-            if !connections.values().any(|connection| connection.agent == agent) {
+            let is_entry = |record: &Record| matches!(record.part, Part::Entry { .. });
+            let mut others = connections.values().filter(|connection| connection.agent == agent);
+            if !others.any(|connection| connection.files.iter().any(is_entry)) {
                 removed.tokens = self.grants.take(&agent)?.map(|grant| grant.tokens).unwrap_or_default();
             }
         }

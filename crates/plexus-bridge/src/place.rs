@@ -201,7 +201,11 @@ fn is_link(path: &Path, folder: impl AsFd, name: &std::ffi::OsStr) -> BridgeErro
             let to =
                 std::fs::read_link(path).map_or_else(|_| String::new(), |to| format!(" to {}", to.display()));
             let why = format!("is a symbolic link{to}, and links are not followed");
-            BridgeError::refused(path, why, "put the file itself there, or add the entry to it by hand")
+            BridgeError::refused(
+                path,
+                why,
+                "put the file itself there, or change it by hand; --no-instructions leaves instructions alone",
+            )
         }
         _ => BridgeError::io(path, "open the folder")(io::Error::from(io::ErrorKind::NotADirectory)),
     }

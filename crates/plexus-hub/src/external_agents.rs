@@ -120,8 +120,8 @@ impl Connected {
             let keeper = self.keeper.clone();
             let mut done =
                 ExternalAgentSync { problems: content.bundle.left_out.clone(), ..Default::default() };
-            if content.bundle.is_empty() && !done.problems.is_empty() {
-                // Files that cannot be read for a moment are no reason to take everything away.
+            if !done.problems.is_empty() {
+                // What agents were told stays until all of it can be read again.
                 return Ok(done);
             }
             match blocking(move || keeper.sync(&content, &targets, None)).await {

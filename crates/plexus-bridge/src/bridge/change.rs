@@ -215,7 +215,8 @@ impl Bridge {
             part,
             hash: hash(text.as_bytes()),
             before: known.as_ref().map_or(kept, |known| known.before.clone()),
-            alone: known.as_ref().is_none_or(|known| known.alone && is_as_left(known))
+            // What was ours before we knew of it is in the copy, too.
+            alone: known.as_ref().map_or(before != after.as_ref(), |known| known.alone && is_as_left(known))
                 && !matches!(edit, Edit::Put { .. }),
             made: known.as_ref().map_or_else(|| ledger.made_for(place), |known| known.made.clone()),
             written_at: now,

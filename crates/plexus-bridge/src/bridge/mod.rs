@@ -95,10 +95,22 @@ impl Bridge {
         let began = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(file),
+                Ok(()) => {
+                    self.sweep();
+                    return Ok(file);
+                }
                 Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(LOOK),
                 Err(TryLockError::WouldBlock) => return Err(BridgeError::Busy(PATIENCE.as_secs())),
                 Err(TryLockError::Error(error)) => return Err(BridgeError::io(&path, "lock")(error)),
+            }
+        }
+    }
+
+    /// Removes what a process that was killed has left of a ledger. Under the lock.
+    fn sweep(&self) {
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|ending| ending.to_string_lossy().starts_with("tmp")) {
+                let _ = std::fs::remove_file(entry.path());
             }
         }
     }

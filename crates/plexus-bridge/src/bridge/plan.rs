@@ -70,6 +70,15 @@ impl Bridge {
             let edit = Edit::Enter(Wanted { syntax: servers.syntax, keys, value });
             let environment = self.environment_of(ledger.connections.get(&key));
             let place = choose(servers.files, &environment, scope);
+            let now = choose(servers.files, &self.environment, scope);
+            if let (Ok(Some(place)), Ok(Some(now))) = (&place, &now)
+                && place.path() != now.path()
+            {
+                let why =
+                    format!("is where it is connected, and its settings are in {} now", now.path().display());
+                plan.problems.push(BridgeError::conflict(&place.path(), why, "disconnect it first"));
+                return Ok(plan);
+            }
             self.add(&mut plan, &ledger, &key, place, edit, policy);
         }
         if let Some(content) = content.filter(|content| !content.bundle.is_empty()) {

@@ -91,6 +91,13 @@ pub(crate) struct ConnectArgs {
     restore: Option<Option<String>>,
 }
 
+impl ConnectArgs {
+    /// Whether the agents are to have another token than they would have without a word.
+    fn wishes_token(&self) -> bool {
+        self.profile.is_some() || !self.scopes.is_empty() || !self.nodes.is_empty() || self.ttl.is_some()
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyArg {
     /// Leave it, and say so
@@ -136,18 +143,24 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
     if let Some(copy) = &args.restore {
         return backups::run(copy.as_deref(), (args.yes, args.dry_run), &desk, invocation).await;
     }
-    let scope = scope(args.project.as_deref())?;
+    let scope = scope(args.project.as_deref(), invocation.environment())?;
     let Some(chosen) = choice::agents(&args.agents, args.yes, &scope, &desk, invocation)? else {
         invocation.out.note("Nothing was chosen, and nothing was changed.");
         return Ok(Exit::Ok.into());
     };
-    let content = match args.no_instructions {
+    let told = match args.no_instructions {
         true => None,
         false => instructions(&args, invocation).await?,
     };
-    let planned = plan(chosen, &scope, content.as_ref(), &args, &desk, invocation)?;
+    let planned = plan(chosen, &scope, told.as_ref(), &args, &desk, invocation)?;
     if !invocation.out.json() {
-        planned.iter().try_for_each(|planned| show(&invocation.out, planned))?;
+        planned.iter().try_for_each(|planned| show(&invocation.out, planned, &args))?;
+        if scope != Scope::User && told.is_some_and(|told| !told.files.is_empty()) {
+            invocation.out.note(
+                "These files are the project's: whoever has the project reads what your workspace says. \
+                 --no-instructions leaves that out.",
+            );
+        }
     }
     let failed = planned.iter().any(|planned| !planned.plan.problems.is_empty());
     if args.dry_run {
@@ -158,12 +171,15 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         }
         return Ok(if failed { Exit::Failed } else { Exit::Ok }.into());
     }
-    let wanted = planned.iter().any(|planned| planned.plan.problems.is_empty() && planned.is_needed());
+    let can = |planned: &&Planned| planned.plan.problems.is_empty();
+    let wanted = planned.iter().filter(can).any(|planned| planned.is_needed() || args.wishes_token());
     if wanted && !args.yes && !desk::confirmed(&invocation.out, "Write these changes?").await? {
         invocation.out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
     let maker = Maker::new(invocation)?;
+    check_nodes(&args.nodes, &maker).await?;
+    let _turn = desk.turn()?;
     let (mut done, mut failures) = (Vec::new(), Vec::new());
     for planned in planned.iter().filter(|planned| planned.plan.problems.is_empty()) {
         let connected = connect(planned, &scope, &args, &maker, &desk, invocation).await;
@@ -187,14 +203,25 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
 }
 
 /// Whose files are meant.
-pub(crate) fn scope(project: Option<&Path>) -> anyhow::Result<Scope> {
+pub(crate) fn scope(project: Option<&Path>, environment: &Environment) -> anyhow::Result<Scope> {
+    let home = environment.get(env::HOME);
     let Some(folder) = project else { return Ok(Scope::User) };
-    let found = fs_err::canonicalize(folder).ok().filter(|folder| folder.is_dir());
-    found.map(Scope::Project).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("--project: {} is not a folder", folder.display()))
+    let found =
+        fs_err::canonicalize(folder).ok().filter(|folder| folder.is_dir() && folder.to_str().is_some());
+    let is_home = |found: &PathBuf| {
+        home.is_some_and(|home| fs_err::canonicalize(home).is_ok_and(|home| home == *found))
+    };
+    match found {
+        Some(found) if is_home(&found) => {
+            Err(Failure::new(Exit::Usage, "--project: that is your home folder, and no project")
+                .hint("without --project agents are connected for all projects")
+                .into())
+        }
+        Some(found) => Ok(Scope::Project(found)),
+        None => Err(Failure::new(Exit::Usage, format!("--project: {} is not a folder", folder.display()))
             .hint("name the folder of the project")
-            .into()
-    })
+            .into()),
+    }
 }
 
 /// What the hub has for the instructions of agents.
@@ -244,6 +271,11 @@ fn plan(
         let plan = bridge
             .plan_connect(agent, scope, &wiring, content, args.policy.into())
             .map_err(|error| desk::refused(&error))?;
+        if plan.changes.is_empty() && plan.problems.is_empty() {
+            let message =
+                format!("it is not known where {} keeps its files: HOME is no whole path", agent.name);
+            return Err(Failure::new(Exit::Usage, message).hint("set HOME").into());
+        }
         let entry = agent.entry(&wiring.program, &wiring.args);
         planned.push(Planned { agent, installed, key: Bridge::key(agent, scope), plan, entry });
     }
@@ -267,7 +299,7 @@ fn wiring(agent: &Agent, scope: &Scope, desk: &Desk, environment: &Environment) 
     Ok(Wiring { program: program.display().to_string(), args })
 }
 
-fn show(out: &Output, planned: &Planned) -> anyhow::Result<()> {
+fn show(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<()> {
     let Planned { agent, installed, plan, .. } = planned;
     let version = installed.as_ref().and_then(|installed| installed.version.as_deref());
     let heading = match (version, agent.tested) {
@@ -282,8 +314,31 @@ fn show(out: &Output, planned: &Planned) -> anyhow::Result<()> {
     for change in &plan.changes {
         shown::change(out, change)?;
     }
-    if !plan.problems.is_empty() {
-        out.line("  Nothing of it is changed.")?;
+    match plan.problems.is_empty() {
+        false => out.line("  Nothing of it is changed.")?,
+        true if args.wishes_token() => {
+            let wishes =
+                args.scopes.iter().cloned().chain(args.nodes.iter().map(|node| format!("node:{node}")));
+            let wishes = wishes.chain(args.profile.iter().map(|id| format!("profile {id}")));
+            let wishes = wishes.chain(args.ttl.iter().map(|_| "another life".to_owned()));
+            let wishes: Vec<String> = wishes.collect();
+            out.line(&format!("  It gets another token: {}", wishes.join(", ")))?;
+        }
+        true => {}
+    }
+    Ok(())
+}
+
+/// A machine that is not there is most likely misspelt. Who may not see machines has to know.
+async fn check_nodes(nodes: &[String], maker: &Maker) -> anyhow::Result<()> {
+    for node in nodes.iter().filter(|node| !node.contains('*')) {
+        if let Err(error) = maker.hub.get(&["nodes", node], &[]).await
+            && is(&error, ErrorCode::NotFound)
+        {
+            return Err(Failure::new(Exit::Usage, format!("--node: there is no machine {node:?}"))
+                .hint("`plexus node list` shows them")
+                .into());
+        }
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ struct Planned {
 
 pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, desk) = (&invocation.out, Desk::open(invocation)?);
-    let planned = plan(&args, &desk)?;
+    let planned = plan(&args, &desk, invocation)?;
     if planned.is_empty() {
         match out.json() {
             true => out.json_line(&json!({ "agents": [] }).to_string())?,
@@ -82,8 +82,10 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
         out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
+    let _turn = desk.turn()?;
     let (mut all, mut done) = (true, Vec::new());
     for Planned { key, agent, plan } in planned {
+        let shown = plan.problems.len();
         let grant = desk.keeper.grants().read(&agent).unwrap_or_default();
         let removed = match desk.keeper.carry_out(&key, plan) {
             Ok(removed) => removed,
@@ -95,7 +97,7 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
             grant::revoke(&grant, &agent, invocation).await;
         }
         if !out.json() {
-            tell(out, &key, &removed)?;
+            tell(out, &key, &removed, shown)?;
         }
         done.push(json!({ "key": key, "removed": RemovedExternalAgent::from(&removed) }));
     }
@@ -105,11 +107,12 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
     Ok(if all { Exit::Ok } else { Exit::Failed }.into())
 }
 
-fn plan(args: &DisconnectArgs, desk: &Desk) -> anyhow::Result<Vec<Planned>> {
+fn plan(args: &DisconnectArgs, desk: &Desk, invocation: &Invocation<'_>) -> anyhow::Result<Vec<Planned>> {
     let bridge = desk.keeper.bridge();
     let ledger = bridge.ledger().map_err(|error| desk::refused(&error))?;
     let named = args.agents.iter().map(|name| known(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let only = args.project.as_deref().map(|folder| scope(Some(folder))).transpose()?;
+    let only =
+        args.project.as_deref().map(|folder| scope(Some(folder), invocation.environment())).transpose()?;
     let of_project = |project: &Option<PathBuf>| match &only {
         None => true,
         Some(Scope::Project(folder)) => project.as_ref() == Some(folder),
@@ -125,7 +128,7 @@ fn plan(args: &DisconnectArgs, desk: &Desk) -> anyhow::Result<Vec<Planned>> {
     if let Some(missing) = named.iter().find(|named| !meant.iter().any(|(_, agent)| *agent == named.id)) {
         let known: Vec<&str> = ledger.connections.keys().map(String::as_str).collect();
         let hint = match known.as_slice() {
-            [] => "no agent is".to_owned(),
+            [] => "nothing is connected on this machine".to_owned(),
             known => format!("connected are {}", known.join(", ")),
         };
         let message = format!("{} is not connected", missing.name);
@@ -150,8 +153,8 @@ fn told(planned: &Planned) -> Value {
     })
 }
 
-fn tell(out: &Output, key: &str, removed: &Removed) -> anyhow::Result<()> {
-    removed.problems.iter().try_for_each(|problem| shown::problem(out, problem))?;
+fn tell(out: &Output, key: &str, removed: &Removed, shown: usize) -> anyhow::Result<()> {
+    removed.problems.iter().skip(shown).try_for_each(|problem| shown::problem(out, problem))?;
     out.line(&match removed.gone {
         true => format!("{key} is disconnected."),
         false => format!("{key} is not quite disconnected: see above."),

@@ -133,11 +133,14 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.push(admin_token::check(subject, invocation.out.now()));
         findings.extend(audit::check(subject, has_database));
     }
+    let mut seen_at = invocation.out.now();
     let seen = match folder {
         // The folder would say where the hub is.
         Folder::Unusable if !invocation.names_hub() => None,
         _ => {
             let (found, seen) = hub::check(subject, invocation).await;
+            // Before anything that takes its time.
+            seen_at = invocation.out.now();
             // That none was started yet was said of the folder.
             let told = folder == Folder::Unused && seen.is_none();
             findings.extend(found.into_iter().filter(|found| !(told && found.level == Level::Warning)));
@@ -155,7 +158,7 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.extend(agents::check(subject, invocation).await);
     }
     findings.push(port::check(subject, seen.as_ref()));
-    findings.push(clock::check(invocation.out.now(), seen.as_ref()));
+    findings.push(clock::check(seen_at, seen.as_ref()));
     findings.push(disk::check(subject));
     findings.push(open_files::check());
 }

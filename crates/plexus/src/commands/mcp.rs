@@ -130,6 +130,11 @@ fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyh
         return Ok(None);
     }
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
+    if grants.is_taken(&args.agent) {
+        let message = format!("{} was disconnected from the hub", args.agent);
+        let hint = format!("`plexus connect {}` connects it again", args.agent);
+        return Err(Failure::new(Exit::Denied, message).hint(hint).into());
+    }
     grants.read(&args.agent).map_err(|error| {
         let fix = format!("`plexus connect {}` gives the agent another token", args.agent);
         Failure::new(Exit::Failed, error.to_string()).hint(fix).into()

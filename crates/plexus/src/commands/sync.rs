@@ -98,13 +98,14 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
             Ok(Exit::Ok.into())
         }
         SyncCommand::Now { id } => {
-            let params = SyncExternalAgentsParams { id };
+            let params = SyncExternalAgentsParams { id: id.map(whole) };
             let answer = hub.post(&["external-agents", "sync"], &params, &[]).await?;
             tell(out, &answer.decode()?)
         }
-        SyncCommand::Pause { id } => pause(&hub, &id, true, out).await,
-        SyncCommand::Resume { id } => pause(&hub, &id, false, out).await,
+        SyncCommand::Pause { id } => pause(&hub, &whole(id), true, out).await,
+        SyncCommand::Resume { id } => pause(&hub, &whole(id), false, out).await,
         SyncCommand::Remove { id } => {
+            let id = whole(id);
             let answer = hub.delete(&["external-agents", &id]).await?;
             let removed: RemovedExternalAgent = answer.decode()?;
             if out.json() {
@@ -119,6 +120,11 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
             Ok(if removed.gone { Exit::Ok } else { Exit::Failed }.into())
         }
     }
+}
+
+/// An id without a machine is of the hub's own.
+fn whole(id: String) -> String {
+    if id.contains(':') { id } else { format!("local:{id}") }
 }
 
 async fn pause(hub: &Hub, id: &str, paused: bool, out: &Output) -> anyhow::Result<ExitCode> {

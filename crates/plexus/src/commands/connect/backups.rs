@@ -24,7 +24,7 @@ pub(super) async fn run(
             return Ok(Exit::Ok.into());
         }
         if copies.is_empty() {
-            out.note("There are no copies: no file of an agent was changed.");
+            out.note("There are no copies: no file that was there before was changed.");
             return Ok(Exit::Ok.into());
         }
         let rows = copies

@@ -55,20 +55,18 @@ pub(super) fn agents(
         let message = format!("{} has no MCP servers that are of one project only", agent.name);
         return Err(Failure::new(Exit::Usage, message).hint("connect it without --project").into());
     }
-    let found = desk.keeper.found();
+    let looking = invocation.out.progress("looking for agents");
     if !agents.is_empty() {
-        let installed = |agent: &Agent| {
-            let found = found.iter().find(|(found, _)| found.id == agent.id);
-            found.map(|(_, installed)| installed.clone())
-        };
         let mut chosen: Vec<Chosen> = Vec::new();
         for agent in agents {
             if !chosen.iter().any(|(known, _)| known.id == agent.id) {
-                chosen.push((agent, installed(agent)));
+                chosen.push((agent, desk.keeper.found_of(agent)));
             }
         }
         return Ok(Some(chosen));
     }
+    let found = desk.keeper.found();
+    drop(looking);
     let usable = found.into_iter().filter(|(agent, _)| agent.servers(scope).is_some());
     let ledger = desk.keeper.bridge().ledger().map_err(|error| desk::refused(&error))?;
     let choices: Vec<Choice> = usable

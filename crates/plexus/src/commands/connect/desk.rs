@@ -1,15 +1,23 @@
 //! What `connect`, `disconnect`, `sync` and `doctor` work with: the agents of this machine and the folder with what is known of
 //! them.
 
+use std::fs::{File, TryLockError};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use plexus_bridge::{BridgeError, Keeper};
 use plexus_kit::config::default_data_dir;
-use plexus_kit::{Clock, Environment, env};
+use plexus_kit::{Clock, Environment, env, private_file};
 
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::{Answered, Output};
+
+/// In the folder of the ledger.
+const TURN: &str = "turn";
+/// For another command to be done, and between two looks whether it is.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) struct Desk {
     pub(crate) keeper: Keeper,
@@ -20,15 +28,33 @@ impl Desk {
     pub(crate) fn open(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
         Ok(Self::at(std::path::absolute(invocation.data_folder()?)?, invocation.environment()))
     }
-}
 
-impl Desk {
     /// The one of the user's own data folder, whatever folder the command is about; none where there is no such folder.
     pub(crate) fn open_default(invocation: &Invocation<'_>) -> anyhow::Result<Option<Self>> {
         let environment = invocation.environment();
         let named = environment.get(env::DATA_DIR).map(PathBuf::from);
         let Some(data_dir) = named.or_else(|| default_data_dir(environment)) else { return Ok(None) };
         Ok(Some(Self::at(std::path::absolute(data_dir)?, environment)))
+    }
+
+    /// Waits until no other command connects or disconnects: token and files of an agent go together.
+    pub(crate) fn turn(&self) -> anyhow::Result<File> {
+        let folder = self.data_dir.join(plexus_bridge::FOLDER);
+        private_file::create_dir(&folder)?;
+        let file = private_file::open(&folder.join(TURN))?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(LOOK),
+                Err(error) => {
+                    let message = format!("another command is connecting agents: {error}");
+                    return Err(Failure::new(Exit::Failed, message)
+                        .hint("try again when it has ended")
+                        .into());
+                }
+            }
+        }
     }
 
     fn at(data_dir: PathBuf, environment: &Environment) -> Self {

@@ -39,10 +39,8 @@ pub(super) async fn ensure(
     let known = grants.read(agent.id).unwrap_or_default();
     let hub = hub_of(maker, invocation);
     let before = known.as_ref().filter(|known| known.hub == hub);
-    let as_it_is =
-        args.profile.is_none() && args.scopes.is_empty() && args.nodes.is_empty() && args.ttl.is_none();
     if let Some(before) = before
-        && as_it_is
+        && !args.wishes_token()
         && is_good(before, invocation).await
     {
         return Ok(before.clone());
@@ -155,7 +153,10 @@ pub(super) fn in_words(grant: &Grant, out: &Output) -> String {
     let profile = grant.asked.profile.as_ref().map(|id| format!(" of the profile {id}")).unwrap_or_default();
     let machines = match nodes.as_slice() {
         [] => "no machine (--node NAME lets it use one)".to_owned(),
-        nodes => nodes.iter().map(|scope| scope.trim_start_matches(NODE)).collect::<Vec<_>>().join(", "),
+        nodes => {
+            let nodes: Vec<&str> = nodes.iter().map(|scope| scope.trim_start_matches(NODE)).collect();
+            format!("may use {}", nodes.join(", "))
+        }
     };
     let until = match grant.renew_until {
         Some(_) => format!("renewed by its proxy until {}", out.at(grant.good_until())),

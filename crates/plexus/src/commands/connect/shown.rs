@@ -4,13 +4,11 @@ use plexus_bridge::{BridgeError, Change, Keeper};
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, ExternalAgentState};
 use plexus_tools::redacted;
 use serde_json::{Value, json};
-use similar::TextDiff;
+use similar::{DiffTag, TextDiff};
 
 use super::desk;
 use crate::output::{Output, shorten};
 
-/// Lines around a change.
-const AROUND: usize = 2;
 /// Longest line that is shown: some files are one.
 const LONGEST: usize = 300;
 const HERE: &str = "local";
@@ -22,7 +20,7 @@ pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
     }
 }
 
-/// One file as it is and as it would be. What looks like a credential in the lines around a change is not shown.
+/// One file as it is and as it would be.
 pub(crate) fn change(out: &Output, change: &Change) -> anyhow::Result<()> {
     let path = change.path.display();
     out.line(&match (&change.before, &change.after) {
@@ -34,22 +32,52 @@ pub(crate) fn change(out: &Output, change: &Change) -> anyhow::Result<()> {
     lines(change).iter().try_for_each(|line| out.compared(line))
 }
 
+/// The lines that come and go, and of those that are only added to, what is added: what stands around them is somebody else's, and
+/// may be a credential.
 fn lines(change: &Change) -> Vec<String> {
     let text = |side: &Option<String>| side.clone().unwrap_or_default();
     let (before, after) = (text(&change.before), text(&change.after));
     let diff = TextDiff::from_lines(before.as_str(), after.as_str());
     let mut lines = Vec::new();
-    for (at, group) in diff.grouped_ops(AROUND).iter().enumerate() {
-        if at > 0 {
-            lines.push("…".to_owned());
+    for op in diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal) {
+        let mut old: Vec<&str> =
+            before.split_inclusive('\n').skip(op.old_range().start).take(op.old_range().len()).collect();
+        let mut new: Vec<&str> =
+            after.split_inclusive('\n').skip(op.new_range().start).take(op.new_range().len()).collect();
+        if change.before.is_some() && change.after.is_some() {
+            lines.push(format!("@ line {}", op.new_range().start + 1));
         }
-        for part in group.iter().flat_map(|op| diff.iter_changes(op)) {
-            let line = part.value().trim_end_matches(['\r', '\n']);
-            let line = redacted(line).unwrap_or_else(|| line.to_owned());
-            lines.push(format!("{} {}", part.tag(), shorten(&line, LONGEST)));
+        // A line of somebody else's that gets a comma, or that all of a file stands on.
+        if let (Some(was), Some(is)) = (old.first().copied(), new.first().copied()) {
+            if let Some(added) = added_to(was, is) {
+                old.remove(0);
+                new.remove(0);
+                lines.extend((added != ",").then(|| format!("+ …{}…", shown_line(added))));
+            } else if let Some(taken) = added_to(is, was) {
+                old.remove(0);
+                new.remove(0);
+                lines.extend((taken != ",").then(|| format!("- …{}…", shown_line(taken))));
+            }
         }
+        lines.extend(old.iter().map(|line| format!("- {}", shown_line(line))));
+        lines.extend(new.iter().map(|line| format!("+ {}", shown_line(line))));
     }
     lines
+}
+
+/// What was put into a line, if nothing else of it was changed.
+fn added_to<'l>(was: &str, is: &'l str) -> Option<&'l str> {
+    let (was, is) = (was.trim_end_matches(['\r', '\n']), is.trim_end_matches(['\r', '\n']));
+    let begins = was.char_indices().zip(is.chars()).find(|((_, one), other)| one != other);
+    let start = begins.map_or(was.len().min(is.len()), |((at, _), _)| at);
+    let rest = &was[start..];
+    let is_added = is.len() > was.len() && is[start..].ends_with(rest) && !was.trim().is_empty();
+    is_added.then(|| &is[start..is.len() - rest.len()])
+}
+
+fn shown_line(line: &str) -> String {
+    let line = line.trim_end_matches(['\r', '\n']);
+    shorten(&redacted(line).unwrap_or_else(|| line.to_owned()), LONGEST)
 }
 
 pub(crate) fn change_json(change: &Change) -> Value {
