@@ -4,7 +4,6 @@ use plexus_bridge::{BridgeError, Change, Keeper};
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, ExternalAgentState};
 use plexus_tools::redacted;
 use serde_json::{Value, json};
-use similar::{DiffTag, TextDiff};
 
 use super::desk;
 use crate::output::{Output, shorten};
@@ -32,47 +31,47 @@ pub(crate) fn change(out: &Output, change: &Change) -> anyhow::Result<()> {
     lines(change).iter().try_for_each(|line| out.compared(line))
 }
 
-/// The lines that come and go, and of those that are only added to, what is added: what stands around them is somebody else's, and
-/// may be a credential.
+/// What comes and what goes. What stands around it is somebody else's and may be a credential: it is not shown, also where it is on
+/// the same line.
 fn lines(change: &Change) -> Vec<String> {
-    let text = |side: &Option<String>| side.clone().unwrap_or_default();
-    let (before, after) = (text(&change.before), text(&change.after));
-    let diff = TextDiff::from_lines(before.as_str(), after.as_str());
-    let mut lines = Vec::new();
-    for op in diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal) {
-        let mut old: Vec<&str> =
-            before.split_inclusive('\n').skip(op.old_range().start).take(op.old_range().len()).collect();
-        let mut new: Vec<&str> =
-            after.split_inclusive('\n').skip(op.new_range().start).take(op.new_range().len()).collect();
-        if change.before.is_some() && change.after.is_some() {
-            lines.push(format!("@ line {}", op.new_range().start + 1));
+    let (before, after) = match (&change.before, &change.after) {
+        (Some(before), Some(after)) => (before.as_str(), after.as_str()),
+        (before, after) => {
+            let all = |sign: &str, text: &Option<String>| -> Vec<String> {
+                let lines = text.iter().flat_map(|text| text.lines());
+                lines.map(|line| format!("{sign} {}", shown_line(line))).collect()
+            };
+            return [all("-", before), all("+", after)].concat();
         }
-        // A line of somebody else's that gets a comma, or that all of a file stands on.
-        if let (Some(was), Some(is)) = (old.first().copied(), new.first().copied()) {
-            if let Some(added) = added_to(was, is) {
-                old.remove(0);
-                new.remove(0);
-                lines.extend((added != ",").then(|| format!("+ …{}…", shown_line(added))));
-            } else if let Some(taken) = added_to(is, was) {
-                old.remove(0);
-                new.remove(0);
-                lines.extend((taken != ",").then(|| format!("- …{}…", shown_line(taken))));
+    };
+    if before == after {
+        return Vec::new();
+    }
+    let same = |(one, other): &((usize, char), char)| one.1 == *other;
+    let start: usize =
+        before.char_indices().zip(after.chars()).take_while(same).map(|((_, c), _)| c.len_utf8()).sum();
+    let (old, new) = (&before[start..], &after[start..]);
+    let same_at_end = old.chars().rev().zip(new.chars().rev()).take_while(|(one, other)| one == other);
+    let end: usize = same_at_end.map(|(c, _)| c.len_utf8()).sum();
+    let rest = &old[old.len() - end..];
+    let mut lines = vec![format!("@ line {}", 1 + before[..start].matches('\n').count())];
+    for (sign, part) in [("-", &old[..old.len() - end]), ("+", &new[..new.len() - end])] {
+        let (begins, ends) = (
+            start == 0 || before[..start].ends_with('\n'),
+            rest.is_empty() || rest.starts_with(['\r', '\n']),
+        );
+        let count = part.lines().count();
+        for (at, line) in part.lines().enumerate() {
+            let lead = if at == 0 && !begins { "…" } else { "" };
+            let tail = if at + 1 == count && !ends && !part.ends_with('\n') { "…" } else { "" };
+            // What only makes room for the next line.
+            if at == 0 && !begins && matches!(line.trim(), "" | ",") {
+                continue;
             }
+            lines.push(format!("{sign} {lead}{}{tail}", shown_line(line)));
         }
-        lines.extend(old.iter().map(|line| format!("- {}", shown_line(line))));
-        lines.extend(new.iter().map(|line| format!("+ {}", shown_line(line))));
     }
     lines
-}
-
-/// What was put into a line, if nothing else of it was changed.
-fn added_to<'l>(was: &str, is: &'l str) -> Option<&'l str> {
-    let (was, is) = (was.trim_end_matches(['\r', '\n']), is.trim_end_matches(['\r', '\n']));
-    let begins = was.char_indices().zip(is.chars()).find(|((_, one), other)| one != other);
-    let start = begins.map_or(was.len().min(is.len()), |((at, _), _)| at);
-    let rest = &was[start..];
-    let is_added = is.len() > was.len() && is[start..].ends_with(rest) && !was.trim().is_empty();
-    is_added.then(|| &is[start..is.len() - rest.len()])
 }
 
 fn shown_line(line: &str) -> String {

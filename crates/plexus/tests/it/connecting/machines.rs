@@ -59,17 +59,20 @@ async fn the_hub_keeps_the_instructions_of_its_own_machine_current() {
     std::fs::write(workspace.join("USER.md"), "Ann likes kettles.").expect("a file");
     until(&claude, |text| text.contains("kettles")).await;
     assert!(read(&rules).contains("teapots"));
-    plexus.run(&["sync", "resume", "local:codex"]).await.ok();
     let (code, said) =
         sent(&plexus, &hub, "POST", "/api/v1/external-agents/sync", json!({ "id": "local:codex" })).await;
     assert_eq!((code, &said["written"]), (200, &json!([rules.display().to_string()])), "{said}");
     assert!(read(&rules).contains("kettles"));
+    std::fs::write(workspace.join("USER.md"), "Ann likes saucers.").expect("a file");
+    until(&claude, |text| text.contains("saucers")).await;
+    plexus.run(&["sync", "resume", "codex"]).await.ok();
+    assert!(read(&rules).contains("saucers"));
     // Nothing has changed, and so nothing is written.
     let (_, said) = sent(&plexus, &hub, "POST", "/api/v1/external-agents/sync", json!({})).await;
     assert_eq!((&said["agents"], &said["written"]), (&json!(2), &json!([])), "{said}");
 
     // What a person has changed in the block is theirs.
-    let mine = read(&rules).replace("kettles", "coffee");
+    let mine = read(&rules).replace("saucers", "coffee");
     std::fs::write(&rules, &mine).expect("a file");
     std::fs::write(workspace.join("USER.md"), "Ann likes cups.").expect("a file");
     until(&claude, |text| text.contains("cups")).await;
