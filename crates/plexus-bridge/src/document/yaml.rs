@@ -1,11 +1,14 @@
 //! YAML, as far as settings are written in it: one document with a mapping at its top.
 
+use std::collections::HashMap;
+
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
 use super::{
     DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline,
 };
+use crate::place::hash;
 
 /// A part of the text, with the bytes that it is made of.
 struct Node {
@@ -13,6 +16,8 @@ struct Node {
     start: usize,
     /// Behind the last byte that is not white space or a comment.
     end: usize,
+    /// What it is called where other parts stand for it; 0: it has no name.
+    anchor: usize,
 }
 
 enum Kind {
@@ -20,8 +25,8 @@ enum Kind {
         text: String,
         plain: bool,
     },
-    /// Stands for another part of the text.
-    Alias,
+    /// Stands for the part of this anchor.
+    Alias(usize),
     Sequence(Vec<Node>),
     Mapping {
         fields: Vec<Field>,
@@ -38,25 +43,35 @@ impl Node {
     }
 
     fn value(&self) -> Value {
-        match &self.kind {
-            Kind::Scalar { text, plain: false } => Value::String(text.clone()),
-            Kind::Scalar { text, plain: true } => plain(text),
-            Kind::Alias => Value::String("*".to_owned()),
-            Kind::Sequence(items) => Value::Array(items.iter().map(Self::value).collect()),
-            Kind::Mapping { fields, .. } => {
-                let fields = fields.iter();
-                Value::Object(
-                    fields.map(|(key, value)| (key.value_as_key(), value.value())).collect::<Map<_, _>>(),
-                )
-            }
-        }
+        self.valued(&mut HashMap::new())
     }
 
-    fn value_as_key(&self) -> String {
-        match self.value() {
-            Value::String(text) => text,
-            other => other.to_string(),
+    /// What stands for another part has the print of that: it is another value when that part is, and takes no more room however
+    /// often it stands there.
+    fn valued(&self, prints: &mut HashMap<usize, String>) -> Value {
+        let value = match &self.kind {
+            Kind::Scalar { text, plain: false } => Value::String(text.clone()),
+            Kind::Scalar { text, plain: true } => plain(text),
+            Kind::Alias(anchor) => {
+                Value::String(format!("*{}", prints.get(anchor).map_or("", String::as_str)))
+            }
+            Kind::Sequence(items) => Value::Array(items.iter().map(|item| item.valued(prints)).collect()),
+            Kind::Mapping { fields, .. } => {
+                let mut object = Map::new();
+                for (key, value) in fields {
+                    let key = match key.valued(prints) {
+                        Value::String(text) => text,
+                        other => other.to_string(),
+                    };
+                    object.insert(key, value.valued(prints));
+                }
+                Value::Object(object)
+            }
+        };
+        if self.anchor != 0 {
+            prints.insert(self.anchor, hash(value.to_string().as_bytes()));
         }
+        value
     }
 }
 
@@ -93,7 +108,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
         })?;
         let (start, end) = place(&span);
         let done = match event {
-            Event::Scalar(value, style, _, _) => {
+            Event::Scalar(value, style, anchor, _) => {
                 let end = text[..end].trim_end().len().max(start);
                 let plain = style == ScalarStyle::Plain;
                 let mut value = value.into_owned();
@@ -101,10 +116,10 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && end == text.len() {
                     value.truncate(value.trim_end_matches('\n').len());
                 }
-                Some(Node { kind: Kind::Scalar { text: value, plain }, start, end })
+                Some(Node { kind: Kind::Scalar { text: value, plain }, start, end, anchor })
             }
-            Event::Alias(_) => Some(Node { kind: Kind::Alias, start, end }),
-            Event::SequenceStart(..) | Event::MappingStart(..) => {
+            Event::Alias(anchor) => Some(Node { kind: Kind::Alias(anchor), start, end, anchor: 0 }),
+            Event::SequenceStart(anchor, ..) | Event::MappingStart(anchor, ..) => {
                 if open.len() >= DEEPEST {
                     return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
                 }
@@ -114,7 +129,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                     Event::SequenceStart(..) => Kind::Sequence(Vec::new()),
                     _ => Kind::Mapping { fields: Vec::new(), in_braces },
                 };
-                open.push(Open { node: Node { kind, start, end }, key: None });
+                open.push(Open { node: Node { kind, start, end, anchor }, key: None });
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => open.pop().map(|closed| {

@@ -105,15 +105,13 @@ pub(super) struct Live {
     header: HeaderValue,
     /// When to ask for another, by the clock of this machine; none: not at all, or not known yet.
     renew_at: Option<Timestamp>,
-    /// None of one that was given without it.
-    jti: Option<TokenId>,
 }
 
 impl Live {
-    fn new(token: &str, renew_at: Option<Timestamp>, jti: Option<TokenId>) -> Option<Self> {
+    fn new(token: &str, renew_at: Option<Timestamp>) -> Option<Self> {
         let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
         header.set_sensitive(true);
-        Some(Self { header, renew_at, jti })
+        Some(Self { header, renew_at })
     }
 
     pub(super) fn header(&self) -> HeaderValue {
@@ -127,8 +125,6 @@ struct Stored {
     first: String,
     token: String,
     renew_at: Option<Timestamp>,
-    #[serde(default)]
-    jti: Option<TokenId>,
 }
 
 pub(super) struct Credential {
@@ -170,7 +166,7 @@ impl Credential {
     fn stored(&self) -> Option<Live> {
         if let First::Granted(granted) = &self.first {
             let grant = (granted.read)()?;
-            return Live::new(grant.token().expose_secret(), grant.renew_at, grant.tokens.last().copied());
+            return Live::new(grant.token().expose_secret(), grant.renew_at);
         }
         let first = self.first.mark()?;
         let content = match private_file::read(self.file.as_deref()?) {
@@ -184,13 +180,13 @@ impl Credential {
         if stored.first != first {
             return None;
         }
-        Live::new(&stored.token, stored.renew_at, stored.jti)
+        Live::new(&stored.token, stored.renew_at)
     }
 
     fn given(&self) -> Option<Live> {
         match &self.first {
-            First::Token(token) => Live::new(token.expose_secret(), None, None),
-            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None, None),
+            First::Token(token) => Live::new(token.expose_secret(), None),
+            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None),
             First::Admin(_) | First::Granted(_) => None,
         }
     }
@@ -265,7 +261,7 @@ impl Credential {
             renew_seconds: None,
         };
         let body = serde_json::to_vec(&params).unwrap_or_default();
-        let Some(admin) = Live::new(admin.expose_secret(), None, None) else {
+        let Some(admin) = Live::new(admin.expose_secret(), None) else {
             return Err(NoCredential::Refused(
                 "the admin token holds characters that no token has".to_owned(),
             ));
@@ -286,7 +282,7 @@ impl Credential {
             return Err(NoCredential::Refused(why));
         };
         let admin = find().map_err(Unanswered::Unreached)?;
-        let Some(admin) = Live::new(admin.expose_secret(), None, None) else {
+        let Some(admin) = Live::new(admin.expose_secret(), None) else {
             return Err(NoCredential::Refused(
                 "the admin token holds characters that no token has".to_owned(),
             ));
@@ -357,7 +353,7 @@ impl Credential {
             && (granted.read)().is_none()
         {
             // What a disconnected agent still shows ends by itself.
-            self.put(Live { header: current.header(), renew_at: None, jti: current.jti });
+            self.put(Live { header: current.header(), renew_at: None });
             return;
         }
         // Another proxy of this agent may have done it.
@@ -377,7 +373,7 @@ impl Credential {
                 NoCredential::Away(_) => tracing::debug!(%error, "the token of the agent is not renewed yet"),
             }
             let renew_at = self.clock.now().checked_add(AGAIN).ok();
-            self.put(Live { header: current.header(), renew_at, jti: current.jti });
+            self.put(Live { header: current.header(), renew_at });
         }
     }
 
@@ -411,7 +407,7 @@ impl Credential {
         let created: CreatedToken = serde_json::from_slice(&body)
             .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
-        let live = Live::new(&created.token, renew_at, Some(created.jti))
+        let live = Live::new(&created.token, renew_at)
             .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
         match (grant, &self.first) {
             (Some((granted, id)), _) => {
@@ -433,7 +429,7 @@ impl Credential {
     /// Keeps a token for other proxies of this agent, and for later.
     fn store(&self, created: &CreatedToken, renew_at: Option<Timestamp>) {
         let (Some(first), Some(file)) = (self.first.mark(), &self.file) else { return };
-        let stored = Stored { first, token: created.token.clone(), renew_at, jti: Some(created.jti) };
+        let stored = Stored { first, token: created.token.clone(), renew_at };
         let text = serde_json::to_vec(&stored).unwrap_or_default();
         if let Err(error) = private_file::write(file, &text) {
             // It is used all the same: the next start begins with what was given.
@@ -463,7 +459,7 @@ impl Credential {
             return;
         }
         let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
-        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at), jti: shown.jti });
+        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at) });
         self.current.compare_and_swap(&Some(shown.clone()), Some(known));
         self.timed.notify_one();
     }

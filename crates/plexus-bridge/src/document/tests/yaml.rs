@@ -96,6 +96,11 @@ const CASES: &[Case] = &[
         ("dev: {}", "dev: {y: 1}"),
     ),
     refused(
+        "servers that others stand for",
+        "extensions: &all\n  dev: {}\nother: *all\n",
+        "is written in a way that cannot be edited without doubt; nothing was changed",
+    ),
+    refused(
         "braces with an anchor",
         "extensions: &all {}\n",
         "is written in a way that cannot be edited without doubt; nothing was changed",
