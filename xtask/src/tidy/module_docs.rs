@@ -1,4 +1,4 @@
-//! Every module opens with a `//!` that says what it is for. Tests need none.
+//! Requires every module to open with a `//!` that states its purpose. Tests are exempt.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
