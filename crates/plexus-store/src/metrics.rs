@@ -1,4 +1,4 @@
-//! What writer and readers do, in numbers.
+//! Metrics of the writer and the readers.
 
 use std::time::Duration;
 

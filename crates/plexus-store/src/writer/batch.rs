@@ -1,4 +1,4 @@
-//! One transaction of the writer: what the journal has, units of work, then the records of all of them.
+//! One transaction of the writer: journaled records, units of work, and then the records of all of them.
 
 use std::collections::HashSet;
 use std::mem;
@@ -22,30 +22,30 @@ pub(super) struct Batch {
     line: Line,
     journal: Journal,
     hub: String,
-    /// Newest link that is committed; the next one follows it.
+    /// Newest committed link; the next one follows it.
     head: Option<AuditHead>,
     published: watch::Sender<Option<AuditHead>>,
     healthy: Arc<AtomicBool>,
-    /// Moved after each commit that holds events.
+    /// Notified after each commit that contains events.
     events: watch::Sender<()>,
-    /// The head that the transaction leaves which is being committed.
+    /// The chain head of the transaction that is being committed.
     committing: Option<AuditHead>,
     unheard: Option<Unheard>,
 }
 
-/// A commit of which nobody heard how it ended; the head of the chain on the next connection tells.
+/// A commit with unknown outcome; the chain head on the next connection tells whether it succeeded.
 struct Unheard {
     head: AuditHead,
     tickets: Vec<Ticket>,
 }
 
-/// The last step of a transaction. When the connection breaks in it, nobody knows what became of it.
+/// The last step of a transaction. If the connection breaks in it, the outcome is unknown.
 const COMMITTING: &str = "committing";
 
-/// Ends the savepoint of a unit of work; on PostgreSQL also the proof that none of its statements failed.
+/// Ends the savepoint of a unit of work; on PostgreSQL also proves that none of its statements failed.
 const RELEASE: &str = "RELEASE unit";
 
-/// What one request will be told once the outcome of the transaction is known.
+/// The answer of one request, sent once the outcome of the transaction is known.
 struct Answer {
     reply: Reply,
     failure: Option<StoreError>,
@@ -55,7 +55,7 @@ struct Answer {
 #[derive(Default)]
 struct Gathered {
     records: Records,
-    /// For each event, which request it came from; none for one from the journal.
+    /// For each event, the index of its request; `None` for events from the journal.
     owners: Vec<Option<usize>>,
 }
 
@@ -67,11 +67,11 @@ impl Gathered {
     }
 }
 
-/// What a transaction came to that was committed.
+/// Result of a committed transaction.
 struct Committed {
     head: Option<AuditHead>,
     events: bool,
-    /// Up to where the journal is stored.
+    /// Journal position up to which records are stored.
     journaled: i64,
 }
 
@@ -88,7 +88,7 @@ impl Batch {
         Self { line, journal, hub, head, published, healthy, events, committing: None, unheard: None }
     }
 
-    /// Whether somebody waits for what comes into the logs.
+    /// Whether anyone follows new events.
     pub(super) fn is_followed(&self) -> bool {
         self.events.receiver_count() > 0
     }
@@ -99,8 +99,8 @@ impl Batch {
         }
     }
 
-    /// Stores what the journal has, carries out the requests and answers them, and says whether they were
-    /// committed. A failure is told to every request.
+    /// Stores the journaled records, executes and answers the requests, and returns whether they were
+    /// committed. A failure is reported to every request.
     pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> Result<(), StoreError> {
         let mut answers = Vec::with_capacity(requests.len());
         let mut units = Vec::with_capacity(requests.len());
@@ -143,7 +143,7 @@ impl Batch {
                     continue;
                 }
             };
-            // A caller that is gone was told nothing, and needs nothing.
+            // The caller may be gone, which is fine.
             let _ = reply.send(match (&outcome, answer.failure) {
                 (Err(error), _) => Err(error.clone()),
                 (Ok(()), Some(error)) => Err(error),
@@ -163,7 +163,7 @@ impl Batch {
         }
     }
 
-    /// Cleans up after a failed transaction; the error as its callers are to be told.
+    /// Cleans up after a failed transaction; returns the error for its callers.
     async fn undo(&mut self, error: StoreError) -> StoreError {
         self.journal.failed();
         tracing::error!(%error, source = ?std::error::Error::source(&error), "a transaction failed");
@@ -175,8 +175,8 @@ impl Batch {
         }
     }
 
-    /// Begins the transaction. A connection that turns out to be dead is replaced: nothing was sent
-    /// on it yet that would have to be sent again.
+    /// Begins the transaction. Replaces a dead connection: nothing was sent on it yet that would have to be
+    /// repeated.
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.restore().await?;
         if self.line.begin().await.is_ok() {
@@ -191,7 +191,7 @@ impl Batch {
         if let Some(head) = self.line.restore(&self.hub).await? {
             if let Some(unheard) = self.unheard.take().filter(|unheard| head.as_ref() == Some(&unheard.head))
             {
-                tracing::info!("the commit that was under way when the connection was lost has taken place");
+                tracing::info!("the commit that was in progress when the connection was lost has succeeded");
                 unheard.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
             }
             self.publish(head);
@@ -205,8 +205,8 @@ impl Batch {
         answers: &mut [Answer],
         through: bool,
     ) -> Result<Committed, StoreError> {
-        // What is sent with the next statement that has to be waited for: there, a statement costs less
-        // than the way to it.
+        // Statements sent together with the next statement that must be awaited, because a statement costs
+        // less than a round trip.
         let mut script = Vec::new();
         self.line.sync(through).await?;
         if self.line.begins_early() {
@@ -221,7 +221,7 @@ impl Batch {
         for records in journaled.records {
             gathered.add(records, None);
         }
-        // Units of work find in the logs what was acknowledged before them.
+        // Units of work must see the records acknowledged before them.
         if units.iter().any(|(work, _)| work.is_some()) {
             script.extend(self.append(mem::take(&mut gathered), &mut done, answers).await?);
         }
@@ -240,13 +240,13 @@ impl Batch {
             script.push(journal::stored_statement(&self.hub, done.journaled));
         }
         script.push(Statement::fixed("COMMIT"));
-        // Without an entry in the chain nothing would tell afterwards.
+        // Without a chain entry, the outcome of the commit could not be determined later.
         self.committing = done.head.clone().filter(|head| self.head.as_ref() != Some(head));
         self.line.conn()?.script(COMMITTING, script).await?;
         Ok(done)
     }
 
-    /// What the journal has. After a failure only the database knows what of it is stored.
+    /// The journaled records. After a failure, only the database knows which of them are stored.
     async fn journaled(&mut self) -> Result<journal::Batch, StoreError> {
         if !self.journal.is_failing() {
             return Ok(self.journal.take());
@@ -255,7 +255,7 @@ impl Batch {
         self.journal.read_again(position)
     }
 
-    /// The statements that append to the logs and to the chain.
+    /// The statements that append events and audit entries.
     async fn append(
         &mut self,
         gathered: Gathered,
@@ -273,8 +273,8 @@ impl Batch {
         Ok(statements)
     }
 
-    /// Runs one unit after the statements before it; one that fails or panics leaves nothing behind and
-    /// does not disturb the others.
+    /// Runs one unit after the preceding statements; a unit that fails or panics is rolled back without
+    /// affecting the others.
     async fn work(&mut self, work: Work, mut before: Vec<Statement>) -> Result<(), StoreError> {
         before.push(Statement::fixed("SAVEPOINT unit"));
         self.line.conn()?.script("setting a savepoint", before).await?;
@@ -291,8 +291,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The events that can be appended: those that are new, of sessions that exist. A request with
-    /// an event of another session is told so.
+    /// The events that can be appended: new ones, of existing sessions. A request with an event of another
+    /// session gets an error.
     async fn admit_events(
         &mut self,
         events: Vec<(SessionId, NewEvent)>,
@@ -315,7 +315,7 @@ impl Batch {
             if missing.contains(&session) {
                 match owners[index].and_then(|owner| answers.get_mut(owner)) {
                     Some(answer) => answer.failure = Some(StoreError::NoSuchSession(session)),
-                    None => tracing::error!(%session, "the journal has an event of a session that is gone"),
+                    None => tracing::error!(%session, "the journal contains an event of a deleted session"),
                 }
             } else if fresh[index] {
                 admitted.push((session, event));
