@@ -90,10 +90,8 @@ impl Walk {
                 self.problem_count += 1;
             }
         } else if !gap && !last_hash.is_empty() && entry.prev_hash != last_hash {
-            let message = format!(
-                "entry {} does not follow entry {last_n}: entries were swapped or replaced",
-                entry.n
-            );
+            let message =
+                format!("entry {} does not follow entry {last_n}: entries were swapped or replaced", entry.n);
             self.problem(ProblemKind::Reordered, entry.n, message);
         }
     }

@@ -20,7 +20,9 @@ pub enum StoreError {
     #[error("{doing} failed")]
     Query { doing: &'static str, source: Arc<sqlx::Error> },
     /// The connection broke during a commit; its outcome is only known after reconnecting.
-    #[error("lost the connection to the database during a commit; it is unknown whether the changes were stored")]
+    #[error(
+        "lost the connection to the database during a commit; it is unknown whether the changes were stored"
+    )]
     Uncertain { source: Arc<sqlx::Error> },
     /// A row contains a value that no version of Plexus writes.
     #[error("a row of {table} is damaged: {message}")]
@@ -30,7 +32,9 @@ pub enum StoreError {
          postgres://user@host/database"
     )]
     UnsupportedUrl(String),
-    #[error("the database URL has a parameter {name:?}, which is not supported; supported parameters: {known}")]
+    #[error(
+        "the database URL has a parameter {name:?}, which is not supported; supported parameters: {known}"
+    )]
     UrlParameter { name: String, known: String },
     #[error("the database URL is not valid; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },

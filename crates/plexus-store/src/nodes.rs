@@ -176,8 +176,12 @@ impl Conn {
     /// Records how a node rejoined.
     pub async fn set_node_enrolment(&mut self, id: NodeId, by: Enrolment) -> Result<(), StoreError> {
         let sql = "UPDATE nodes SET enrolled_by = $2 WHERE id = $1";
-        self.execute("recording how a node was enrolled", sql, vec![id.to_string().into(), by.as_str().into()])
-            .await?;
+        self.execute(
+            "recording how a node was enrolled",
+            sql,
+            vec![id.to_string().into(), by.as_str().into()],
+        )
+        .await?;
         Ok(())
     }
 

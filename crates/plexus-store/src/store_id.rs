@@ -27,7 +27,8 @@ impl Conn {
         let mut halves = [0; 2];
         for ((key, fresh), half) in HALVES.iter().zip([high, low]).zip(&mut halves) {
             let sql = "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
-            self.execute("creating the store's id", sql, vec![(*key).into(), fresh.cast_signed().into()]).await?;
+            self.execute("creating the store's id", sql, vec![(*key).into(), fresh.cast_signed().into()])
+                .await?;
             let sql = "SELECT value FROM meta WHERE key = $1";
             let row = self.row("reading the store's id", sql, vec![(*key).into()]).await?;
             let row = row.ok_or_else(|| StoreError::damaged("meta", "the store's id is missing"))?;

@@ -1,8 +1,9 @@
-//! The file is opened, made where it is missing, and checked; a damaged one is moved aside and what is readable of it recovered.
+//! Opens, creates and checks the file; moves a damaged one aside and recovers its readable rows.
 //!
-//! A recovery has a mark from its first step to its last, which names where the damaged file goes. Whoever finds the mark goes on
-//! where another stopped: the file is moved, its log is moved, a new file is filled under another name, and takes the place of
-//! the first. A file in its place next to one that was moved aside is therefore complete.
+//! A mark file exists from the first to the last step of a recovery, and names the new location of the
+//! damaged file. A process that finds the mark continues where another stopped: move the file, move its log,
+//! fill a new file under a temporary name, and rename it to the original name. Therefore a file with the
+//! original name beside one that was moved is complete.
 
 use std::path::Path;
 
@@ -19,23 +20,23 @@ use crate::conn::Sql;
 use crate::dialect::sqlite::{self, log_of};
 use crate::{Conn, StoreError};
 
-/// Behind the name of the file while it is put in order.
+/// Suffix of the mark file during a recovery.
 const MARK: &str = ".recovering";
 const NEW: &str = ".new";
-/// Rows that are stored at once in a new file.
+/// Rows stored per transaction in a new file.
 const AT_ONCE: usize = 64;
-/// No row gets so far by itself.
+/// Ids and counters of undamaged rows stay below this.
 const LARGEST: i64 = 1 << 52;
 
-/// What is behind the name.
+/// State of the file.
 enum State {
     Ready(Conn),
-    /// Nothing yet.
+    /// Does not exist yet.
     Empty,
     Damaged,
 }
 
-/// The connection to a file that is in order, and what had to be done for it.
+/// Opens the file, and repairs or creates it if necessary.
 pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<Recovery>), OutboxError> {
     {
         let _shared = place.shared().await?;
@@ -44,7 +45,7 @@ pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<R
         }
     }
     let _alone = place.alone().await?;
-    // Another may have done it meanwhile.
+    // Another process may have done it in the meantime.
     match look(place).await? {
         State::Ready(conn) => Ok((conn, None)),
         State::Empty => Ok((create(place).await?, None)),
@@ -64,11 +65,11 @@ async fn look(place: &Place) -> Result<State, OutboxError> {
     match (place.beside(MARK).exists(), size, log) {
         (true, ..) => return Ok(State::Damaged),
         (_, 0, 0) => return Ok(State::Empty),
-        // A file has a header from the time on that it was made.
+        // A header exists from the creation of the file on.
         (_, 0, _) => return Ok(State::Damaged),
         _ => {}
     }
-    // With its mode, also where it was made by somebody else.
+    // Enforces the mode, even if another program created the file.
     drop(place.files.open(&place.path).map_err(OutboxError::file("open the file"))?);
     let mut conn = match sqlite::small(&place.path).await {
         Ok(conn) => conn,
@@ -107,7 +108,7 @@ async fn create(place: &Place) -> Result<Conn, OutboxError> {
     Ok(conn)
 }
 
-/// Does the steps of a recovery that are left. The lock is held alone.
+/// Performs the remaining steps of a recovery. Requires the exclusive lock.
 async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> {
     let (files, mark) = (&place.files, place.beside(MARK));
     let moving = || OutboxError::file("move a damaged file");
@@ -123,7 +124,7 @@ async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> 
     };
     let aside = place.beside(&suffix);
     if !aside.exists() {
-        // A file that is gone leaves an empty one in its place, so that the next step is known to follow.
+        // Replaces a missing file by an empty one, so that the next step can be identified.
         drop(files.open(&place.path).map_err(OutboxError::file("open the file"))?);
         files.rename(&place.path, &aside).map_err(moving())?;
     }
@@ -152,12 +153,12 @@ async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> 
         file = %place.path.display(),
         aside = %recovery.moved_to.display(),
         rows = recovery.rows,
-        "the outbox was damaged: it was moved aside, and what is readable of it goes on"
+        "the outbox was damaged: it was moved aside, and its readable rows were recovered"
     );
     Ok(recovery)
 }
 
-/// A name that was read from a file leads nowhere else.
+/// Ensures that a name read from a file cannot point elsewhere.
 fn is_suffix(name: &str) -> bool {
     let rest = name.strip_prefix(".corrupt-");
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
@@ -177,7 +178,7 @@ fn free_suffix(place: &Place, clock: &Clock) -> String {
     free.next().unwrap_or_default()
 }
 
-/// Stores what is readable of the file that was moved aside in a new one, and closes that.
+/// Stores the readable rows of the damaged file in a new one, and closes it.
 async fn fill(place: &Place, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
     let reading = || OutboxError::file("read the damaged file");
     let pages = Pages::open(aside).map_err(reading())?;
@@ -205,7 +206,7 @@ async fn store(conn: &mut Conn, pages: &Pages, found: &[Found], last: &mut i64) 
     let mut stored = 0;
     for found in found {
         let Ok(Some(mut row)) = pages.row(found) else { continue };
-        // Numbers are not part of the sum. Two rows of one number are none of SQLite's making; both were accepted.
+        // Ids are not covered by the checksum. SQLite never creates duplicate ids; both rows were accepted.
         row.id = if (1..=LARGEST).contains(&row.id) { row.id.max(*last + 1) } else { *last + 1 };
         row.epoch = row.epoch.clamp(0, LARGEST);
         row.attempts = row.attempts.clamp(0, LARGEST);
