@@ -41,22 +41,24 @@ impl Conn {
         expected_seq: Option<i64>,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
-        let last_seq = self.hold_session(session).await?;
-        let mut places = Vec::with_capacity(events.len());
+        let last_seq = self.lock_session(session).await?;
+        let mut slots = Vec::with_capacity(events.len());
         let mut fresh: Vec<NewEvent> = Vec::with_capacity(events.len());
         let mut fresh_ids: HashMap<String, usize> = HashMap::new();
         for event in events {
             let known = match &event.external_id {
                 None => None,
                 Some(id) => match fresh_ids.get(id) {
-                    Some(index) => Some(Place::Fresh(*index)),
-                    None => self.event_by_external_id(session, id).await?.map(|e| Place::Stored(Box::new(e))),
+                    Some(index) => Some(EventSlot::Fresh(*index)),
+                    None => {
+                        self.event_by_external_id(session, id).await?.map(|e| EventSlot::Stored(Box::new(e)))
+                    }
                 },
             };
-            places.push(known.unwrap_or_else(|| {
+            slots.push(known.unwrap_or_else(|| {
                 fresh_ids.extend(event.external_id.clone().map(|id| (id, fresh.len())));
                 fresh.push(event);
-                Place::Fresh(fresh.len() - 1)
+                EventSlot::Fresh(fresh.len() - 1)
             }));
         }
         if !fresh.is_empty() && expected_seq.is_some_and(|expected| expected != last_seq) {
@@ -69,16 +71,16 @@ impl Conn {
             self.script("appending events", statements).await?;
         }
         let written = self.events(session, last_seq, added).await?;
-        let events = places.into_iter().filter_map(|place| match place {
-            Place::Fresh(index) => written.get(index).cloned(),
-            Place::Stored(event) => Some(*event),
+        let events = slots.into_iter().filter_map(|slot| match slot {
+            EventSlot::Fresh(index) => written.get(index).cloned(),
+            EventSlot::Stored(event) => Some(*event),
         });
         Ok(Appended { events: events.collect(), last_seq: last_seq + added })
     }
 
     /// Number of the session's newest event, locked until the transaction ends. Locks the common counter
     /// first, in the same order as all appends.
-    async fn hold_session(&mut self, session: SessionId) -> Result<i64, StoreError> {
+    async fn lock_session(&mut self, session: SessionId) -> Result<i64, StoreError> {
         self.execute(
             "locking the event counter",
             "UPDATE meta SET value = value WHERE key = 'event_pos'",
@@ -97,7 +99,7 @@ impl Conn {
 }
 
 /// Origin of an event in the answer.
-enum Place {
+enum EventSlot {
     Stored(Box<Event>),
     /// Index among the newly appended events.
     Fresh(usize),

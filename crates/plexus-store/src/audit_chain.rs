@@ -111,7 +111,7 @@ impl ChainedEntry {
     }
 
     /// Whether the entry was written with number `n`.
-    pub(crate) fn fits_as(&self, n: i64) -> bool {
+    pub(crate) fn matches_as(&self, n: i64) -> bool {
         Self { n, ..self.clone() }.computed_hash() == self.hash
     }
 

@@ -102,7 +102,7 @@ impl Walk {
         let places: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
         for entry in misfits {
             let n = entry.n;
-            let home = places.iter().copied().find(|place| *place != n && entry.fits_as(*place));
+            let home = places.iter().copied().find(|place| *place != n && entry.matches_as(*place));
             match home {
                 Some(home) => {
                     let message = format!("entry {n} is out of place: it was written as entry {home}");

@@ -202,7 +202,7 @@ impl Conn {
 
     /// For restored calls: their outcome since the backup is unknown, so none may be sent. Each is marked as
     /// sent to a store that no longer exists: its node reports the outcome, or it counts as interrupted.
-    pub(crate) async fn doubt_node_calls(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn mark_node_calls_sent(&mut self) -> Result<(), StoreError> {
         self.execute(
             "marking restored node calls as sent",
             "UPDATE node_calls SET state = 'sent', store_id = $1",

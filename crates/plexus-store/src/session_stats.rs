@@ -33,8 +33,8 @@ impl Conn {
         };
         let calls = self.rows("counting calls", calls_sql(&self.0), range()).await?;
         let (calls, queued) = counted(&calls)?;
-        let told = self.rows("counting notifications", told_sql(&self.0), range()).await?;
-        let (dead_letters, runs) = told_of(&told)?;
+        let notifications = self.rows("counting notifications", notifications_sql(&self.0), range()).await?;
+        let (dead_letters, runs) = notification_counts(&notifications)?;
         let tokens = self.row("counting tokens", tokens_sql(&self.0), range()).await?;
         let tokens = tokens.map(|row| row.opt_int(0)).transpose()?.flatten();
         Ok(SessionStats {
@@ -75,14 +75,14 @@ fn calls_sql(dialect: &Connection) -> Sql {
 }
 
 /// Notifications of programs that start agents or deliver their queued writes.
-fn told_sql(dialect: &Connection) -> Sql {
+fn notifications_sql(dialect: &Connection) -> Sql {
     let source = dialect.payload_text(&["source"]);
     let (state, event) = (dialect.payload_text(&["state"]), dialect.payload_text(&["event"]));
     Sql::Built(format!(
         "SELECT source, state, COUNT(*) FROM ( \
            SELECT {source} AS source, COALESCE({state}, {event}) AS state FROM session_events \
            WHERE session_id = $1 AND seq > $2 AND kind = 'notification' \
-         ) told WHERE (source = 'run' AND state IN ('started', 'exited', 'crashed', 'stopped', 'restarted')) \
+         ) notifications WHERE (source = 'run' AND state IN ('started', 'exited', 'crashed', 'stopped', 'restarted')) \
                    OR (source = 'outbox' AND state = 'dead_letter') GROUP BY source, state"
     ))
 }
@@ -129,7 +129,7 @@ fn counted(rows: &[Row]) -> Result<(CallStats, QueuedStats), StoreError> {
     Ok((calls, queued))
 }
 
-fn told_of(rows: &[Row]) -> Result<(i64, RunStats), StoreError> {
+fn notification_counts(rows: &[Row]) -> Result<(i64, RunStats), StoreError> {
     let (mut dead_letters, mut runs) = (0, RunStats::default());
     for row in rows {
         let count = row.int(2)?;

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::dialect::{Location, Readers, sqlite};
-use crate::journal::{Journal, Place};
+use crate::journal::{Journal, JournalLocation};
 use crate::metrics::StoreMetrics;
-use crate::writer::{Line, Records, Ticket, Writer};
+use crate::writer::{Records, Ticket, Writer, WriterConnection};
 use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct StoreOptions {
 
 /// A database without other writers, with the current schema.
 pub(crate) struct Exclusive {
-    pub(crate) line: Line,
+    pub(crate) connection: WriterConnection,
     readers: Readers,
     pub(crate) lock: File,
     /// Folder of the journal.
@@ -49,14 +49,19 @@ pub(crate) async fn exclusive(
             let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
             let opened = sqlite::open(&path, options.durability, supervisor).await?;
             let readers = Readers::Sqlite(opened.readers);
-            Ok(Exclusive { line: Line::sqlite(opened.writer, options.durability), readers, lock, journal })
+            Ok(Exclusive {
+                connection: WriterConnection::sqlite(opened.writer, options.durability),
+                readers,
+                lock,
+                journal,
+            })
         }
         Location::Postgres(server) => {
             // The keys in the data folder belong to one hub, even if its database is elsewhere.
             let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
             let source = server.writer(&options.instance_id).await?;
             let readers = Readers::Postgres(server.readers());
-            Ok(Exclusive { line: Line::postgres(source).await?, readers, lock, journal })
+            Ok(Exclusive { connection: WriterConnection::postgres(source).await?, readers, lock, journal })
         }
     }
 }
@@ -74,15 +79,16 @@ pub struct Store {
 impl Store {
     /// Opens the database, migrates the schema, stores what is left in the journal, and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
-        let Exclusive { mut line, readers, lock, journal } = exclusive(options, supervisor).await?;
+        let Exclusive { mut connection, readers, lock, journal } = exclusive(options, supervisor).await?;
         let hub = &options.instance_id;
         let metrics = StoreMetrics::default();
-        let conn = line.conn()?;
-        let place = Place { folder: journal, id: conn.own_journal(hub).await? };
+        let conn = connection.conn()?;
+        let place = JournalLocation { folder: journal, id: conn.own_journal(hub).await? };
         let id = Uuid::from_u64_pair(0, place.id.cast_unsigned());
         let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
         let writer =
-            Writer::start(line, journal, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
+            Writer::start(connection, journal, hub, readers.clone(), lock, metrics.clone(), supervisor)
+                .await?;
         Ok(Self { readers, writer, instance_id: hub.clone(), id, metrics })
     }
 
@@ -90,11 +96,11 @@ impl Store {
     pub fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
         let writer = self.writer.clone();
-        metrics.read("plexus_store_queue_depth", "Requests that wait for the writer", move || {
+        metrics.read("plexus_store_queue_depth", "Requests waiting for the writer", move || {
             count(writer.waiting())
         });
         let writer = self.writer.clone();
-        let about = "Acknowledged records in the journal that the database does not have yet";
+        let about = "Acknowledged journal records that are not in the database yet";
         metrics.read("plexus_store_journal_records", about, move || count(writer.journal().waiting()));
     }
 

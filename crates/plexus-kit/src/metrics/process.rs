@@ -6,8 +6,12 @@ use super::{Metrics, count};
 
 pub(super) fn register(metrics: &Metrics) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
-    metrics.read("process_start_time_seconds", "When the hub started, since 1970", move || started);
-    metrics.read("process_resident_memory_bytes", "Memory of the process", resident_bytes);
+    metrics.read(
+        "process_start_time_seconds",
+        "Start time of the process in seconds since 1970",
+        move || started,
+    );
+    metrics.read("process_resident_memory_bytes", "Resident memory of the process", resident_bytes);
     metrics.read("process_open_fds", "Open files and connections", open_files);
 }
 

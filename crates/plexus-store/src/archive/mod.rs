@@ -5,41 +5,11 @@
 //!
 //! | entry | content |
 //! |---|---|
-//!
-//!
-//! `header.json`
-//!
-//! [`Header`]: format and schema version, and the columns of the tables
-//!
-//!
-//!
-//!
-//! `tables/NAME/000001.jsonl` …
-//!
-//! rows as JSON arrays, one per line, ordered by key
-//!
-//!
-//!
-//!
-//! `files/PATH`
-//!
-//! files of the data folder, including user-written ones: [servers and profiles](is_setting)
-//!
-//!
-//!
-//!
-//! `files/journal/N.log`
-//!
-//! acknowledged records that are not in the tables yet
-//!
-//!
-//!
-//!
-//! `manifest.json`
-//!
-//! [`Manifest`]: expected content; an archive without it is truncated
-//!
-//!
+//! | `header.json` | [`Header`]: format and schema version, and the columns of the tables |
+//! | `tables/NAME/000001.jsonl` … | rows as JSON arrays, one per line, ordered by key |
+//! | `files/PATH` | files of the data folder, including user-written ones: [servers and profiles](is_setting) |
+//! | `files/journal/N.log` | acknowledged records that are not in the tables yet |
+//! | `manifest.json` | [`Manifest`]: expected content; an archive without it is truncated |
 
 mod read;
 mod settings;

@@ -41,9 +41,9 @@ pub async fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, StoreError> {
     let opened = exclusive(options, supervisor).await?;
-    let (mut line, _lock, journal) = (opened.line, opened.lock, opened.journal);
+    let (mut connection, _lock, journal) = (opened.connection, opened.lock, opened.journal);
     check_no_journal(&journal)?;
-    let conn = line.conn()?;
+    let conn = connection.conn()?;
     check_empty(conn).await?;
     let stage = options.data_dir.join(STAGE);
     conn.begin().await?;
@@ -64,11 +64,11 @@ pub async fn restore(
     {
         tracing::warn!(%error, "cannot remove the staging folder");
     }
-    let conn = line.conn()?;
+    let conn = connection.conn()?;
     match outcome {
         Ok(restored) => {
             conn.execute("committing a restore", "COMMIT", vec![]).await?;
-            line.close().await?;
+            connection.close().await?;
             Ok(restored)
         }
         Err(error) => {
@@ -157,8 +157,8 @@ impl Restoring<'_> {
         let header = header.ok_or_else(|| wrong("it is empty; is this a Plexus archive?"))?;
         let manifest = manifest.ok_or_else(|| wrong("it is truncated: the manifest is missing"))?;
         self.check(&manifest).await?;
-        self.conn.doubt_node_calls().await?;
-        self.take_files(&header)?;
+        self.conn.mark_node_calls_sent().await?;
+        self.move_files(&header)?;
         Ok(Restored { header, manifest })
     }
 
@@ -269,7 +269,7 @@ impl Restoring<'_> {
             }
         }
         for AuditState { head, ok } in &manifest.audit {
-            let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone())), &Anyone).await?;
+            let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone())), &TrustingWitness).await?;
             // A broken chain is restored as it was; an intact one must still be intact.
             if (*ok && !report.ok) || report.head.as_ref() != Some(head) {
                 return Err(wrong(format!("the audit log of {} does not match the archived one", head.hub)));
@@ -279,7 +279,7 @@ impl Restoring<'_> {
     }
 
     /// Moves the staged files to their destinations.
-    fn take_files(&self, header: &Header) -> Result<(), StoreError> {
+    fn move_files(&self, header: &Header) -> Result<(), StoreError> {
         let folder = self.data_dir.display();
         if !header.keys && !self.data_dir.join("signing-key").exists() {
             return Err(wrong(format!(
@@ -321,9 +321,9 @@ impl Restoring<'_> {
 /// Accepts every retention notice: the keys to verify them are only known once those of the archive are in
 /// place.
 #[derive(Debug)]
-struct Anyone;
+struct TrustingWitness;
 
-impl Witness for Anyone {
+impl Witness for TrustingWitness {
     fn sign(&self, _: &str) -> String {
         String::new()
     }

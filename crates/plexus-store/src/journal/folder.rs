@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use plexus_kit::private_file;
 
-use super::Place;
+use super::JournalLocation;
 use super::segment::{self, Segment};
 use crate::StoreError;
 use crate::writer::Records;
@@ -20,7 +20,7 @@ const FOREIGN: &str = "foreign";
 
 /// The records in the segments that are not in SQL.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct Leftover {
     pub(super) records: Vec<Records>,
     pub(super) segments: Vec<PathBuf>,
     /// The damaged segments.
@@ -28,14 +28,14 @@ pub(super) struct Left {
     last: Option<i64>,
 }
 
-impl Left {
+impl Leftover {
     /// Number of the last record; those up to `position` are in SQL.
     pub(super) fn last(&self, position: i64) -> i64 {
         self.last.unwrap_or(position).max(position)
     }
 }
 
-impl Place {
+impl JournalLocation {
     pub(super) fn segment(&self, first: i64) -> io::Result<Segment> {
         private_file::create_dir(&self.folder)?;
         Segment::create(&self.folder, self.id, first)
@@ -47,8 +47,8 @@ impl Place {
 }
 
 /// Reads the records after number `position`, in order.
-pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
-    let mut left = Left::default();
+pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, StoreError> {
+    let mut left = Leftover::default();
     for path in segments(&place.folder).map_err(|e| place.failed(e))? {
         let bytes = fs_err::read(&path).map_err(|e| place.failed(e))?;
         let shown = path.display();

@@ -67,7 +67,7 @@ const KNOWN: usize = 100_000;
 pub(crate) struct Journal(Arc<Shared>);
 
 struct Shared {
-    place: Place,
+    place: JournalLocation,
     durability: Durability,
     state: Mutex<State>,
     /// Numbers of the newest record, and of the newest one in SQL.
@@ -82,7 +82,7 @@ struct Shared {
 
 /// Folder and identity of a journal.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct JournalLocation {
     pub(crate) folder: PathBuf,
     /// Also stored in the database: the journal of another one must not be replayed into it.
     pub(crate) id: i64,
@@ -116,7 +116,7 @@ struct State {
 
 impl State {
     /// Creates the segment for records from number `first` on.
-    fn begin(&mut self, place: &Place, first: i64) {
+    fn begin(&mut self, place: &JournalLocation, first: i64) {
         match place.segment(first) {
             Ok(segment) => self.active = Some(segment),
             Err(error) => refused(&mut self.refused, &error, &place.folder),
@@ -161,7 +161,11 @@ pub(crate) struct Batch {
 impl Journal {
     /// Reads the records that a previous hub left after record `position`; the writer must store them before
     /// the journal [begins](Self::begin).
-    pub(crate) fn open(place: Place, position: i64, durability: Durability) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        place: JournalLocation,
+        position: i64,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
         let left = folder::read(&place, position)?;
         let last = left.last(position);
         if last > position {

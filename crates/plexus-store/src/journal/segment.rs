@@ -2,36 +2,12 @@
 //!
 //! | bytes | header | frame |
 //! |---|---|---|
+//! | 0..8 | [`MAGIC`] | length of the content (4), CRC-32 of everything after it (4) |
+//! | 8..16 | id of the journal | number of the records, one more than the previous frame |
+//! | 16.. | number of the first frame | content |
 //!
-//!
-//! 0..8
-//!
-//! [`MAGIC`]
-//!
-//! length of the content (4), CRC-32 of everything after it (4)
-//!
-//!
-//!
-//!
-//! 8..16
-//!
-//! id of the journal
-//!
-//! number of the records, one more than the previous frame
-//!
-//!
-//!
-//!
-//! 16..
-//!
-//! number of the first frame
-//!
-//! content
-//!
-//!
-//!
-//! A frame truncated by a crash is the last one and was not acknowledged: its existing part is a correct
-//! prefix. Anything else that is invalid is damage, even at the end; valid frames after it are still found.
+//! A frame truncated by a crash is the last one and was not acknowledged: its existing part is a correct prefix.
+//! Anything else that is invalid is damage, even at the end; valid frames after it are still found.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::api::AuditPhase;
 use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
 
-use super::{Journal, Place, codec, folder, segment};
+use super::{Journal, JournalLocation, codec, folder, segment};
 use crate::audit::NewAudit;
 use crate::writer::Records;
 
@@ -102,8 +102,8 @@ fn invalid_files_are_not_segments() {
 }
 
 /// The records read from a folder whose last segment is as given.
-fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Left {
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Leftover {
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     std::fs::write(dir.path().join(segment::name(1)), bytes).unwrap();
     folder::read(&place, position).unwrap()
 }
@@ -133,7 +133,7 @@ fn journal_of_another_database_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let (bytes, _) = filled(2);
     std::fs::write(dir.path().join(segment::name(1)), &bytes).unwrap();
-    let other = Place { folder: dir.path().to_owned(), id: 8 };
+    let other = JournalLocation { folder: dir.path().to_owned(), id: 8 };
     let left = folder::read(&other, 0).unwrap();
     assert!(left.records.is_empty() && left.segments.is_empty());
     let kept = dir.path().join(segment::name(1)).with_extension("foreign");
@@ -146,7 +146,7 @@ fn damaged_segment_is_renamed_after_replay() {
     let (mut bytes, begins) = filled(5);
     bytes[begins[2] + 20] ^= 1;
     assert_eq!(left(&dir, &bytes, 0).records.len(), 4);
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     assert_eq!((journal.take().records.len(), journal.waiting()), (4, 5));
     journal.stored(5);
@@ -158,7 +158,7 @@ fn damaged_segment_is_renamed_after_replay() {
 
 /// A journal that accepts records, and the file of its first segment.
 fn begun(dir: &tempfile::TempDir) -> (Journal, std::path::PathBuf) {
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     (journal, dir.path().join(segment::name(1)))
@@ -253,7 +253,7 @@ fn records_are_returned_while_no_segment_can_be_created() {
 #[test]
 fn segments_rotate_and_are_removed_once_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place.clone(), 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     let mut taken = 0;
@@ -284,7 +284,7 @@ fn segments_rotate_and_are_removed_once_stored() {
 #[test]
 fn unknown_sessions_and_empty_records_are_returned() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     let unknown = records(1);
@@ -300,7 +300,7 @@ fn unknown_sessions_and_empty_records_are_returned() {
 #[test]
 fn power_durability_bypasses_the_journal() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Power).unwrap();
     journal.begin().unwrap();
     let record = Records { events: vec![], ..records(1) };

@@ -43,13 +43,13 @@ pub enum OutboxError {
 
 /// The message of a database error with its causes, which are needed to understand it.
 fn chain(error: &StoreError) -> String {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        told = format!("{told}: {error}");
+        message = format!("{message}: {error}");
         cause = error.source();
     }
-    told
+    message
 }
 
 /// Adds the remedy for common causes.
@@ -84,7 +84,7 @@ impl OutboxError {
 
 /// Classification of a failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FailureKind {
     Damaged,
     Full,
     ReadOnly,
@@ -93,45 +93,45 @@ pub(super) enum Trouble {
 }
 
 /// Classifies an error by SQLite's primary result code.
-pub(super) fn trouble(error: &StoreError) -> Trouble {
+pub(super) fn failure_kind(error: &StoreError) -> FailureKind {
     let source = match error {
         StoreError::Query { source, .. } | StoreError::Open { source, .. } => source,
-        StoreError::Damaged { .. } => return Trouble::Damaged,
-        _ => return Trouble::Other,
+        StoreError::Damaged { .. } => return FailureKind::Damaged,
+        _ => return FailureKind::Other,
     };
     match source.as_ref() {
         sqlx::Error::Database(error) => {
             let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
             match code & 0xff {
-                5 | 6 => Trouble::Busy,
-                8 => Trouble::ReadOnly,
+                5 | 6 => FailureKind::Busy,
+                8 => FailureKind::ReadOnly,
                 // Includes an unreadable schema, which has the code of any invalid statement.
-                11 | 26 => Trouble::Damaged,
+                11 | 26 => FailureKind::Damaged,
                 1 if error.message().contains("malformed") || error.message().contains("no such") => {
-                    Trouble::Damaged
+                    FailureKind::Damaged
                 }
-                13 => Trouble::Full,
+                13 => FailureKind::Full,
                 // A short read: the file is shorter than its header says.
-                10 if code == 522 => Trouble::Damaged,
+                10 if code == 522 => FailureKind::Damaged,
                 // No space for the shared memory file.
-                10 if code == 4874 => Trouble::Full,
-                _ => Trouble::Other,
+                10 if code == 4874 => FailureKind::Full,
+                _ => FailureKind::Other,
             }
         }
         // A column contains a type that is never stored there.
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Trouble::Damaged,
-        _ => Trouble::Other,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => FailureKind::Damaged,
+        _ => FailureKind::Other,
     }
 }
 
 /// The user-facing error.
-pub(super) fn told(path: &Path, source: StoreError) -> OutboxError {
+pub(super) fn outbox_error(path: &Path, source: StoreError) -> OutboxError {
     let path = path.to_owned();
-    match trouble(&source) {
-        Trouble::Damaged => OutboxError::Damaged { path },
-        Trouble::Full => OutboxError::DiskFull { path },
-        Trouble::ReadOnly => OutboxError::ReadOnly { path },
-        Trouble::Busy => OutboxError::Busy { path },
-        Trouble::Other => OutboxError::Database { path, source },
+    match failure_kind(&source) {
+        FailureKind::Damaged => OutboxError::Damaged { path },
+        FailureKind::Full => OutboxError::DiskFull { path },
+        FailureKind::ReadOnly => OutboxError::ReadOnly { path },
+        FailureKind::Busy => OutboxError::Busy { path },
+        FailureKind::Other => OutboxError::Database { path, source },
     }
 }

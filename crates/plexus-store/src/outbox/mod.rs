@@ -33,9 +33,9 @@
 mod error;
 mod files;
 mod letters;
+mod location;
 mod opening;
 mod pages;
-mod place;
 mod queue;
 mod row;
 mod schema;
@@ -60,8 +60,8 @@ pub use queue::{Claimed, NewWrite, Queued};
 pub use verdict::{Answer, Verdict, judge, retry_after};
 pub use write::{Which, Write, WriteState};
 
-use self::error::{Trouble, told, trouble};
-use self::place::Place;
+use self::error::{FailureKind, failure_kind, outbox_error};
+use self::location::OutboxLocation;
 use crate::{Conn, StoreError};
 
 /// Maximum time for which a row is postponed, even if a server asks for more.
@@ -125,7 +125,7 @@ pub struct Opened {
 pub struct Outbox(Arc<Inner>);
 
 struct Inner {
-    place: Place,
+    place: OutboxLocation,
     clock: Clock,
     limits: Limits,
     file: Mutex<Option<Current>>,
@@ -169,7 +169,7 @@ impl Outbox {
         limits: Limits,
         files: Arc<dyn Files>,
     ) -> Result<(Self, Opened), OutboxError> {
-        let place = Place::new(path, files)?;
+        let place = OutboxLocation::new(path, files)?;
         let (conn, recovered) = opening::open(&place, &clock).await?;
         let current = Current { conn, identity: place.identity(), synced: Synced::AtOnce };
         let inner = Inner {
@@ -197,7 +197,7 @@ impl Outbox {
     pub async fn close(&self) -> Result<(), OutboxError> {
         let current = self.0.file.lock().await.take();
         let Some(current) = current else { return Ok(()) };
-        current.conn.close().await.map_err(|error| told(self.path(), error))
+        current.conn.close().await.map_err(|error| outbox_error(self.path(), error))
     }
 
     /// The last recovery since the previous call, other than the one reported by `open`.
@@ -260,17 +260,17 @@ impl Outbox {
                 Err(error) => error,
             };
             drop(shared);
-            match trouble(&error) {
+            match failure_kind(&error) {
                 // Reopening checks and repairs the file.
-                Trouble::Damaged if again => {
+                FailureKind::Damaged if again => {
                     again = false;
                     current.identity = None;
                 }
-                Trouble::Other => {
+                FailureKind::Other => {
                     current.identity = None;
-                    return Err(told(&place.path, error));
+                    return Err(outbox_error(&place.path, error));
                 }
-                _ => return Err(told(&place.path, error)),
+                _ => return Err(outbox_error(&place.path, error)),
             }
         }
     }

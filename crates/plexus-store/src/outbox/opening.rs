@@ -10,9 +10,9 @@ use std::path::Path;
 use plexus_kit::Clock;
 use plexus_kit::private_file;
 
-use super::error::{Trouble, told, trouble};
+use super::error::{FailureKind, failure_kind, outbox_error};
+use super::location::OutboxLocation;
 use super::pages::{Found, Pages};
-use super::place::Place;
 use super::row::Row;
 use super::schema::{self, Version};
 use super::{OutboxError, Recovery};
@@ -37,7 +37,10 @@ enum State {
 }
 
 /// Opens the file, and repairs or creates it if necessary.
-pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<Recovery>), OutboxError> {
+pub(super) async fn open(
+    place: &OutboxLocation,
+    clock: &Clock,
+) -> Result<(Conn, Option<Recovery>), OutboxError> {
     {
         let _shared = place.shared().await?;
         if let State::Ready(conn) = look(place).await? {
@@ -59,7 +62,7 @@ pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<R
     }
 }
 
-async fn look(place: &Place) -> Result<State, OutboxError> {
+async fn look(place: &OutboxLocation) -> Result<State, OutboxError> {
     let size = std::fs::metadata(&place.path).map_or(0, |file| file.len());
     let log = std::fs::metadata(log_of(&place.path)).map_or(0, |file| file.len());
     match (place.beside(MARK).exists(), size, log) {
@@ -73,8 +76,8 @@ async fn look(place: &Place) -> Result<State, OutboxError> {
     drop(place.files.open(&place.path).map_err(OutboxError::file("open the file"))?);
     let mut conn = match sqlite::small(&place.path).await {
         Ok(conn) => conn,
-        Err(error) if trouble(&error) == Trouble::Damaged => return Ok(State::Damaged),
-        Err(error) => return Err(told(&place.path, error)),
+        Err(error) if failure_kind(&error) == FailureKind::Damaged => return Ok(State::Damaged),
+        Err(error) => return Err(outbox_error(&place.path, error)),
     };
     let looked = async {
         let version = schema::version(&mut conn).await?;
@@ -91,14 +94,14 @@ async fn look(place: &Place) -> Result<State, OutboxError> {
     match found {
         Ok(Version::Newer(version)) => Err(OutboxError::Newer { path: place.path.clone(), version }),
         Ok(_) => Ok(State::Empty),
-        Err(error) if trouble(&error) == Trouble::Damaged => Ok(State::Damaged),
-        Err(error) => Err(told(&place.path, error)),
+        Err(error) if failure_kind(&error) == FailureKind::Damaged => Ok(State::Damaged),
+        Err(error) => Err(outbox_error(&place.path, error)),
     }
 }
 
-async fn create(place: &Place) -> Result<Conn, OutboxError> {
+async fn create(place: &OutboxLocation) -> Result<Conn, OutboxError> {
     drop(place.files.open(&place.path).map_err(OutboxError::file("make the file"))?);
-    let failed = |error| told(&place.path, error);
+    let failed = |error| outbox_error(&place.path, error);
     let mut conn = sqlite::small(&place.path).await.map_err(failed)?;
     let made = schema::create(&mut conn).await.map_err(failed).and_then(|()| place.sync());
     if let Err(error) = made {
@@ -109,7 +112,7 @@ async fn create(place: &Place) -> Result<Conn, OutboxError> {
 }
 
 /// Performs the remaining steps of a recovery. Requires the exclusive lock.
-async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> {
+async fn recover(place: &OutboxLocation, clock: &Clock) -> Result<Recovery, OutboxError> {
     let (files, mark) = (&place.files, place.beside(MARK));
     let moving = || OutboxError::file("move a damaged file");
     let begun = private_file::read(&mark).map_err(OutboxError::file("read the mark"))?;
@@ -164,7 +167,7 @@ fn is_suffix(name: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
 }
 
-fn free_suffix(place: &Place, clock: &Clock) -> String {
+fn free_suffix(place: &OutboxLocation, clock: &Clock) -> String {
     let time: String = clock
         .now()
         .to_string()
@@ -179,11 +182,11 @@ fn free_suffix(place: &Place, clock: &Clock) -> String {
 }
 
 /// Stores the readable rows of the damaged file in a new one, and closes it.
-async fn fill(place: &Place, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
+async fn fill(place: &OutboxLocation, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
     let reading = || OutboxError::file("read the damaged file");
     let pages = Pages::open(aside).map_err(reading())?;
     let found = pages.rows().map_err(reading())?;
-    let failed = |error| told(&place.path, error);
+    let failed = |error| outbox_error(&place.path, error);
     let mut conn = sqlite::small(new).await.map_err(failed)?;
     let filled = async {
         schema::create(&mut conn).await.map_err(failed)?;

@@ -265,7 +265,7 @@ impl Outbox {
                     "{HEADS} SELECT min(CASE WHEN {LEASED} THEN lease_until WHEN {DUE} THEN $1 ELSE not_before END) \
                      FROM heads JOIN writes ON id = head"
                 );
-                let row = conn.row("looking for what is due", Sql::Built(sql), times(now)).await?;
+                let row = conn.row("looking up the next due write", Sql::Built(sql), times(now)).await?;
                 let due = row.map(|row| row.opt_int(0)).transpose()?.flatten();
                 Ok(due.map(from_millis))
             })

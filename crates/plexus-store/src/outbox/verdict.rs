@@ -51,13 +51,13 @@ pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
             status_verdict(status, after, message, renewed, now)
         }
         Answer::Error { code, message, data } => {
-            let said = Said::of(data);
+            let details = ErrorDetails::of(data);
             match () {
-                () if said.is_feature_off() => Verdict::Settled,
-                () if said.code == Some("unauthenticated") && !renewed => Verdict::RenewThenRetry,
-                () if said.code == Some("unauthenticated") => Verdict::Retry(None),
-                () if said.code == Some("forbidden") && !renewed => Verdict::RenewThenRetry,
-                () if said.retryable.unwrap_or(code == INTERNAL) => Verdict::Retry(None),
+                () if details.is_feature_off() => Verdict::Settled,
+                () if details.code == Some("unauthenticated") && !renewed => Verdict::RenewThenRetry,
+                () if details.code == Some("unauthenticated") => Verdict::Retry(None),
+                () if details.code == Some("forbidden") && !renewed => Verdict::RenewThenRetry,
+                () if details.retryable.unwrap_or(code == INTERNAL) => Verdict::Retry(None),
                 () => Verdict::Bury(reason(&format!("the hub rejected it (error {code})"), message)),
             }
         }
@@ -87,16 +87,16 @@ fn result_verdict(result: &Value) -> Verdict {
     if object.get("isError").and_then(Value::as_bool) != Some(true) {
         return Verdict::Settled;
     }
-    let said = Said::of(object.get("_meta"));
-    if said.is_feature_off() {
+    let details = ErrorDetails::of(object.get("_meta"));
+    if details.is_feature_off() {
         return Verdict::Settled;
     }
-    if said.retryable == Some(true) {
+    if details.retryable == Some(true) {
         return Verdict::Retry(None);
     }
     let texts = object.get("content").and_then(Value::as_array).into_iter().flatten();
     let text: Vec<&str> = texts.filter_map(|block| block.get("text").and_then(Value::as_str)).collect();
-    let what = match said.code {
+    let what = match details.code {
         Some(code) => format!("the tool failed ({code})"),
         None => "the tool failed".to_owned(),
     };
@@ -106,12 +106,12 @@ fn result_verdict(result: &Value) -> Verdict {
 /// Machine-readable details of an error: `{"plexus/error": {"code", "retryable"}}`, or both as separate
 /// members.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct ErrorDetails<'a> {
     code: Option<&'a str>,
     retryable: Option<bool>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ErrorDetails<'a> {
     fn of(holder: Option<&'a Value>) -> Self {
         let Some(holder) = holder else { return Self::default() };
         match &holder["plexus/error"] {

@@ -11,15 +11,15 @@ use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
 use tokio::sync::watch;
 
-use super::line::Undone;
-use super::{Line, Record, Records, Reply, Request, Ticket, Work};
+use super::connection::RollbackOutcome;
+use super::{Record, Records, Reply, Request, Ticket, Work, WriterConnection};
 use crate::audit_chain::{self, ChainedEntry};
 use crate::conn::Statement;
 use crate::journal::{self, Journal};
 use crate::{StoreError, audit, events};
 
 pub(super) struct Batch {
-    line: Line,
+    connection: WriterConnection,
     journal: Journal,
     hub: String,
     /// Newest committed link; the next one follows it.
@@ -30,11 +30,11 @@ pub(super) struct Batch {
     events: watch::Sender<()>,
     /// The chain head of the transaction that is being committed.
     committing: Option<AuditHead>,
-    unheard: Option<Unheard>,
+    uncertain: Option<UncertainCommit>,
 }
 
 /// A commit with unknown outcome; the chain head on the next connection tells whether it succeeded.
-struct Unheard {
+struct UncertainCommit {
     head: AuditHead,
     tickets: Vec<Ticket>,
 }
@@ -77,7 +77,7 @@ struct Committed {
 
 impl Batch {
     pub(super) fn new(
-        line: Line,
+        connection: WriterConnection,
         journal: Journal,
         hub: String,
         head: Option<AuditHead>,
@@ -85,7 +85,7 @@ impl Batch {
         healthy: Arc<AtomicBool>,
         events: watch::Sender<()>,
     ) -> Self {
-        Self { line, journal, hub, head, published, healthy, events, committing: None, unheard: None }
+        Self { connection, journal, hub, head, published, healthy, events, committing: None, uncertain: None }
     }
 
     /// Whether anyone follows new events.
@@ -94,7 +94,7 @@ impl Batch {
     }
 
     pub(super) async fn close(self) {
-        if let Err(error) = self.line.close().await {
+        if let Err(error) = self.connection.close().await {
             tracing::warn!(%error, "the database was not closed cleanly");
         }
     }
@@ -110,14 +110,14 @@ impl Batch {
             units.push((work, record));
         }
         self.committing = None;
-        let outcome = match self.line.patience() {
+        let outcome = match self.connection.time_limit() {
             None => self.transaction(units, &mut answers, through).await,
-            Some(patience) => {
+            Some(time_limit) => {
                 let bounded =
-                    tokio::time::timeout(patience, self.transaction(units, &mut answers, through)).await;
+                    tokio::time::timeout(time_limit, self.transaction(units, &mut answers, through)).await;
                 match bounded {
                     Ok(outcome) => outcome,
-                    Err(_) => Err(self.line.out_of_patience().await),
+                    Err(_) => Err(self.connection.time_limit_exceeded().await),
                 }
             }
         };
@@ -151,7 +151,7 @@ impl Batch {
             });
         }
         if let (Err(StoreError::Uncertain { .. }), Some(head)) = (&outcome, self.committing.take()) {
-            self.unheard = Some(Unheard { head, tickets });
+            self.uncertain = Some(UncertainCommit { head, tickets });
         }
         outcome
     }
@@ -167,8 +167,8 @@ impl Batch {
     async fn undo(&mut self, error: StoreError) -> StoreError {
         self.journal.failed();
         tracing::error!(%error, source = ?std::error::Error::source(&error), "a transaction failed");
-        match (self.line.roll_back().await, error) {
-            (Undone::Unknown, StoreError::Query { doing: COMMITTING, source }) => {
+        match (self.connection.roll_back().await, error) {
+            (RollbackOutcome::Unknown, StoreError::Query { doing: COMMITTING, source }) => {
                 StoreError::Uncertain { source }
             }
             (_, error) => error,
@@ -179,20 +179,21 @@ impl Batch {
     /// repeated.
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.restore().await?;
-        if self.line.begin().await.is_ok() {
+        if self.connection.begin().await.is_ok() {
             return Ok(());
         }
-        self.line.give_up().await;
+        self.connection.drop_connection().await;
         self.restore().await?;
-        self.line.begin().await
+        self.connection.begin().await
     }
 
     async fn restore(&mut self) -> Result<(), StoreError> {
-        if let Some(head) = self.line.restore(&self.hub).await? {
-            if let Some(unheard) = self.unheard.take().filter(|unheard| head.as_ref() == Some(&unheard.head))
+        if let Some(head) = self.connection.restore(&self.hub).await? {
+            if let Some(uncertain) =
+                self.uncertain.take().filter(|uncertain| head.as_ref() == Some(&uncertain.head))
             {
                 tracing::info!("the commit that was in progress when the connection was lost has succeeded");
-                unheard.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
+                uncertain.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
             }
             self.publish(head);
         }
@@ -208,12 +209,12 @@ impl Batch {
         // Statements sent together with the next statement that must be awaited, because a statement costs
         // less than a round trip.
         let mut script = Vec::new();
-        self.line.sync(through).await?;
-        if self.line.begins_early() {
+        self.connection.sync(through).await?;
+        if self.connection.begins_early() {
             self.begin().await?;
             script.extend(through.then(|| Statement::fixed("SET LOCAL synchronous_commit = on")));
         } else {
-            script.push(Statement::fixed(self.line.conn()?.0.begin_sql()));
+            script.push(Statement::fixed(self.connection.conn()?.0.begin_sql()));
         }
         let journaled = self.journaled().await?;
         let mut done = Committed { head: self.head.clone(), events: false, journaled: journaled.through };
@@ -242,7 +243,7 @@ impl Batch {
         script.push(Statement::fixed("COMMIT"));
         // Without a chain entry, the outcome of the commit could not be determined later.
         self.committing = done.head.clone().filter(|head| self.head.as_ref() != Some(head));
-        self.line.conn()?.script(COMMITTING, script).await?;
+        self.connection.conn()?.script(COMMITTING, script).await?;
         Ok(done)
     }
 
@@ -251,7 +252,7 @@ impl Batch {
         if !self.journal.is_failing() {
             return Ok(self.journal.take());
         }
-        let position = self.line.conn()?.journal_position(&self.hub).await?;
+        let position = self.connection.conn()?.journal_position(&self.hub).await?;
         self.journal.read_again(position)
     }
 
@@ -267,7 +268,7 @@ impl Batch {
         done.events |= !events.is_empty();
         let chained = audit_chain::extend(&self.hub, done.head.as_ref(), records.audit);
         done.head = chained.last().map(ChainedEntry::head).or_else(|| done.head.take());
-        let rows = self.line.conn()?.0.rows_as();
+        let rows = self.connection.conn()?.0.rows_as();
         let mut statements = events::append_statements(events, rows);
         statements.extend(audit::append_statements(chained, rows));
         Ok(statements)
@@ -277,8 +278,8 @@ impl Batch {
     /// affecting the others.
     async fn work(&mut self, work: Work, mut before: Vec<Statement>) -> Result<(), StoreError> {
         before.push(Statement::fixed("SAVEPOINT unit"));
-        self.line.conn()?.script("setting a savepoint", before).await?;
-        let completed = match AssertUnwindSafe(work(self.line.conn()?)).catch_unwind().await {
+        self.connection.conn()?.script("setting a savepoint", before).await?;
+        let completed = match AssertUnwindSafe(work(self.connection.conn()?)).catch_unwind().await {
             Ok(done) => done.is_ok(),
             Err(_) => {
                 tracing::error!("a unit of work panicked and was undone");
@@ -286,7 +287,7 @@ impl Batch {
             }
         };
         if !completed {
-            self.line.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
+            self.connection.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
         }
         Ok(())
     }
@@ -302,12 +303,12 @@ impl Batch {
         let unknown = self.journal.unknown(events.iter().map(|(session, _)| *session));
         let mut missing = HashSet::new();
         if !unknown.is_empty() {
-            let existing = self.line.conn()?.existing_sessions(&unknown).await?;
+            let existing = self.connection.conn()?.existing_sessions(&unknown).await?;
             missing.extend(unknown.into_iter().filter(|session| !existing.contains(session)));
             self.journal.learn(existing);
         }
         let fresh = match events.iter().any(|(_, event)| event.external_id.is_some()) {
-            true => self.line.conn()?.without_known_external_ids(&events).await?,
+            true => self.connection.conn()?.without_known_external_ids(&events).await?,
             false => vec![true; events.len()],
         };
         let mut admitted = Vec::with_capacity(events.len());

@@ -12,7 +12,7 @@
 //! The queue is bounded; callers wait while it is full.
 
 mod batch;
-mod line;
+mod connection;
 
 use std::fmt;
 use std::fs::File;
@@ -34,7 +34,7 @@ use crate::metrics::StoreMetrics;
 use crate::{Conn, StoreError};
 
 use batch::Batch;
-pub(crate) use line::Line;
+pub(crate) use connection::WriterConnection;
 
 /// Capacity of the queue; further callers wait.
 const QUEUE: usize = 4096;
@@ -107,7 +107,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Stores the records left in the journal, then accepts requests.
     pub(crate) async fn start(
-        mut line: Line,
+        mut connection: WriterConnection,
         journal: Journal,
         hub: &str,
         readers: Readers,
@@ -115,14 +115,14 @@ impl Writer {
         metrics: StoreMetrics,
         supervisor: &Supervisor,
     ) -> Result<Self, StoreError> {
-        let head = line.conn()?.audit_head(hub).await?;
+        let head = connection.conn()?.audit_head(hub).await?;
         let (queue, requests) = mpsc::channel(QUEUE);
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
         let events = watch::Sender::new(());
         let mut batch = Batch::new(
-            line,
+            connection,
             journal.clone(),
             hub.to_owned(),
             head,

@@ -71,9 +71,7 @@ pub(crate) async fn audited_calls_are_filtered_and_paged<B: Backend>(db: Databas
     assert_eq!(next.iter().map(|call| call.call_id).collect::<Vec<_>>(), [ids[1], ids[0]]);
 }
 
-pub(crate) async fn audit_numbers_are_gapless_and_published_after_commit<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn audit_numbers_are_gapless_and_published_after_commit<B: Backend>(db: Database<B>) {
     let mut heads = db.store.audit_heads();
     assert_eq!(*heads.borrow_and_update(), None);
     for size in [1, 31, 32, 33, 70, 256, 257, 600] {

@@ -26,9 +26,7 @@ pub(crate) async fn event_numbers_are_gapless_from_one<B: Backend>(db: Database<
     assert_eq!(reader.session(id).await.unwrap().unwrap().last_seq, sent as i64);
 }
 
-pub(crate) async fn interleaved_writers_keep_events_complete_and_separate<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn interleaved_writers_keep_events_complete_and_separate<B: Backend>(db: Database<B>) {
     const SESSIONS: usize = 64;
     const WRITERS: usize = 8;
     const EVENTS: usize = 60;
@@ -72,7 +70,10 @@ pub(crate) async fn interleaved_writers_keep_events_complete_and_separate<B: Bac
         for (id, owner) in &owners {
             let stored = db.events(*id).await;
             assert_eq!(seqs(&stored), (1..=stored.len() as i64).collect::<Vec<_>>(), "a gap, seed {seed}");
-            assert!(stored.iter().all(|event| event.actor == *owner), "an event of another session, seed {seed}");
+            assert!(
+                stored.iter().all(|event| event.actor == *owner),
+                "an event of another session, seed {seed}"
+            );
             let numbers = numbers(&stored);
             for (writer, sent) in &sent {
                 let of_writer = |number: &u64| *number / 1_000_000 == *writer as u64;
@@ -186,9 +187,7 @@ pub(crate) async fn events_of_all_sessions_have_one_order_and_an_owner<B: Backen
     assert_eq!((logged.pos, logged.payload, logged.actor), (1, payload, of_bob[0].actor.clone()));
 }
 
-pub(crate) async fn only_commits_with_events_send_a_hint<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn only_commits_with_events_send_a_hint<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let mut hints = db.store.event_hints();
     let records = Records { audit: audited(CallId::new(), "agent:a", "todo"), events: vec![] };

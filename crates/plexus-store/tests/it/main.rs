@@ -6,7 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and says what it left out"
+    reason = "a test fails by panicking, and reports what it skipped"
 )]
 
 mod append;

@@ -75,9 +75,7 @@ pub(crate) async fn known_breaks_outlive_their_entries(database: Database<impl B
     }
 }
 
-pub(crate) async fn unsigned_audit_is_truncated_by_age_and_count(
-    database: Database<impl Backend>,
-) {
+pub(crate) async fn unsigned_audit_is_truncated_by_age_and_count(database: Database<impl Backend>) {
     append(&database, (0..20).map(entry).collect()).await;
     assert_eq!(database.store.prune_unsigned_audit(at(0), 20).await.unwrap(), 0);
     assert_eq!(database.store.prune_unsigned_audit(at(5), 20).await.unwrap(), 5, "the old ones");

@@ -205,7 +205,7 @@ async fn database_file_is_in_wal_mode() {
     .await;
 }
 
-/// Records that nobody awaits must not be lost silently: later requests are told.
+/// Records that nobody awaits must not be lost silently: later requests are notified.
 #[tokio::test]
 async fn lost_records_are_reported_to_later_requests() {
     bounded(async {

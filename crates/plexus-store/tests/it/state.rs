@@ -126,9 +126,7 @@ pub(crate) async fn state_of_an_unknown_session_is_rejected<B: Backend>(db: Data
     assert!(written.is_err());
 }
 
-pub(crate) async fn scratchpad_sections_are_managed_per_session<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn scratchpad_sections_are_managed_per_session<B: Backend>(db: Database<B>) {
     let (mine, other) = (db.session("agent:a", "1").await, db.session("agent:a", "2").await);
     db.store
         .write(move |conn| {

@@ -124,9 +124,7 @@ fn named(name: &str, parent: Option<TokenId>) -> Token {
     Token { name: name.to_owned(), ..token(TokenKind::Agent, parent) }
 }
 
-pub(crate) async fn replaced_token_ends_with_renewals_and_passes_on_its_children<
-    B: Backend,
->(
+pub(crate) async fn replaced_token_ends_with_renewals_and_passes_on_its_children<B: Backend>(
     db: Database<B>,
 ) {
     let old = named("ann", None);

@@ -21,9 +21,7 @@ async fn set<B: Backend>(db: &Database<B>, server: &'static str, pin: &PinRecord
     set.await.unwrap();
 }
 
-pub(crate) async fn tool_pin_is_unique_replaceable_and_deleted_with_its_server<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn tool_pin_is_unique_replaceable_and_deleted_with_its_server<B: Backend>(db: Database<B>) {
     let [held, approved] = [PinState::Held, PinState::Approved].map(|state| pin("read", "one", state));
     set(&db, "files", &held).await;
     set(&db, "files", &pin("Zip", "two", PinState::Approved)).await;

@@ -120,9 +120,7 @@ pub(crate) async fn failed_unit_does_not_affect_others_in_its_batch<B: Backend>(
     assert_eq!((numbers(&stored), seqs(&stored)), (vec![0, 1, 2, 3, 4], vec![1, 2, 3, 4, 5]));
 }
 
-pub(crate) async fn database_error_in_a_unit_does_not_affect_others<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn database_error_in_a_unit_does_not_affect_others<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let gate = Gate::close(&db.store).await;
     let add = |session: SessionId, text: &'static str| {

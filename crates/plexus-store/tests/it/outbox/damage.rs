@@ -106,7 +106,7 @@ async fn damage_anywhere_costs_only_the_affected_rows() {
             assert_eq!(
                 std::fs::read(&recovery.moved_to).unwrap(),
                 bytes,
-                "seed {seed}: what was damaged is kept"
+                "seed {seed}: the damaged file is kept"
             );
             // Only the rows of the damaged page are lost, and the loss is reported on opening.
             let most = if seed % 4 == 2 { 0 } else { accepted.len() / 3 };

@@ -20,13 +20,13 @@ const LOCK: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OutboxLocation {
     pub(super) path: PathBuf,
     pub(super) files: Arc<dyn Files>,
     lock: File,
 }
 
-impl Place {
+impl OutboxLocation {
     pub(super) fn new(path: &Path, files: Arc<dyn Files>) -> Result<Self, OutboxError> {
         let folder = folder_of(path);
         files.create_folder(folder).map_err(OutboxError::file("make the folder"))?;
@@ -47,20 +47,20 @@ impl Place {
     }
 
     /// Shared lock, to use the file.
-    pub(super) async fn shared(&self) -> Result<Held<'_>, OutboxError> {
+    pub(super) async fn shared(&self) -> Result<LockGuard<'_>, OutboxError> {
         self.held(File::try_lock_shared).await
     }
 
     /// Exclusive lock, to replace the file.
-    pub(super) async fn alone(&self) -> Result<Held<'_>, OutboxError> {
+    pub(super) async fn alone(&self) -> Result<LockGuard<'_>, OutboxError> {
         self.held(File::try_lock).await
     }
 
-    async fn held(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<Held<'_>, OutboxError> {
+    async fn held(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<LockGuard<'_>, OutboxError> {
         let began = Instant::now();
         loop {
             match take(&self.lock) {
-                Ok(()) => return Ok(Held(&self.lock)),
+                Ok(()) => return Ok(LockGuard(&self.lock)),
                 Err(TryLockError::WouldBlock) if began.elapsed() < LOCK => tokio::time::sleep(LOOK).await,
                 Err(TryLockError::WouldBlock) => return Err(OutboxError::Busy { path: self.path.clone() }),
                 Err(TryLockError::Error(source)) => {
@@ -78,9 +78,9 @@ impl Place {
 
 /// Releases the lock on drop.
 #[derive(Debug)]
-pub(super) struct Held<'a>(&'a File);
+pub(super) struct LockGuard<'a>(&'a File);
 
-impl Drop for Held<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         // Fails only for a closed file.
         let _ = self.0.unlock();

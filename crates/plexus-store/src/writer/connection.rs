@@ -11,17 +11,17 @@ use crate::dialect::{Connection, postgres};
 use crate::{Conn, StoreError};
 
 /// Time limit of a transaction on a server, after which the server counts as unreachable.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-pub(crate) enum Line {
+pub(crate) enum WriterConnection {
     /// A file cannot become unreachable.
-    Sqlite { conn: Conn, sync: Sync },
+    Sqlite { conn: Conn, sync: SyncMode },
     /// `conn` is `None` while the server is unreachable.
     Postgres { conn: Option<Conn>, source: postgres::Source },
 }
 
 /// The sync setting of the commits to a file.
-pub(crate) struct Sync {
+pub(crate) struct SyncMode {
     /// Whether all commits wait for the disk.
     always: bool,
     /// Whether the next commit does, according to the connection's current setting.
@@ -29,17 +29,17 @@ pub(crate) struct Sync {
 }
 
 /// Outcome of a rollback.
-pub(super) enum Undone {
+pub(super) enum RollbackOutcome {
     /// Nothing of the transaction was stored.
-    Surely,
+    Complete,
     /// The connection is lost; the outcome of a commit in progress is only known after reconnecting.
     Unknown,
 }
 
-impl Line {
+impl WriterConnection {
     pub(crate) fn sqlite(conn: Conn, durability: Durability) -> Self {
         let always = durability == Durability::Power;
-        Self::Sqlite { conn, sync: Sync { always, next: always } }
+        Self::Sqlite { conn, sync: SyncMode { always, next: always } }
     }
 
     pub(crate) async fn postgres(source: postgres::Source) -> Result<Self, StoreError> {
@@ -93,34 +93,34 @@ impl Line {
     }
 
     /// Rolls back a failed transaction; drops the connection if that fails.
-    pub(super) async fn roll_back(&mut self) -> Undone {
-        let Ok(conn) = self.conn() else { return Undone::Unknown };
+    pub(super) async fn roll_back(&mut self) -> RollbackOutcome {
+        let Ok(conn) = self.conn() else { return RollbackOutcome::Unknown };
         match (conn.execute("rolling back", "ROLLBACK", vec![]).await, &mut *self) {
-            (Ok(_), _) => Undone::Surely,
+            (Ok(_), _) => RollbackOutcome::Complete,
             (Err(error), Self::Sqlite { .. }) => {
                 tracing::debug!(%error, "nothing to roll back");
-                Undone::Surely
+                RollbackOutcome::Complete
             }
             (Err(_), Self::Postgres { .. }) => {
-                self.give_up().await;
-                Undone::Unknown
+                self.drop_connection().await;
+                RollbackOutcome::Unknown
             }
         }
     }
 
     /// Time limit of a transaction; `None` for a file.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        matches!(self, Self::Postgres { .. }).then_some(PATIENCE)
+    pub(super) fn time_limit(&self) -> Option<Duration> {
+        matches!(self, Self::Postgres { .. }).then_some(TIME_LIMIT)
     }
 
     /// Drops a connection on which a transaction exceeded the time limit.
-    pub(super) async fn out_of_patience(&mut self) -> StoreError {
-        self.give_up().await;
+    pub(super) async fn time_limit_exceeded(&mut self) -> StoreError {
+        self.drop_connection().await;
         StoreError::Uncertain { source: Arc::new(sqlx::Error::PoolTimedOut) }
     }
 
     /// Drops a connection that is in an unknown state.
-    pub(super) async fn give_up(&mut self) {
+    pub(super) async fn drop_connection(&mut self) {
         if let Self::Postgres { conn, .. } = self
             && let Some(Conn(Connection::Postgres(broken))) = conn.take()
         {
