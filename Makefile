@@ -1,4 +1,4 @@
-# Every command that a person or CI runs on this repository. `make` alone lists them.
+# The commands that developers and CI run on this repository. `make` without arguments lists them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,13 +12,13 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
-# scripts/fuzz reads the version here.
+# scripts/fuzz reads the version from this line.
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
-# Outside the workspace, so cargo fmt does not see them.
+# Outside the workspace, so `cargo fmt` skips them.
 FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 
-# The phases of `make test`, cheapest first; the first that fails ends the run.
+# The phases of `make test`, cheapest first; the run stops at the first failure.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
 .PHONY: help run test check bench profile soak generated fmt toolchain target-owner $(PHASES)
@@ -38,25 +38,25 @@ test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
 	  [[ -z $$failed ]] || exit 1; \
 	done
 
-check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
+check: target-owner $(NEXTEST) ## fast checks: cargo check, lints, tidy, unit tests of the libraries
 	cargo check --workspace
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: target-owner ## measure the hub beside other gateways: make bench ARGS="--help"
+bench: target-owner ## compare the hub with other gateways: make bench ARGS="--help"
 	scripts/bench $(ARGS)
 
-profile: target-owner ## where the time of a call goes, by perf: make profile ARGS="--help"
+profile: target-owner ## profile calls with perf: make profile ARGS="--help"
 	scripts/profile $(ARGS)
 
-soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
+soak: target-owner $(NEXTEST) ## long-running tests, which `make test` skips
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
-fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
+fuzz: $(CARGO_FUZZ) ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
 	scripts/fuzz $(ARGS)
 
-generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, schema, help texts
+generated: target-owner $(NEXTEST) ## regenerate files made from code: reference, OpenAPI, schemas, help texts
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-node -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
@@ -71,13 +71,13 @@ fmt-check: toolchain
 clippy: target-owner
 	cargo clippy --workspace --all-targets -- -D warnings
 
-tidy: target-owner ## the rules the compiler does not know (crate edges, file sizes, ...)
+tidy: target-owner ## project rules the compiler cannot check (crate edges, file sizes, ...)
 	cargo xtask tidy
 
-third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
+third-party: ## install third-party test programs: SDKs, agents, the conformance suite
 	scripts/third-party
 
-nextest: target-owner $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
+nextest: target-owner $(NEXTEST) ## all tests, or a selection: make nextest ARGS="-p plexus-mcp typescript"
 	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
 
 doctest: target-owner
@@ -85,13 +85,13 @@ doctest: target-owner
 
 toolchain:
 	@command -v cargo >/dev/null || { \
-	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
-	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
+	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then selects the' >&2; \
+	  echo '      version in rust-toolchain.toml. A C compiler (gcc or clang) is needed as well.' >&2; \
 	  exit 1; }
 
-# Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
-# target folder it would take another clone's build of `plexus` for this one's. So the members are built anew
-# when the clone changes; dependencies stay. One `cargo clean` of members is for one profile.
+# Cargo identifies workspace members only by their path inside the workspace and by file times. With a shared target
+# folder it would mistake another clone's build of `plexus` for this clone's. So when the clone changes, the members
+# are cleaned and rebuilt; dependencies stay. `cargo clean --workspace` covers one profile, hence two calls.
 target-owner: toolchain
 	@owner='$(CARGO_TARGET_DIR)/.clone'; \
 	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
@@ -101,14 +101,15 @@ target-owner: toolchain
 	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
 	fi
 
-# Built only where cargo-nextest is not on the PATH.
+# Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain
 	@echo 'cargo-nextest is not installed: building $(NEXTEST_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install cargo-nextest \
 	  --version $(NEXTEST_VERSION) --locked --root '$(CACHE)/tools'
 	rm -rf '$(CACHE)/tools/build'
 
-# By its version, so that a new one is built. Not from the PATH: its flags are part of what is cached.
+# Named after its version, so that a new version is built. Not taken from the PATH, because its flags are part of the
+# build cache.
 $(CARGO_FUZZ): | toolchain
 	@echo 'building cargo-fuzz $(CARGO_FUZZ_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build-fuzz' cargo install cargo-fuzz \
