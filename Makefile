@@ -6,8 +6,8 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 CACHE := $(or $(PLEXUS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plexus)
-# Outside the clone, so that a second clone reuses the built dependencies.
-export CARGO_TARGET_DIR ?= $(CACHE)/target
+# Outside the clone, so that a second clone reuses what is built.
+export CARGO_TARGET_DIR := $(CACHE)/target
 
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
@@ -21,15 +21,32 @@ FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 # The phases of `make test`, cheapest first; the run stops at the first failure.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
-.PHONY: help run test check bench profile soak generated fmt toolchain target-owner $(PHASES)
+.PHONY: help run test check bench profile soak generated fmt toolchain $(PHASES)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-run: target-owner ## build and start the hub: make run ARGS="--help"
-	cargo run --package plexus -- up $(ARGS)
+run: toolchain ## build and start the hub: make run ARGS="--help"
+	@scripts/tree cargo build --package plexus
+	'$(CARGO_TARGET_DIR)/debug/plexus' up $(ARGS)
+
+# Everything that compiles runs in a copy of the clone at a fixed path, which all clones share; see scripts/tree.
+ifneq ($(realpath $(CURDIR)),$(realpath $(CACHE)/tree))
 
 test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
+check: toolchain ## fast checks: cargo check, lints, tidy, unit tests of the libraries
+bench: toolchain ## compare the hub with other gateways: make bench ARGS="--help"
+profile: toolchain ## profile calls with perf: make profile ARGS="--help"
+soak: toolchain ## long-running tests, which `make test` skips
+fuzz: toolchain ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
+generated: toolchain ## regenerate files made from code: reference, OpenAPI, schemas, help texts
+
+test check bench profile soak generated $(PHASES): toolchain
+	@scripts/tree $(MAKE) $@
+
+else
+
+test:
 	@times=''; trap 'printf "\nphase         seconds\n%b" "$$times"' EXIT; \
 	for phase in $(PHASES); do \
 	  printf '\n== %s\n' "$$phase"; began=$$SECONDS; failed=''; \
@@ -38,68 +55,58 @@ test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
 	  [[ -z $$failed ]] || exit 1; \
 	done
 
-check: target-owner $(NEXTEST) ## fast checks: cargo check, lints, tidy, unit tests of the libraries
+check: $(NEXTEST)
 	cargo check --workspace
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: target-owner ## compare the hub with other gateways: make bench ARGS="--help"
+bench:
 	scripts/bench $(ARGS)
 
-profile: target-owner ## profile calls with perf: make profile ARGS="--help"
+profile:
 	scripts/profile $(ARGS)
 
-soak: target-owner $(NEXTEST) ## long-running tests, which `make test` skips
+soak: $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
-fuzz: $(CARGO_FUZZ) ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
+fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)
 
-generated: target-owner $(NEXTEST) ## regenerate files made from code: reference, OpenAPI, schemas, help texts
+generated: $(NEXTEST)
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-node -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
-fmt: toolchain ## format the code
-	cargo fmt --all
-	rustfmt --edition 2024 $(FUZZ_SOURCES)
-
-fmt-check: toolchain
+fmt-check:
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check $(FUZZ_SOURCES)
 
-clippy: target-owner
+clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 
-tidy: target-owner ## project rules the compiler cannot check (crate edges, file sizes, ...)
+tidy: ## project rules the compiler cannot check (crate edges, file sizes, ...)
 	cargo xtask tidy
 
 third-party: ## install third-party test programs: SDKs, agents, the conformance suite
 	scripts/third-party
 
-nextest: target-owner $(NEXTEST) ## all tests, or a selection: make nextest ARGS="-p plexus-mcp typescript"
+nextest: $(NEXTEST) ## all tests, or a selection: make nextest ARGS="-p plexus-mcp typescript"
 	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
 
-doctest: target-owner
+doctest:
 	cargo test --workspace --doc
+
+endif
+
+fmt: toolchain ## format the code
+	cargo fmt --all
+	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
 toolchain:
 	@command -v cargo >/dev/null || { \
 	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then selects the' >&2; \
 	  echo '      version in rust-toolchain.toml. A C compiler (gcc or clang) is needed as well.' >&2; \
 	  exit 1; }
-
-# Cargo identifies workspace members only by their path inside the workspace and by file times. With a shared target
-# folder it would mistake another clone's build of `plexus` for this clone's. So when the clone changes, the members
-# are cleaned and rebuilt; dependencies stay. `cargo clean --workspace` covers one profile, hence two calls.
-target-owner: toolchain
-	@owner='$(CARGO_TARGET_DIR)/.clone'; \
-	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
-	  if [[ -d '$(CARGO_TARGET_DIR)' ]]; then \
-	    cargo clean --quiet --workspace; cargo clean --quiet --workspace --release; \
-	  fi; \
-	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
-	fi
 
 # Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain

@@ -1,7 +1,7 @@
 # Shared by the scripts that build or install into the cache folder; sourced by them.
 # Sets `cache`, and defines:
 #   usage                       prints the comment at the head of the script
-#   own_target                  sets CARGO_TARGET_DIR like the Makefile; removes workspace builds of another clone
+#   in_tree ARGUMENT...         re-runs the script in the build copy of this clone, unless it already runs there
 #   fail CODE LINE...           prints an error to stderr with the name of the script, and exits
 #   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is complete; concurrent callers do it once
 # A folder is complete when it contains `.ready`, which is written last.
@@ -12,9 +12,9 @@ usage() {
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(dirname "${BASH_SOURCE[0]}")/${0##*/}"
 }
 
-own_target() {
-  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
-  make --no-print-directory -C "$(dirname "${BASH_SOURCE[0]}")/.." target-owner
+in_tree() {
+  export CARGO_TARGET_DIR=$cache/target
+  [[ $(pwd -P) == "$(realpath "$cache")/tree" ]] || exec scripts/tree "scripts/${0##*/}" "$@"
 }
 
 fail() {
