@@ -1,4 +1,4 @@
-# Every command that a person or CI runs on this repository. `make` alone lists them.
+# The commands that developers and CI run on this repository. `make` without arguments lists them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,13 +12,13 @@ export CARGO_TARGET_DIR := $(CACHE)/target
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
-# scripts/fuzz reads the version here.
+# scripts/fuzz reads the version from this line.
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
-# Outside the workspace, so cargo fmt does not see them.
+# Outside the workspace, so `cargo fmt` skips them.
 FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 
-# The phases of `make test`, cheapest first; the first that fails ends the run.
+# The phases of `make test`, cheapest first; the run stops at the first failure.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
 .PHONY: help run test check bench profile soak generated fmt toolchain $(PHASES)
@@ -30,16 +30,16 @@ run: toolchain ## build and start the hub: make run ARGS="--help"
 	@scripts/tree cargo build --package plexus
 	'$(CARGO_TARGET_DIR)/debug/plexus' up $(ARGS)
 
-# What compiles runs in the copy of this clone that all clones share; see scripts/tree.
+# Everything that compiles runs in a copy of the clone at a fixed path, which all clones share; see scripts/tree.
 ifneq ($(realpath $(CURDIR)),$(realpath $(CACHE)/tree))
 
 test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
-check: toolchain ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
-bench: toolchain ## measure the hub beside other gateways: make bench ARGS="--help"
-profile: toolchain ## where the time of a call goes, by perf: make profile ARGS="--help"
-soak: toolchain ## the long tests, which are ignored otherwise
-fuzz: toolchain ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
-generated: toolchain ## regenerate what is made from the code: reference, OpenAPI, schema, help texts
+check: toolchain ## fast checks: cargo check, lints, tidy, unit tests of the libraries
+bench: toolchain ## compare the hub with other gateways: make bench ARGS="--help"
+profile: toolchain ## profile calls with perf: make profile ARGS="--help"
+soak: toolchain ## long-running tests, which `make test` skips
+fuzz: toolchain ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
+generated: toolchain ## regenerate files made from code: reference, OpenAPI, schemas, help texts
 
 test check bench profile soak generated $(PHASES): toolchain
 	@scripts/tree $(MAKE) $@
@@ -84,13 +84,13 @@ fmt-check:
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 
-tidy: ## the rules the compiler does not know (crate edges, file sizes, ...)
+tidy: ## project rules the compiler cannot check (crate edges, file sizes, ...)
 	cargo xtask tidy
 
-third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
+third-party: ## install third-party test programs: SDKs, agents, the conformance suite
 	scripts/third-party
 
-nextest: $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
+nextest: $(NEXTEST) ## all tests, or a selection: make nextest ARGS="-p plexus-mcp typescript"
 	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
 
 doctest:
@@ -104,18 +104,19 @@ fmt: toolchain ## format the code
 
 toolchain:
 	@command -v cargo >/dev/null || { \
-	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
-	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
+	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then selects the' >&2; \
+	  echo '      version in rust-toolchain.toml. A C compiler (gcc or clang) is needed as well.' >&2; \
 	  exit 1; }
 
-# Built only where cargo-nextest is not on the PATH.
+# Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain
 	@echo 'cargo-nextest is not installed: building $(NEXTEST_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install cargo-nextest \
 	  --version $(NEXTEST_VERSION) --locked --root '$(CACHE)/tools'
 	rm -rf '$(CACHE)/tools/build'
 
-# By its version, so that a new one is built. Not from the PATH: its flags are part of what is cached.
+# Named after its version, so that a new version is built. Not taken from the PATH, because its flags are part of the
+# build cache.
 $(CARGO_FUZZ): | toolchain
 	@echo 'building cargo-fuzz $(CARGO_FUZZ_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build-fuzz' cargo install cargo-fuzz \

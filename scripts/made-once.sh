@@ -1,10 +1,10 @@
-# For scripts that build or install something into the cache folder; sourced by them.
+# Shared by the scripts that build or install into the cache folder; sourced by them.
 # Sets `cache`, and defines:
 #   usage                       prints the comment at the head of the script
-#   in_tree ARGUMENT...         runs the script in the copy of this clone that builds are made of, unless it is there
-#   fail CODE LINE...           says why on stderr, with the name of the script, and ends it
-#   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is whole; two callers at once do it once
-# A folder is whole when `.ready` is in it, which is written last.
+#   in_tree ARGUMENT...         re-runs the script in the build copy of this clone, unless it already runs there
+#   fail CODE LINE...           prints an error to stderr with the name of the script, and exits
+#   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is complete; concurrent callers do it once
+# A folder is complete when it contains `.ready`, which is written last.
 
 cache=${PLEXUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plexus}
 
@@ -31,10 +31,10 @@ made_once() {
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"
   flock 9
-  # Someone else may have made it while this one waited.
+  # Another process may have finished it while this one waited for the lock.
   if [[ ! -e $folder/.ready ]]; then
     rm -rf "$folder"
-    # What it runs holds the lock as well: when this script alone is killed, an npm that goes on writing keeps the next
+    # Child processes hold the lock as well: if only this script is killed, an npm that is still writing keeps the next
     # caller out until it has ended.
     "$make"
     : >"$folder/.ready"
