@@ -57,7 +57,7 @@ fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonr
 	scripts/fuzz $(ARGS)
 
 generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, schema, help texts
-	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-node -p plexus-hub -p plexus \
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-machine -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt: toolchain ## format the code

@@ -41,6 +41,10 @@ pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
 pub const TOOLS_FOLDER: &str = "tools.d";
 /// In the data folder: what agents are told of who they are, where no other folder is named.
 pub const WORKSPACE_FOLDER: &str = "workspace";
+/// In the data folder: one folder for each pair of agent and hub that a local proxy serves.
+pub const PROXY_FOLDER: &str = "proxy";
+/// In the data folder: one folder for each run of an agent.
+pub const RUNS_FOLDER: &str = "runs";
 
 /// What a power cut may take. `kill -9` takes nothing in either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
