@@ -6,8 +6,8 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 CACHE := $(or $(PLEXUS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plexus)
-# Outside the clone, so that a second clone reuses the built dependencies.
-export CARGO_TARGET_DIR ?= $(CACHE)/target
+# Outside the clone, so that a second clone reuses what is built.
+export CARGO_TARGET_DIR := $(CACHE)/target
 
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
@@ -21,15 +21,32 @@ FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 # The phases of `make test`, cheapest first; the first that fails ends the run.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
-.PHONY: help run test check bench profile soak generated fmt toolchain target-owner $(PHASES)
+.PHONY: help run test check bench profile soak generated fmt toolchain $(PHASES)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-run: target-owner ## build and start the hub: make run ARGS="--help"
-	cargo run --package plexus -- up $(ARGS)
+run: toolchain ## build and start the hub: make run ARGS="--help"
+	@scripts/tree cargo build --package plexus
+	'$(CARGO_TARGET_DIR)/debug/plexus' up $(ARGS)
+
+# What compiles runs in the copy of this clone that all clones share; see scripts/tree.
+ifneq ($(realpath $(CURDIR)),$(realpath $(CACHE)/tree))
 
 test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
+check: toolchain ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
+bench: toolchain ## measure the hub beside other gateways: make bench ARGS="--help"
+profile: toolchain ## where the time of a call goes, by perf: make profile ARGS="--help"
+soak: toolchain ## the long tests, which are ignored otherwise
+fuzz: toolchain ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
+generated: toolchain ## regenerate what is made from the code: reference, OpenAPI, schema, help texts
+
+test check bench profile soak generated $(PHASES): toolchain
+	@scripts/tree $(MAKE) $@
+
+else
+
+test:
 	@times=''; trap 'printf "\nphase         seconds\n%b" "$$times"' EXIT; \
 	for phase in $(PHASES); do \
 	  printf '\n== %s\n' "$$phase"; began=$$SECONDS; failed=''; \
@@ -38,68 +55,58 @@ test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
 	  [[ -z $$failed ]] || exit 1; \
 	done
 
-check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
+check: $(NEXTEST)
 	cargo check --workspace
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: target-owner ## measure the hub beside other gateways: make bench ARGS="--help"
+bench:
 	scripts/bench $(ARGS)
 
-profile: target-owner ## where the time of a call goes, by perf: make profile ARGS="--help"
+profile:
 	scripts/profile $(ARGS)
 
-soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
+soak: $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
 
-fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
+fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)
 
-generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, schema, help texts
+generated: $(NEXTEST)
 	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-machine -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
-fmt: toolchain ## format the code
-	cargo fmt --all
-	rustfmt --edition 2024 $(FUZZ_SOURCES)
-
-fmt-check: toolchain
+fmt-check:
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check $(FUZZ_SOURCES)
 
-clippy: target-owner
+clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 
-tidy: target-owner ## the rules the compiler does not know (crate edges, file sizes, ...)
+tidy: ## the rules the compiler does not know (crate edges, file sizes, ...)
 	cargo xtask tidy
 
 third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
 	scripts/third-party
 
-nextest: target-owner $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
+nextest: $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
 	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
 
-doctest: target-owner
+doctest:
 	cargo test --workspace --doc
+
+endif
+
+fmt: toolchain ## format the code
+	cargo fmt --all
+	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
 toolchain:
 	@command -v cargo >/dev/null || { \
 	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
 	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
 	  exit 1; }
-
-# Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
-# target folder it would take another clone's build of `plexus` for this one's. So the members are built anew
-# when the clone changes; dependencies stay. One `cargo clean` of members is for one profile.
-target-owner: toolchain
-	@owner='$(CARGO_TARGET_DIR)/.clone'; \
-	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
-	  if [[ -d '$(CARGO_TARGET_DIR)' ]]; then \
-	    cargo clean --quiet --workspace; cargo clean --quiet --workspace --release; \
-	  fi; \
-	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
-	fi
 
 # Built only where cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain

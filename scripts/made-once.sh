@@ -1,7 +1,7 @@
 # For scripts that build or install something into the cache folder; sourced by them.
 # Sets `cache`, and defines:
 #   usage                       prints the comment at the head of the script
-#   own_target                  sets CARGO_TARGET_DIR as the Makefile does; what another clone built there goes
+#   in_tree ARGUMENT...         runs the script in the copy of this clone that builds are made of, unless it is there
 #   fail CODE LINE...           says why on stderr, with the name of the script, and ends it
 #   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is whole; two callers at once do it once
 # A folder is whole when `.ready` is in it, which is written last.
@@ -12,9 +12,9 @@ usage() {
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(dirname "${BASH_SOURCE[0]}")/${0##*/}"
 }
 
-own_target() {
-  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
-  make --no-print-directory -C "$(dirname "${BASH_SOURCE[0]}")/.." target-owner
+in_tree() {
+  export CARGO_TARGET_DIR=$cache/target
+  [[ $(pwd -P) == "$(realpath "$cache")/tree" ]] || exec scripts/tree "scripts/${0##*/}" "$@"
 }
 
 fail() {

@@ -5,6 +5,7 @@
 
 mod edges;
 mod file_size;
+pub(crate) mod growth;
 mod leftovers;
 mod libraries;
 mod module_docs;
@@ -18,8 +19,15 @@ use crate::tree::Tree;
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-pub(crate) const CHECKS: [Check; 6] =
-    [edges::check, libraries::check, module_docs::check, file_size::check, names::check, leftovers::check];
+pub(crate) const CHECKS: [Check; 7] = [
+    edges::check,
+    libraries::check,
+    module_docs::check,
+    file_size::check,
+    growth::check,
+    names::check,
+    leftovers::check,
+];
 
 #[derive(Debug)]
 pub(crate) struct Finding {

@@ -156,6 +156,30 @@ fn a_file_past_its_limit_is_found() {
 }
 
 #[test]
+fn growth_beyond_the_record_is_found() {
+    let lines = |count: usize| "//\n".repeat(count);
+    let files = |source: usize, test: usize| {
+        [("crates/a/src/lib.rs", lines(source)), ("crates/a/tests/it/main.rs", lines(test))]
+    };
+    let recorded = {
+        let files = files(420, 10).map(|(path, text)| File { path: path.to_owned(), text: Some(text) });
+        growth::render(&Tree::new(files.into()).unwrap())
+    };
+    let check = |source, test| {
+        let [first, second] = files(source, test);
+        let files = [(first.0, &*first.1), (second.0, &*second.1), (growth::RECORD, &*recorded)];
+        found(growth::check, &files).join("\n")
+    };
+
+    assert_eq!(check(450, 250), "", "rounding leaves room");
+    assert!(check(451, 10).contains("file `crates/a/src/lib.rs` has grown from 450 to 500 lines"));
+    assert!(check(501, 10).contains("crate `a` has grown from 500 to 750 lines"));
+    assert!(check(420, 251).contains("crate `a/tests` has grown from 250 to 500 lines"));
+    assert_finds(growth::check, &[("crates/a/src/lib.rs", "//\n")], "xtask/sizes.toml:1", "no record");
+    assert_finds(growth::check, &[(growth::RECORD, "[crates")], "xtask/sizes.toml:1", "cannot be read");
+}
+
+#[test]
 fn a_vague_name_is_found_once() {
     for (path, place) in [
         ("crates/a/src/utils.rs", "crates/a/src/utils.rs:1"),
