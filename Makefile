@@ -51,13 +51,13 @@ profile: target-owner ## where the time of a call goes, by perf: make profile AR
 
 soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
-	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
+	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-upstream --profile soak
 
 fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
 	scripts/fuzz $(ARGS)
 
 generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, schema, help texts
-	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-node -p plexus-hub -p plexus \
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-upstream -p plexus-node -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt: toolchain ## format the code

@@ -7,13 +7,17 @@ use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
+pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
     ("plexus-proto", &[]),
     ("plexus-kit", &["plexus-proto"]),
     ("plexus-store", &["plexus-proto", "plexus-kit"]),
     ("plexus-auth", &["plexus-proto", "plexus-kit", "plexus-store"]),
     ("plexus-tools", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth"]),
     ("plexus-mcp", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools"]),
+    (
+        "plexus-upstream",
+        &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools", "plexus-mcp"],
+    ),
     ("plexus-agent", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools"]),
     ("plexus-bridge", &["plexus-proto", "plexus-kit"]),
     (
@@ -25,6 +29,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-bridge",
             "plexus-agent",
         ],
@@ -38,6 +43,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-agent",
             "plexus-bridge",
             "plexus-node",
@@ -52,6 +58,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-agent",
             "plexus-bridge",
             "plexus-node",

@@ -18,7 +18,6 @@ pub(crate) mod rpc;
 mod session;
 pub(crate) mod sse;
 mod under_way;
-mod version;
 mod welcome;
 
 use std::sync::Arc;
@@ -37,7 +36,8 @@ use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
-use crate::upstream::Upstreams;
+use crate::offers::OfferProvider;
+use crate::version::{Dialect, Era, Features};
 use aside::Aside;
 use aside::tasks::{self, Tasks};
 use list::ListCache;
@@ -47,8 +47,6 @@ use session::Sessions;
 use welcome::Streams;
 
 pub(crate) use session::server_info;
-pub use version::{Dialect, Version};
-pub(crate) use version::{Era, Features, MODERN, SUPPORTED};
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {
@@ -83,7 +81,7 @@ pub struct McpServer(Arc<State>);
 #[derive(Debug)]
 struct State {
     dispatcher: Dispatcher,
-    upstreams: Upstreams,
+    upstreams: Arc<dyn OfferProvider>,
     authenticator: Arc<Authenticator>,
     supervisor: Supervisor,
     /// Streams end when this is cancelled.
@@ -112,7 +110,7 @@ impl McpServer {
     #[must_use]
     pub fn new(
         dispatcher: Dispatcher,
-        upstreams: Upstreams,
+        upstreams: Arc<dyn OfferProvider>,
         authenticator: Arc<Authenticator>,
         store: Store,
         clock: Clock,

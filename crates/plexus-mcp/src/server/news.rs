@@ -13,8 +13,8 @@ use super::list::Rendered;
 use super::offers::{self, Listed};
 use super::reads::{self, MAX_URI};
 use super::rpc::RpcError;
-use super::version::Features;
-use crate::upstream::{Mailbox, Seen as Offered, Watch};
+use crate::offers::{Mailbox, ResourceWatch, VisibleOffers};
+use crate::version::Features;
 
 /// Resources that one client hears of at most.
 pub(super) const MAX_WATCHED: usize = 256;
@@ -130,7 +130,7 @@ pub(super) struct Watching {
 #[derive(Debug)]
 struct Watched {
     server: String,
-    _watch: Watch,
+    _watch: ResourceWatch,
 }
 
 impl Watching {
@@ -139,7 +139,7 @@ impl Watching {
         &mut self,
         state: &State,
         owner: &Principal,
-        seen: &Offered,
+        seen: &VisibleOffers,
         uri: &str,
     ) -> Result<bool, RpcError> {
         if self.watched.contains_key(uri) {

@@ -23,9 +23,9 @@ use crate::server::aside::{Taken, tasks};
 use crate::server::call::{self, ProgressWriter, Subject, Target};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::under_way::{Next, Told, UnderWay, Wants};
-use crate::server::version::Dialect;
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, identity, sse};
+use crate::version::Dialect;
 
 pub(super) async fn answer(
     state: &Arc<State>,

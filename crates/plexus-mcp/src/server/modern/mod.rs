@@ -20,8 +20,8 @@ use super::rpc::{
     self, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RESOURCE_NOT_FOUND, Request, RpcError,
     UNSUPPORTED_VERSION,
 };
-use super::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use super::{State, call, capabilities, reads};
+use crate::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use meta::{META_SERVER, META_VERSION, RequestMeta};
 
 /// How long a list may be taken from a cache.

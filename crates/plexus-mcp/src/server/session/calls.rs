@@ -21,9 +21,9 @@ use super::{McpSession, get};
 use crate::server::call::{self, ProgressWriter, Subject};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::under_way::{Next, Told, UnderWay, Wants};
-use crate::server::version::{Dialect, Version};
 use crate::server::welcome::Welcome;
 use crate::server::{State, identity};
+use crate::version::{Dialect, Version};
 
 /// A call that wants progress is answered as a stream; any other as one JSON object, unless it asks or its log is read.
 /// Where there is no place for a stream, one that needs it from the beginning is not begun; one that runs goes on without.

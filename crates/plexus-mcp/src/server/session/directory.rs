@@ -21,7 +21,7 @@ use super::questions::Questions;
 use super::stream::{Kept, StreamLog};
 use crate::server::news::Watching;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
-use crate::server::version::Version;
+use crate::version::Version;
 
 /// A session that is not used for so long is forgotten by memory, not by the database.
 const IDLE: Duration = Duration::from_secs(3600);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpSession;
 use super::stream::StreamLog;
 use crate::server::under_way::Round;
-use crate::server::version::Version;
+use crate::version::Version;
 
 /// The questions that a session has open. Held for a look or a change, never while anything is waited for.
 pub(super) struct Questions {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::server::call::{self, Subject};
 use crate::server::reads;
 use crate::server::rpc::{INTERNAL_ERROR, RpcError};
-use crate::server::version::Dialect;
+use crate::version::Dialect;
 
 const LOST: &str = "the hub was restarted while it ran; nobody knows whether it has done its work, and it was not run \
                     again. Look first";
