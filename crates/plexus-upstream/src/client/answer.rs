@@ -1,6 +1,6 @@
 //! What a server's results say. Each function takes the text of a `result`, as a slice of the message it came in.
 
-mod asked;
+mod input_required;
 mod listing;
 mod task;
 
@@ -58,7 +58,7 @@ pub(crate) fn called(result: &Bytes) -> Called {
     match kind(parts.result_type.as_deref())? {
         Kind::Complete => {}
         Kind::InputRequired => {
-            let (questions, state) = asked::questions(result, "tools/call")?;
+            let (questions, state) = input_required::questions(result, "tools/call")?;
             return Ok(Returned::Ask { questions, state });
         }
         Kind::Task => return task::begun(result),
@@ -92,7 +92,7 @@ pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientErro
     match kind(result_type.as_deref())? {
         Kind::Complete => Ok(Replied::Result(result)),
         Kind::InputRequired => {
-            let (questions, state) = asked::questions(&result, method)?;
+            let (questions, state) = input_required::questions(&result, method)?;
             Ok(Replied::Ask { questions, state })
         }
         Kind::Task => Err(malformed(method, &"only a call of a tool may become a task")),

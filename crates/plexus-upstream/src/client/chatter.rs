@@ -9,10 +9,10 @@ use super::stderr::{self, Withheld};
 
 /// The last of what one connection sent that is no message.
 #[derive(Default)]
-pub struct Chatter(Mutex<Said>);
+pub struct Chatter(Mutex<LastOutput>);
 
 #[derive(Default)]
-struct Said {
+struct LastOutput {
     /// As it came, as far as any of it can be shown.
     last: Option<Vec<u8>>,
     withheld: Withheld,
@@ -21,7 +21,7 @@ struct Said {
 impl Chatter {
     /// From here on it is about another connection, whose server was told this in confidence.
     pub(super) fn begin(&self, withheld: Withheld) {
-        *self.said() = Said { last: None, withheld };
+        *self.said() = LastOutput { last: None, withheld };
     }
 
     pub(super) fn hear(&self, line: &[u8]) {
@@ -45,7 +45,7 @@ impl Chatter {
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, LastOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

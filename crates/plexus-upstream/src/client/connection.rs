@@ -14,12 +14,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::{self, Undiscovered};
-use super::message::{self, Said};
+use super::following::LogVerbosity;
+use super::message::{self, RequestMeta};
 use super::pipe::{BorrowedPipe, Manner, Pipe, Present};
 use super::process::Process;
 use super::selection::Selection;
 use super::subscriptions::{Subscriptions, TAKING_NOTE};
-use super::verbosity::Verbosity;
 use super::{
     Bridge, Called, ClientError, Connect, Definitions, Listed, News, Offers, Outgoing, Peer, Replied,
     Request, SharedListener,
@@ -51,7 +51,7 @@ pub(super) struct Connection {
     limit: usize,
     /// Whether the server may answer with a task.
     follows: bool,
-    verbosity: Arc<Verbosity>,
+    verbosity: Arc<LogVerbosity>,
     subscriptions: Arc<Subscriptions>,
 }
 
@@ -80,7 +80,7 @@ impl Connection {
         let settings = &connect.settings;
         let (patience, limit) = (settings.connect_timeout, settings.max_message);
         let follows = offers.tasks && connect.config.questions;
-        let verbosity = Arc::new(Verbosity::new());
+        let verbosity = Arc::new(LogVerbosity::new());
         Ok(Self { pipe, peer: Arc::new(peer), process, patience, limit, follows, verbosity, subscriptions })
     }
 
@@ -103,14 +103,14 @@ impl Connection {
             bridge: Some(call.bridge.clone()),
             ..Manner::default()
         };
-        let said = Said { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
+        let said = RequestMeta { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
         let result = self.pipe.request(|id| message::call(id, &call, said), manner).await?;
         answer::called(&result)
     }
 
     pub(super) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
         let name = request.method.name();
-        let said = Said { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
+        let said = RequestMeta { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
         let manner = Manner {
             cancel: request.cancel.as_ref(),
             bridge: request.cancel.is_some().then(|| request.bridge.clone()),
@@ -124,11 +124,11 @@ impl Connection {
         answer::replied(result, name)
     }
 
-    fn said(&self, bridge: &Bridge) -> Said<'static> {
-        Said::of(self.peer.era, bridge, self.follows)
+    fn said(&self, bridge: &Bridge) -> RequestMeta<'static> {
+        RequestMeta::of(self.peer.era, bridge, self.follows)
     }
 
-    pub(super) fn verbosity(&self) -> &Verbosity {
+    pub(super) fn verbosity(&self) -> &LogVerbosity {
         &self.verbosity
     }
 

@@ -1,16 +1,17 @@
 //! What a caller or the hub wants to hear of a server beside its answers, brought to it in the way of its era.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use plexus_proto::api::UpstreamEra;
+use plexus_tools::LogLevel;
 use serde_json::{Map, Value};
 
 use super::subscriptions::{Difference, Subscriptions};
-use super::verbosity::Verbosity;
 use super::{Bridge, Client, ClientError, Method, Request, Wire};
 
 impl Client {
-    fn verbosity(&self) -> &Verbosity {
+    fn verbosity(&self) -> &LogVerbosity {
         match &self.0 {
             Wire::Pipe(connection) => connection.verbosity(),
             Wire::Http(client) => client.verbosity(),
@@ -63,5 +64,26 @@ impl Client {
             }
         }
         Ok(subscriptions.take_lost())
+    }
+}
+
+/// The least level that a call on this connection has wanted. One level is for all of them: what one caller does not want
+/// to read is left out when it comes.
+#[derive(Debug)]
+pub(super) struct LogVerbosity(AtomicU8);
+
+impl LogVerbosity {
+    pub(super) fn new() -> Self {
+        Self(AtomicU8::new(u8::MAX))
+    }
+
+    /// Whether the server has to be told that this much is wanted.
+    pub(super) fn wants(&self, level: LogLevel) -> bool {
+        self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
+    }
+
+    /// The session is another one, which was told nothing.
+    pub(super) fn forget(&self) {
+        self.0.store(u8::MAX, Ordering::Relaxed);
     }
 }

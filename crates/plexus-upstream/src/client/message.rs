@@ -11,7 +11,7 @@ pub(super) use incoming::{
     Incoming, Messages, cancelled_request, log_line, news, own, progress, rpc_error, subscription,
 };
 pub(super) use outgoing::{
-    Said, answer, call, cancelled, discover, initialize, initialized, list, listen, ping, request,
+    RequestMeta, answer, call, cancelled, discover, initialize, initialized, list, listen, ping, request,
 };
 
 /// Whoever is asked does not do that.

@@ -5,8 +5,8 @@
 //! | `message` | messages as bytes: built, and taken apart |
 //! | `answer` | what the results of a server say |
 //! | `bridge` | what passes between a server and the client that it is asked for |
-//! | `asked` | what a server asks, and whose question that is |
-//! | `following` | which resources are listened for (`subscriptions`, `selection`), and how much of a log is wanted (`verbosity`) |
+//! | `server_questions` | what a server asks, and whose question that is |
+//! | `following` | which resources are listened for (`subscriptions`, `selection`), and how much of a log is wanted |
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
@@ -17,7 +17,6 @@
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
 mod answer;
-mod asked;
 mod bridge;
 mod chatter;
 mod connection;
@@ -28,11 +27,11 @@ mod message;
 mod pipe;
 mod process;
 mod selection;
+mod server_questions;
 mod sse;
 mod stderr;
 mod stdio;
 mod subscriptions;
-mod verbosity;
 
 use std::fmt;
 use std::sync::Arc;

@@ -28,8 +28,8 @@ use plexus_tools::ProgressSink;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asked::{Asked, Departed, Owner};
 use super::message::RequestId;
+use super::server_questions::{DepartedCallers, Owner, ServerQuestions};
 use super::{Bridge, Chatter, ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
@@ -245,7 +245,7 @@ struct Shared {
     /// There is something in `State::cancelled`.
     cancels: Notify,
     /// Questions of the server.
-    asked: Arc<Asked>,
+    asked: Arc<ServerQuestions>,
     supervisor: Supervisor,
     ended: CancellationToken,
 }
@@ -255,7 +255,7 @@ struct State {
     waiting: HashMap<RequestId, Waiting>,
     /// Whom the server works for beside those who wait.
     present: HashMap<RequestId, Bridge>,
-    departed: Departed,
+    departed: DepartedCallers,
     /// Requests that the server is to be told about.
     cancelled: Vec<RequestId>,
     why_ended: Option<String>,
@@ -406,7 +406,7 @@ impl Shared {
                 return;
             }
             state.why_ended = Some(why.to_owned());
-            // Together with it: whoever is told why finds that it has ended.
+            // SharedQuestion with it: whoever is told why finds that it has ended.
             self.ended.cancel();
             state.cancelled.clear();
             std::mem::take(&mut state.waiting)

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 pub(super) const TAKING_NOTE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wanted {
+pub(super) struct WantedResources {
     /// Grows with every change.
     pub(super) turn: u64,
     pub(super) uris: BTreeSet<String>,
@@ -21,7 +21,7 @@ pub(super) struct Wanted {
 
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<WantedResources>,
     heeded: watch::Sender<u64>,
     session: Mutex<OfSession>,
 }
@@ -46,7 +46,7 @@ impl Subscriptions {
         Self { wanted: watch::Sender::default(), heeded: watch::Sender::default(), session: Mutex::default() }
     }
 
-    pub(super) fn wanted(&self) -> watch::Receiver<Wanted> {
+    pub(super) fn wanted(&self) -> watch::Receiver<WantedResources> {
         self.wanted.subscribe()
     }
 
@@ -66,7 +66,7 @@ impl Subscriptions {
             self.wanted.send_if_modified(|wanted| {
                 let changed = wanted.uris != uris;
                 if changed {
-                    *wanted = Wanted { turn: wanted.turn + 1, uris };
+                    *wanted = WantedResources { turn: wanted.turn + 1, uris };
                 }
                 turn = wanted.turn;
                 changed

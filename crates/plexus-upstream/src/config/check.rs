@@ -22,7 +22,7 @@ const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
 /// Whether a reference to what is not there is a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingReference {
     Problem,
     /// A warning while the server is off: it may be off because of that.
     ExcusedWhileOff,
@@ -36,7 +36,7 @@ pub(super) fn check(
     file: PathBuf,
     mut written: Map<String, Value>,
     environment: &Environment,
-    missing: Missing,
+    missing: MissingReference,
 ) -> Result<ServerConfig, Vec<Problem>> {
     let mut findings = Findings::new(file);
     let slug = match usable_name(name) {
@@ -68,13 +68,13 @@ pub(super) fn check(
             Document::default()
         }
     };
-    if missing == Missing::ExcusedWhileOff && document.enabled == Some(false) {
+    if missing == MissingReference::ExcusedWhileOff && document.enabled == Some(false) {
         findings.excuse_missing();
     }
     let given = Given { keys: &keys, folder: &folder, environment };
     let transport = transport::check(&document, &given, &mut findings);
     let server = server(name, slug, document, transport, &mut findings);
-    if missing == Missing::Excused && server.is_some() {
+    if missing == MissingReference::Excused && server.is_some() {
         findings.excuse_missing();
     }
     match server {

@@ -16,9 +16,9 @@ use plexus_proto::tool_name;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::check::{self, Missing};
-use super::kept::{Kept, Version, Written};
+use super::check::{self, MissingReference};
 use super::problem::{Findings, FolderError, Problem};
+use super::read_cache::{ReadCache, Version, Written};
 use super::{ServerConfig, exposure, literals};
 
 /// Longest file of a server.
@@ -53,18 +53,18 @@ pub struct Folder {
     dir: PathBuf,
     environment: Environment,
     clock: Clock,
-    missing: Missing,
+    missing: MissingReference,
     /// Held while a file is changed.
     changing: Mutex<()>,
     /// What was read last.
-    kept: Kept,
+    kept: ReadCache,
 }
 
 impl Folder {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
-        let missing = Missing::ExcusedWhileOff;
-        let (changing, kept) = (Mutex::new(()), Kept::default());
+        let missing = MissingReference::ExcusedWhileOff;
+        let (changing, kept) = (Mutex::new(()), ReadCache::default());
         Self { dir, environment, clock: Clock::system(), missing, changing, kept }
     }
 
@@ -78,7 +78,7 @@ impl Folder {
     /// wherever the rest of the file makes a server without it.
     #[must_use]
     pub fn excusing_missing(self) -> Self {
-        Self { missing: Missing::Excused, ..self }
+        Self { missing: MissingReference::Excused, ..self }
     }
 
     #[must_use]
@@ -119,7 +119,7 @@ impl Folder {
         let file = self.new_file(name);
         match document {
             Value::Object(fields) => {
-                check::check(name, file, fields.clone(), &self.environment, Missing::Problem)
+                check::check(name, file, fields.clone(), &self.environment, MissingReference::Problem)
             }
             _ => {
                 let mut findings = Findings::new(file);

@@ -10,11 +10,11 @@ mod document;
 mod exposure;
 mod folder;
 mod import;
-mod kept;
 mod literals;
 mod migrate;
 mod outline;
 mod problem;
+mod read_cache;
 mod schema;
 #[cfg(test)]
 mod tests;

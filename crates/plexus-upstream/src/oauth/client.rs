@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
-use super::asking::Asking;
-use super::confided::Confided;
 use super::discovery::Authority;
+use super::http::OauthHttp;
+use super::redaction::Confided;
 use super::terms::Terms;
 use super::{LoginError, quoted};
 use crate::config::OauthConfig;
@@ -61,7 +61,7 @@ impl fmt::Debug for Client {
 impl Client {
     /// The client to log in as. `redirect` is where the browser is sent back to.
     pub(super) async fn choose(
-        asking: &Asking,
+        asking: &OauthHttp,
         terms: &Terms,
         authority: &Authority,
         redirect: &str,
@@ -89,7 +89,7 @@ impl Client {
         Ok(Self { id, secret: None, method })
     }
 
-    async fn register(asking: &Asking, authority: &Authority, redirect: &str) -> Result<Self, LoginError> {
+    async fn register(asking: &OauthHttp, authority: &Authority, redirect: &str) -> Result<Self, LoginError> {
         let issuer = quoted(&authority.issuer);
         let Some(endpoint) = &authority.registration_endpoint else {
             return Err(LoginError::Unsuitable(format!(

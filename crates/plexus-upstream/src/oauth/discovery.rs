@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::asking::Asking;
 use super::challenge::Challenge;
+use super::http::OauthHttp;
 use super::terms::Terms;
 use super::{LoginError, quoted};
 use crate::config::is_protected;
@@ -74,7 +74,7 @@ struct AuthorityDocument {
 
 /// What a server says of itself, or what its file does.
 pub(super) async fn resource(
-    asking: &Asking,
+    asking: &OauthHttp,
     terms: &Terms,
     challenge: &Challenge,
 ) -> Result<Resource, LoginError> {
@@ -155,7 +155,7 @@ fn covers(resource: &str, url: &Url) -> bool {
 }
 
 /// The authorization server of this name.
-pub(super) async fn authority(asking: &Asking, issuer: &str) -> Result<Authority, LoginError> {
+pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Authority, LoginError> {
     let url = Url::parse(issuer).ok().filter(is_protected).ok_or_else(|| {
         let named = quoted(issuer);
         LoginError::Refused(format!("the authorization server {named:?} has no https address"))

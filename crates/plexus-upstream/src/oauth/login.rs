@@ -15,10 +15,10 @@ use plexus_proto::Timestamp;
 use plexus_proto::api::{FinishLoginParams, UpstreamLogin};
 use url::Url;
 
-use super::asking::Asking;
 use super::client::{self, Client};
 use super::discovery::{self, Authority};
 use super::grant::{Grant, Source};
+use super::http::OauthHttp;
 use super::terms::Terms;
 use super::token::{self, Refused, Tokens};
 use super::{LoginError, quoted};
@@ -103,7 +103,7 @@ impl Logins {
 
 /// Finds out where a person can give access, and as whom to ask for it.
 pub(super) async fn begin(
-    asking: &Asking,
+    asking: &OauthHttp,
     terms: &Terms,
     server: &str,
     redirect: &str,
@@ -247,7 +247,7 @@ pub(super) fn decided(pending: &Pending, answer: &FinishLoginParams) -> Result<S
 
 /// Turns the code into access.
 pub(super) async fn redeem(
-    asking: &Asking,
+    asking: &OauthHttp,
     terms: &Terms,
     pending: &Pending,
     code: &Secret,

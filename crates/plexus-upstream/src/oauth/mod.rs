@@ -3,10 +3,10 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `challenge` | what a server says when it refuses a request |
-//! | `asking` | requests to servers and authorization servers: bounded, and by the rules of all connections |
+//! | `http` | requests to servers and authorization servers: bounded, and by the rules of all connections |
 //! | `discovery` | who gives access to a server, and how |
 //! | `client` | as whom the hub asks for it |
-//! | `confided` | what is told to an authorization server and must not come back in an error |
+//! | `redaction` | what is told to an authorization server and must not come back in an error |
 //! | `token` | what is asked of an authorization server, and what its answers mean |
 //! | `login` | a person gives access: begun here, decided in a browser, ended here |
 //! | `grant` | access that was given |
@@ -23,14 +23,14 @@
 //! - Nothing of it is in a log, an error, the audit or a `Debug`.
 
 mod account;
-mod asking;
 mod challenge;
 mod client;
-mod confided;
 mod discovery;
 mod error;
 mod grant;
+mod http;
 mod login;
+mod redaction;
 mod terms;
 mod token;
 mod vault;

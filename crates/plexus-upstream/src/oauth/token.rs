@@ -10,10 +10,10 @@ use plexus_mcp::http_client::shown;
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use super::asking::{Answer, Asking};
 use super::client::Client;
-use super::confided::Confided;
+use super::http::{Answer, OauthHttp};
 use super::quoted;
+use super::redaction::Confided;
 use crate::config::OauthConfig;
 
 /// Longest token that is taken: headers of requests have bounds everywhere.
@@ -41,7 +41,7 @@ pub(super) enum Refused {
 
 /// Asks for access with what the form has.
 pub(super) async fn ask(
-    asking: &Asking,
+    asking: &OauthHttp,
     endpoint: &Url,
     client: &Client,
     oauth: &OauthConfig,

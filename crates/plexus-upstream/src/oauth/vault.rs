@@ -20,7 +20,7 @@ pub struct Vault {
 }
 
 /// What is kept of a server.
-pub(super) enum Kept {
+pub(super) enum StoredGrant {
     Nothing,
     Grant(Box<Stored>),
     /// Sealed with another key, or damaged.
@@ -33,12 +33,14 @@ impl Vault {
         Self { store, key, clock }
     }
 
-    pub(super) async fn read(&self, server: &str) -> Result<Kept, String> {
+    pub(super) async fn read(&self, server: &str) -> Result<StoredGrant, String> {
         let read = async { self.store.read_committed().await?.upstream_credential(server, GRANT).await };
-        let Some(sealed) = read.await.map_err(|error| error.to_string())? else { return Ok(Kept::Nothing) };
+        let Some(sealed) = read.await.map_err(|error| error.to_string())? else {
+            return Ok(StoredGrant::Nothing);
+        };
         let opened = self.key.open_sealed(&[server, GRANT], &sealed);
         let stored = opened.and_then(|text| serde_json::from_str(text.expose_secret()).ok());
-        Ok(stored.map_or(Kept::Unreadable, |stored| Kept::Grant(Box::new(stored))))
+        Ok(stored.map_or(StoredGrant::Unreadable, |stored| StoredGrant::Grant(Box::new(stored))))
     }
 
     /// Returns when it is committed.

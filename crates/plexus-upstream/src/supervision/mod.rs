@@ -3,87 +3,55 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `unit` | one server, as everybody else knows it |
-//! | `life` | the task that starts it, attends it (`attend`) and starts it again (`backoff`) |
-//! | `memory` | what a server listed last, kept over a restart of the hub |
-//! | `target`, `reload`, `watching` | from the files to what each unit is to bring about |
-//! | `catalog`, `definition`, `inject`, `misses` | from what a server lists to tools of the hub |
-//! | `offering` | what it offers beside tools, as it lists it and as callers use it |
-//! | `watches` | resources of it that somebody wants to hear of |
-//! | `listing`, `approval` | what of it is trusted, and who has said so |
-//! | `call`, `request` | a call of a tool, and any other request of a caller; `errand` carries both out |
-//! | `reach`, `gate`, `sessions`, `pulse` | where they go, how many at a time, and what they tell of the server |
-//! | `asking`, `rounds`, `follow` | what a server asks before it answers, and what goes on as a task of its own |
-//! | `login` | access to a server that wants one, given by a person and taken away |
+//! | `lifecycle/` | the task that starts a server, monitors it and restarts it; reload of the files; trial runs |
+//! | `catalog/` | tools, resources and prompts of a server, as the hub lists them; the cache of lists over a restart |
+//! | `trust/` | which tools are published, approval of changed ones, logins |
+//! | `call/` | one call of a tool, or another request of a caller, from the dispatcher to the server and back |
+//! | `sessions/` | connections of single sessions, and resources that sessions watch |
+//! | `provider` | resources, prompts and completions for the MCP endpoint |
 //! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
 //!
 //! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
 //! server does, it does to its own callers only.
 
-mod approval;
-mod asking;
-mod attend;
-mod backoff;
 mod call;
 mod catalog;
-mod definition;
-mod errand;
-mod follow;
-mod gate;
-mod hosted;
-mod inject;
 mod instructions;
-mod lacking;
-mod life;
-mod listing;
-mod login;
-mod memory;
+mod lifecycle;
 mod metrics;
-mod misses;
-mod offering;
-mod opened;
-mod pulse;
-mod reach;
-mod reload;
-mod request;
-mod rounds;
+mod provider;
 mod sessions;
 mod status;
-mod target;
 mod timing;
 mod tools;
-mod trial;
+mod trust;
 mod unit;
-mod watches;
-mod watching;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use catalog::cache::CatalogCache;
+use lifecycle::folder_watcher;
+use metrics::UpstreamMetrics;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
-use plexus_mcp::offers::{CompletionError, Mailbox, OfferProvider, ResourceWatch, VisibleOffers};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
 use plexus_tools::{Registry, Said, Visible};
-use serde_json::{Map, Value};
 use tokio::sync::watch;
+use trust::approval::ReviewCache;
+use unit::{Shared, Unit};
 
 use crate::client::ClientSettings;
 use crate::config::Folder;
 use crate::oauth::{Logins, Vault};
 use crate::trust::Pins;
-use approval::Oddities;
-use memory::Memory;
-use metrics::UpstreamMetrics;
-use unit::{Shared, Unit};
 
-pub use approval::ApproveError;
-pub use hosted::hosted;
+pub use catalog::hosted::hosted;
+pub use lifecycle::trial::try_out;
 pub use timing::{Jitter, Timing};
-pub use trial::try_out;
+pub use trust::approval::ApproveError;
 
 /// What it may take at most to list what is known from earlier.
 const RECALLING: Duration = Duration::from_secs(2);
@@ -140,14 +108,14 @@ impl Upstreams {
         let UpstreamOptions { dir, environment, client, timing, memory, store, vault } = options;
         let shared = Arc::new(Shared {
             pins: Pins::new(store, registry.clone(), clock.clone()),
-            oddities: Oddities::default(),
+            review_cache: ReviewCache::default(),
             registry,
             clock: clock.clone(),
             supervisor: supervisor.clone(),
             environment: environment.clone(),
             client: ClientSettings { connect_timeout: timing.connect, ..client },
             timing,
-            memory: Memory::new(memory),
+            catalog_cache: CatalogCache::new(memory),
             vault,
             logins: Logins::default(),
             metrics: UpstreamMetrics::default(),
@@ -161,11 +129,11 @@ impl Upstreams {
             reloading: tokio::sync::Mutex::new(()),
         }));
         // Before the first read: what changes after it is seen.
-        let seen = watching::Snapshot::of(upstreams.folder().dir());
+        let seen = folder_watcher::Snapshot::of(upstreams.folder().dir());
         match upstreams.folder().scan() {
             Ok(entries) => {
                 let slugs = entries.iter().filter_map(|entry| entry.slug.as_deref()).collect();
-                upstreams.0.shared.memory.retain(&slugs);
+                upstreams.0.shared.catalog_cache.retain(&slugs);
                 upstreams.apply(entries);
             }
             Err(error) => {
@@ -262,63 +230,5 @@ impl Upstreams {
 
     fn unit(&self, name: &str) -> Option<Arc<Unit>> {
         self.lock().get(name).cloned()
-    }
-}
-
-impl OfferProvider for Upstreams {
-    fn instructions(&self, visible: &Visible) -> Vec<Said> {
-        self.instructions(visible)
-    }
-
-    fn visible_offers(&self, visible: &Visible) -> VisibleOffers {
-        let offers = self.units().into_iter().map(|unit| (unit.slug.clone(), unit.offering.offer()));
-        VisibleOffers::new(visible, offers)
-    }
-
-    fn offer_version(&self) -> u64 {
-        *self.0.shared.offers.borrow()
-    }
-
-    fn offer_versions(&self) -> watch::Receiver<u64> {
-        self.0.shared.offers.subscribe()
-    }
-
-    fn complete<'a>(
-        &'a self,
-        server: &'a str,
-        params: Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, CompletionError>> {
-        Box::pin(async move {
-            match self.units().into_iter().find(|unit| unit.slug == server) {
-                Some(unit) => offering::complete(&unit, params).await,
-                None => Ok(None),
-            }
-        })
-    }
-
-    fn watch_resource(
-        &self,
-        server: &str,
-        uri: &str,
-        owner: &str,
-        mailbox: &Arc<Mailbox>,
-        known_as: &str,
-    ) -> Option<ResourceWatch> {
-        let unit = self.units().into_iter().find(|unit| unit.slug == server)?;
-        let watch = unit.watches.hold(uri, owner, mailbox, known_as)?;
-        if unit.client.load().is_none() {
-            // A lazy server that sleeps would tell nobody anything.
-            unit.called.notify_one();
-        }
-        Some(ResourceWatch::new(watch))
-    }
-
-    fn watches_applied<'a>(&'a self, servers: &'a BTreeSet<String>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let units = self.units();
-            let there =
-                units.iter().filter(|unit| servers.contains(&unit.slug) && unit.client.load().is_some());
-            futures_util::future::join_all(there.map(|unit| unit.watches.heeded())).await;
-        })
     }
 }

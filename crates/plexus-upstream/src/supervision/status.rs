@@ -7,7 +7,7 @@ use crate::client::Peer;
 
 #[derive(Debug, Clone)]
 pub(super) struct Status {
-    /// Up to which wish this is the answer; see [`Wanted`](super::target::Wanted).
+    /// Up to which wish this is the answer; see [`DesiredState`](super::lifecycle::reload::DesiredState).
     pub(super) turn: u64,
     pub(super) state: UpstreamState,
     pub(super) since: Timestamp,

@@ -1,6 +1,6 @@
 //! One server, as the rest of the hub knows it.
 //!
-//! The unit is there as long as its file is; its [life](super::life) goes on in a task of its own, and everybody
+//! The unit is there as long as its file is; its [lifecycle](super::lifecycle) goes on in a task of its own, and everybody
 //! else only reads: a call finds the connection without a lock, and waits on nothing but the state.
 
 use std::path::PathBuf;
@@ -15,24 +15,24 @@ use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
 use plexus_tools::{Capabilities, Registry};
 use tokio::sync::{Notify, watch};
 
-use super::approval::Oddities;
-use super::catalog::Catalog;
-use super::gate::Gate;
-use super::lacking::Lacking;
-use super::listing::Listing;
-use super::memory::Memory;
 use super::metrics::UpstreamMetrics;
-use super::offering::Offering;
-use super::pulse::Pulse;
-use super::sessions::{Closing, SessionClients};
 use super::status::Status;
-use super::target::{Target, Wanted};
 use super::timing::Timing;
-use super::watches::Watches;
 use crate::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing};
 use crate::config::ServerConfig;
 use crate::oauth::{Account, Logins, Surroundings, Vault};
-use crate::trust::{Held, Judgement, Pins};
+use crate::supervision::call::concurrency::Gate;
+use crate::supervision::call::questions::MissingCapabilities;
+use crate::supervision::catalog::Catalog;
+use crate::supervision::catalog::cache::CatalogCache;
+use crate::supervision::catalog::resources::Offering;
+use crate::supervision::lifecycle::activity::Activity;
+use crate::supervision::lifecycle::reload::{DesiredState, Target};
+use crate::supervision::sessions::resource_watches::Watches;
+use crate::supervision::sessions::{Closing, SessionClients};
+use crate::supervision::trust::approval::ReviewCache;
+use crate::supervision::trust::publish::Listing;
+use crate::trust::{HeldBack, Judgement, Pins};
 
 /// Lines of standard error that go with a failure.
 const STDERR_SHOWN: usize = 20;
@@ -51,9 +51,9 @@ pub(super) struct Shared {
     pub(super) environment: Environment,
     pub(super) client: ClientSettings,
     pub(super) timing: Timing,
-    pub(super) memory: Memory,
+    pub(super) catalog_cache: CatalogCache,
     pub(super) pins: Pins,
-    pub(super) oddities: Oddities,
+    pub(super) review_cache: ReviewCache,
     pub(super) vault: Option<Vault>,
     pub(super) logins: Logins,
     pub(super) metrics: UpstreamMetrics,
@@ -86,7 +86,7 @@ pub(super) struct Unit {
     /// Empty when the name of the file has nothing in it that a name of a tool may have.
     pub(super) slug: String,
     pub(super) shared: Arc<Shared>,
-    pub(super) wanted: watch::Sender<Wanted>,
+    pub(super) wanted: watch::Sender<DesiredState>,
     pub(super) status: watch::Sender<Status>,
     /// The connection that all share, while there is one.
     pub(super) client: ArcSwapOption<Client>,
@@ -95,7 +95,7 @@ pub(super) struct Unit {
     /// The tools as they were last listed; what is published is a part of the registry.
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) gate: ArcSwap<Gate>,
-    pub(super) pulse: Pulse,
+    pub(super) activity: Activity,
     /// The access that the hub has to it.
     pub(super) account: Arc<Account>,
     /// The server says that its list has changed, or a call could not reach it; any number of times is once.
@@ -111,7 +111,7 @@ pub(super) struct Unit {
     /// It asked something while several callers had calls there.
     questions_refused: AtomicBool,
     /// What its calls lack that it wanted to ask in.
-    pub(super) lacking: Lacking,
+    pub(super) missing_capabilities: MissingCapabilities,
     pub(super) offering: Offering,
     /// The server says that what it offers beside tools has changed; any number of times is once.
     pub(super) offers_changed: Notify,
@@ -123,7 +123,7 @@ impl Unit {
         let gate = Gate::new(target.config().and_then(|config| config.max_concurrency));
         let (in_flight, restarts) = shared.metrics.of(&name);
         Arc::new(Self {
-            wanted: watch::Sender::new(Wanted { turn: 1, restarts: 0, target }),
+            wanted: watch::Sender::new(DesiredState { turn: 1, restarts: 0, target }),
             status: watch::Sender::new(Status::new(shared.clock.now())),
             client: ArcSwapOption::empty(),
             sessions: SessionClients::new(Closing {
@@ -133,7 +133,7 @@ impl Unit {
             }),
             catalog: ArcSwap::default(),
             gate: ArcSwap::from_pointee(gate),
-            pulse: Pulse::new(in_flight),
+            activity: Activity::new(in_flight),
             account: shared.account(&name, shared.vault.clone()),
             list_changed: Notify::new(),
             called: Notify::new(),
@@ -143,7 +143,7 @@ impl Unit {
             judgement: ArcSwap::default(),
             listing: Listing::default(),
             questions_refused: AtomicBool::new(false),
-            lacking: Lacking::default(),
+            missing_capabilities: MissingCapabilities::default(),
             offering: Offering::default(),
             offers_changed: Notify::new(),
             watches: Arc::default(),
@@ -157,7 +157,7 @@ impl Unit {
     pub(super) fn want(&self, target: Target) -> Option<u64> {
         let mut turn = None;
         self.wanted.send_if_modified(|wanted| {
-            if wanted.target.is(&target) {
+            if wanted.target.is_equivalent(&target) {
                 return false;
             }
             wanted.turn += 1;
@@ -280,7 +280,7 @@ impl Unit {
     pub(super) fn retire(&self) {
         self.want(Target::Gone);
         self.withdraw();
-        self.shared.memory.forget(&self.slug);
+        self.shared.catalog_cache.forget(&self.slug);
         self.shared.metrics.forget(&self.name, self.status.borrow().state);
     }
 
@@ -298,7 +298,7 @@ impl Unit {
             config,
             environment: self.shared.environment.clone(),
             known_era,
-            listener: Arc::new(Heard(Arc::downgrade(self))),
+            listener: Arc::new(UnitListener(Arc::downgrade(self))),
             supervisor: self.shared.supervisor.clone(),
             stderr,
             chatter: self.chatter.clone(),
@@ -347,11 +347,11 @@ impl Unit {
             since: status.since,
             restarts: status.attempts.saturating_sub(1),
             retry_at: status.retry_at,
-            in_flight: self.pulse.in_flight(),
+            in_flight: self.activity.in_flight(),
             last_error: status.failure,
             remark: self.remark(status.state),
             warnings,
-            quarantined: judgement.held.iter().map(Held::summary).collect(),
+            quarantined: judgement.held.iter().map(HeldBack::summary).collect(),
             flagged: self.flagged(),
             file: self.file().display().to_string(),
         }
@@ -373,12 +373,12 @@ pub(super) fn name_of(peer: &Peer) -> String {
 }
 
 /// Hears what a server says without being asked, at whatever rate.
-struct Heard(std::sync::Weak<Unit>);
+struct UnitListener(std::sync::Weak<Unit>);
 
-impl Listener for Heard {
+impl Listener for UnitListener {
     fn heard(&self, news: News) {
         let Some(unit) = self.0.upgrade() else { return };
-        unit.pulse.hear();
+        unit.activity.hear();
         match news {
             News::Tools => unit.list_changed.notify_one(),
             News::Resources | News::Prompts => unit.offers_changed.notify_one(),
@@ -388,7 +388,7 @@ impl Listener for Heard {
 
     fn could_not_ask(&self, request: u64, lacking: Capabilities) {
         if let Some(unit) = self.0.upgrade() {
-            unit.lacking.note(request, lacking);
+            unit.missing_capabilities.note(request, lacking);
         }
     }
 

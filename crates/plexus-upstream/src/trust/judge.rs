@@ -11,8 +11,8 @@ use plexus_proto::api::{
 use plexus_store::{PinRecord, PinState};
 use serde_json::{Map, Value};
 
-use super::neighbours::Neighbours;
-use super::pin::Said;
+use super::other_tools::OtherTools;
+use super::pin::PinnedText;
 use super::{diff, scan};
 use crate::client::Definitions;
 use crate::config::{Approve, ServerConfig};
@@ -34,15 +34,15 @@ pub(crate) struct Offer {
 
 /// A definition that no model gets to see.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Held {
-    pub(crate) said: Said,
+pub(crate) struct HeldBack {
+    pub(crate) said: PinnedText,
     pub(crate) reason: QuarantineReason,
     pub(crate) flags: Vec<ToolFlag>,
     /// What was approved.
     before: Option<PinRecord>,
 }
 
-impl Held {
+impl HeldBack {
     pub(crate) fn summary(&self) -> QuarantinedTool {
         let name = scan::visible(&self.said.name);
         QuarantinedTool { name, reason: self.reason, flags: self.flags.clone() }
@@ -81,7 +81,7 @@ pub(crate) struct Judgement {
     approved: HashSet<String>,
     /// What the server may say to models.
     pub(crate) instructions: Option<String>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldBack>,
     /// Definitions that may be listed although something about them is strange.
     pub(crate) flagged: Vec<FlaggedTool>,
     /// Who approved each, by the server's names of the tools.
@@ -98,7 +98,7 @@ impl Judgement {
 
     /// Whether a definition may be listed.
     pub(crate) fn admits(&self, definition: &Map<String, Value>) -> bool {
-        self.has_approved(&Said::of_tool(definition).hash)
+        self.has_approved(&PinnedText::of_tool(definition).hash)
     }
 }
 
@@ -106,7 +106,7 @@ impl Judgement {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) pins: Vec<PinRecord>,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) other_tools: OtherTools,
     pub(crate) now: Timestamp,
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
         let mut flags = scan::scan(&said.form);
         let is_pinned = approved.is_some_and(|pin| pin.hash == said.hash);
         if !is_pinned {
-            flags.splice(0..0, bench.neighbours.flags(&config.slug, &own, &said.name, &said.form));
+            flags.splice(0..0, bench.other_tools.flags(&config.slug, &own, &said.name, &said.form));
         }
         let by = match config.approve {
             _ if is_pinned => approved.map(|pin| pin.decided_by.clone()),
@@ -146,7 +146,7 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
                 (None, false) => QuarantineReason::New,
             };
             if is_instructions || config.tools.admit(&said.name) {
-                judgement.held.push(Held { said, reason, flags, before: approved.cloned() });
+                judgement.held.push(HeldBack { said, reason, flags, before: approved.cloned() });
             }
             continue;
         };
@@ -167,21 +167,21 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
 }
 
 /// What is judged: the first definition of each name, as many as there may be, and what the server says of itself.
-fn subjects(config: &ServerConfig, offer: &Offer) -> Vec<Said> {
+fn subjects(config: &ServerConfig, offer: &Offer) -> Vec<PinnedText> {
     let mut names = BTreeSet::new();
-    let all = offer.definitions.iter().map(Said::of_tool);
-    let mut subjects: Vec<Said> =
+    let all = offer.definitions.iter().map(PinnedText::of_tool);
+    let mut subjects: Vec<PinnedText> =
         all.filter(|said| said.is_usable() && names.insert(said.name.clone())).collect();
     subjects.sort_by_cached_key(|said| (!config.tools.admit(&said.name), said.name.clone()));
     subjects.truncate(MAX_TOOLS);
     // What an earlier hub remembers are tools only.
     if offer.live {
-        subjects.push(Said::of_server(offer.instructions.as_deref()));
+        subjects.push(PinnedText::of_server(offer.instructions.as_deref()));
     }
     subjects
 }
 
-fn decided(said: &Said, state: PinState, by: &str, at: Timestamp) -> PinRecord {
+fn decided(said: &PinnedText, state: PinState, by: &str, at: Timestamp) -> PinRecord {
     PinRecord {
         tool: said.name.clone(),
         hash: said.hash.clone(),

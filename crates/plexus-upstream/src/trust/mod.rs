@@ -10,14 +10,14 @@
 
 mod diff;
 mod judge;
-mod neighbours;
+mod other_tools;
 mod pin;
 mod pins;
 mod record;
 mod scan;
 
-pub(crate) use judge::{Held, Judgement, Offer};
-pub(crate) use neighbours::review;
+pub(crate) use judge::{HeldBack, Judgement, Offer};
+pub(crate) use other_tools::review;
 pub(crate) use pin::{MAX_DEFINITION, MAX_NAME};
 pub(crate) use pins::{Approved, Pins};
 pub use record::APPROVE;
@@ -28,5 +28,5 @@ use serde_json::{Map, Value};
 
 /// What is strange about a definition by itself.
 pub(crate) fn flags(definition: &Map<String, Value>) -> Vec<ToolFlag> {
-    scan::scan(&pin::Said::of_tool(definition).form)
+    scan::scan(&pin::PinnedText::of_tool(definition).form)
 }

@@ -19,7 +19,7 @@ const UNREAD: [&str; 2] = ["icons", "execution"];
 
 /// What a server says of one tool, or of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct PinnedText {
     /// The server's own name of the tool, or [`INSTRUCTIONS`].
     pub(crate) name: String,
     /// Of the form, in hexadecimal.
@@ -30,7 +30,7 @@ pub(crate) struct Said {
     size: usize,
 }
 
-impl Said {
+impl PinnedText {
     /// What is said of a tool.
     pub(crate) fn of_tool(definition: &Map<String, Value>) -> Self {
         let name = definition.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn hash(definition: &Value) -> String {
-        Said::of_tool(definition.as_object().unwrap()).hash
+        PinnedText::of_tool(definition.as_object().unwrap()).hash
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_is_said_of_a_server_is_no_tool_and_nothing_is_something_too() {
         let (nothing, empty, text) =
-            (Said::of_server(None), Said::of_server(Some("")), Said::of_server(Some("x")));
+            (PinnedText::of_server(None), PinnedText::of_server(Some("")), PinnedText::of_server(Some("x")));
         assert!(nothing.hash != empty.hash && empty.hash != text.hash);
         assert_eq!(text.name, INSTRUCTIONS);
     }

@@ -11,7 +11,7 @@ use plexus_store::{PinRecord, Records, Store, StoreError};
 use plexus_tools::Registry;
 
 use super::judge::{self, Bench, Judgement, Offer};
-use super::neighbours::Neighbours;
+use super::other_tools::OtherTools;
 use super::record;
 use crate::config::{Approve, ServerConfig};
 
@@ -52,7 +52,7 @@ impl Pins {
         let name = config.name.clone();
         // A long list is long to look at.
         let judged = tokio::task::spawn_blocking(move || {
-            let bench = Bench { pins, neighbours: Neighbours::of(&registry.all()), now };
+            let bench = Bench { pins, other_tools: OtherTools::of(&registry.all()), now };
             let (judgement, decisions) = judge::judge(&config, &offer, &bench);
             log(&config, &bench.pins, &decisions);
             let outdated = outdated(&bench.pins, &decisions, &offer);

@@ -13,7 +13,7 @@ use plexus_auth::Principal;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::aside::tasks;
+use super::detached::tasks;
 use super::headers::{self, Routing};
 use super::offers::{self, Listed};
 use super::rpc::{

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::super::message::rpc_error;
 use super::super::{Called, ClientError, Returned};
-use super::{asked, malformed, parsed};
+use super::{input_required, malformed, parsed};
 
 const MAX_ID: usize = 512;
 /// Between two looks at a task, where its server does not say.
@@ -93,7 +93,7 @@ pub(crate) fn task_state(result: &Bytes) -> Result<TaskState, ClientError> {
     match (&*parts.status, parts.input_requests, parts.result, parts.error) {
         ("working", ..) => Ok(TaskState::Working(poll)),
         ("input_required", Some(requests), ..) => {
-            Ok(TaskState::Asks { questions: asked::read(result, METHOD, requests)?, poll })
+            Ok(TaskState::Asks { questions: input_required::read(result, METHOD, requests)?, poll })
         }
         ("completed", _, Some(ended), _) => {
             Ok(TaskState::Completed(result.slice_ref(ended.get().as_bytes())))

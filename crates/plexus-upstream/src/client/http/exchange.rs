@@ -18,8 +18,8 @@ use plexus_proto::api::UpstreamEra;
 use plexus_tools::ProgressSink;
 use serde_json::value::RawValue;
 
-use super::super::asked::{Owner, Reply as Given, Taken};
 use super::super::message::{self, Incoming, RequestId};
+use super::super::server_questions::{Owner, QuestionHandling, Reply as Given};
 use super::super::stderr::shown;
 use super::Shared;
 use super::refusal::{self, Refusal};
@@ -237,11 +237,11 @@ impl Shared {
             Incoming::Request { id, method, params } => {
                 let owner = || self.meant(waiting, |bridge| bridge.answerer.is_some());
                 match self.asked.take((id, &method, params), owner, &self.listener) {
-                    Taken::Now(message) => {
+                    QuestionHandling::Now(message) => {
                         self.tell_soon("answer the server", session.clone(), message, &self.answers);
                     }
-                    Taken::Later(answer) => self.answer_later(session.clone(), answer),
-                    Taken::Dropped => {}
+                    QuestionHandling::Later(answer) => self.answer_later(session.clone(), answer),
+                    QuestionHandling::Dropped => {}
                 }
             }
             Incoming::Notification { method, params } => match &*method {

@@ -81,7 +81,7 @@ struct Listening {
 }
 
 /// How a stream ended.
-enum Ended {
+enum StreamEnd {
     /// It may be opened again.
     Broken,
     /// There is none to be had, says the server.
@@ -101,9 +101,9 @@ impl Listening {
                 UpstreamEra::Stateless => self.subscribe().await,
             };
             match ended {
-                Ended::Refused(why) if !self.was_open => return why,
-                Ended::Satisfied => continue,
-                Ended::Refused(_) | Ended::Broken => {}
+                StreamEnd::Refused(why) if !self.was_open => return why,
+                StreamEnd::Satisfied => continue,
+                StreamEnd::Refused(_) | StreamEnd::Broken => {}
             }
             if begun.elapsed() >= LASTING {
                 pause = PAUSE;
@@ -113,7 +113,7 @@ impl Listening {
         }
     }
 
-    async fn get(&mut self) -> Ended {
+    async fn get(&mut self) -> StreamEnd {
         let shared = self.shared.clone();
         let session = shared.session();
         let headers = session.stream(self.events.last_id());
@@ -123,7 +123,7 @@ impl Listening {
         let reply: Result<Reply, Refusal> = get.await;
         let reply = match reply {
             Ok(reply) => reply,
-            Err(_) => return Ended::Broken,
+            Err(_) => return StreamEnd::Broken,
         };
         match reply.status() {
             // Where there never was a stream, the address may have no GET.
@@ -131,7 +131,7 @@ impl Listening {
                 // Its ids go with it.
                 self.events = Events::new(shared.line.limit());
                 let _ = shared.renew(&session).await;
-                Ended::Broken
+                StreamEnd::Broken
             }
             status if status.is_success() && reply.media() == Media::Events => {
                 let resumed = self.events.last_id().is_some();
@@ -140,14 +140,14 @@ impl Listening {
                 if !Arc::ptr_eq(&shared.session(), &session) {
                     self.events = Events::new(shared.line.limit());
                 }
-                Ended::Broken
+                StreamEnd::Broken
             }
-            status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => Ended::Broken,
-            status => Ended::Refused(format!("the server offers no stream ({status})")),
+            status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => StreamEnd::Broken,
+            status => StreamEnd::Refused(format!("the server offers no stream ({status})")),
         }
     }
 
-    async fn subscribe(&mut self) -> Ended {
+    async fn subscribe(&mut self) -> StreamEnd {
         let mut wanted = self.shared.subscriptions.wanted();
         let mut now = wanted.borrow_and_update().clone();
         let mut selection = Selection::new(self.offers.changes());
@@ -160,7 +160,7 @@ impl Listening {
                 // The sender lives as long as this does. What the server refused it may take later.
                 let patience = if now.uris.is_empty() { Duration::MAX } else { MAX_PAUSE };
                 let _ = tokio::time::timeout(patience, wanted.changed()).await;
-                return Ended::Satisfied;
+                return StreamEnd::Satisfied;
             }
             if listening.as_ref().is_none_or(|listened| listened.uris != asked) {
                 match self.begin(&asked, &mut listening).await {
@@ -173,8 +173,8 @@ impl Listening {
                         listening = Some(Listened { uris: asked, stream });
                     }
                     // One that cannot be reached has not refused anything.
-                    Err(Ended::Broken) if listening.is_none() && !self.offers.changes() => {
-                        return Ended::Broken;
+                    Err(StreamEnd::Broken) if listening.is_none() && !self.offers.changes() => {
+                        return StreamEnd::Broken;
                     }
                     // What was listened to so far goes on.
                     Err(_) if selection.refused(&asked) => {}
@@ -186,7 +186,7 @@ impl Listening {
             tokio::select! {
                 message = next(&mut listening) => match message {
                     Some(message) => drop(self.shared.hear(&message, None, false)),
-                    None => return Ended::Broken,
+                    None => return StreamEnd::Broken,
                 },
                 _ = wanted.changed() => {
                     now = wanted.borrow_and_update().clone();
@@ -201,7 +201,7 @@ impl Listening {
         &self,
         uris: &BTreeSet<String>,
         listening: &mut Option<Listened>,
-    ) -> Result<Stream, Ended> {
+    ) -> Result<Stream, StreamEnd> {
         let mut opening = std::pin::pin!(listen(&self.shared, self.offers, uris));
         loop {
             tokio::select! {
@@ -292,7 +292,7 @@ async fn next(listening: &mut Option<Listened>) -> Option<Bytes> {
 }
 
 /// Asks for what is wanted; the stream, when the server has said that it has begun.
-async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -> Result<Stream, Ended> {
+async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -> Result<Stream, StreamEnd> {
     const METHOD: &str = "subscriptions/listen";
     let session = shared.session();
     let headers = session.post(METHOD, None);
@@ -300,21 +300,21 @@ async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -
     let body = Bytes::from(message::listen(id, &offers, uris));
     let reply = match shared.post(&session, METHOD, &headers, &body).await {
         Ok(reply) if reply.media() == Media::Events => reply,
-        Ok(reply) => return Err(Ended::Refused(format!("answered with `{}`", reply.content_type()))),
+        Ok(reply) => return Err(StreamEnd::Refused(format!("answered with `{}`", reply.content_type()))),
         Err(Refusal::Status(status, error)) if status.is_client_error() => {
-            return Err(Ended::Refused(error.to_string()));
+            return Err(StreamEnd::Refused(error.to_string()));
         }
-        Err(_) => return Err(Ended::Broken),
+        Err(_) => return Err(StreamEnd::Broken),
     };
     let mut stream = Stream { reply, events: Events::new(shared.line.limit()) };
     match tokio::time::timeout(TAKING_NOTE, stream.next()).await {
         Ok(Some(first)) => {
             let waiting = Waiting { id, progress: None, bridge: None };
             if let Some(Err(error @ ClientError::Rpc { .. })) = shared.hear(&first, Some(&waiting), false) {
-                return Err(Ended::Refused(error.to_string()));
+                return Err(StreamEnd::Refused(error.to_string()));
             }
         }
-        Ok(None) => return Err(Ended::Broken),
+        Ok(None) => return Err(StreamEnd::Broken),
         // It may begin without a word.
         Err(_) => {}
     }

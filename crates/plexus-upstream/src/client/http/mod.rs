@@ -2,7 +2,7 @@
 //!
 //! - [`mod@line`]: requests and answers of HTTP, with the access that the hub was given;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
-//! - [`errand`]: requests that somebody waits for;
+//! - [`caller_request`]: requests that somebody waits for;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`Events`](plexus_mcp::http_client::Events);
 //! - [`listening`]: what the server says without being asked.
 //!
@@ -19,9 +19,9 @@
 //! | calls that the server is told are no longer wanted | [`MAX_CALLS`] at once | dropped: the server works for nobody |
 //! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
-mod errand;
 mod exchange;
 mod handshake;
+mod in_flight;
 pub(crate) mod line;
 mod listening;
 mod parameters;
@@ -40,17 +40,17 @@ use plexus_tools::Capabilities;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(super) use self::errand::Present;
-use self::errand::{Errand, Flights};
+pub(super) use self::in_flight::Present;
+use self::in_flight::{CallerRequest, InFlight};
 use self::line::Line;
 use self::parameters::Parameters;
 use self::refusal::Refusal;
 use self::session::Session;
 use super::answer;
-use super::asked::Asked;
-use super::message::{self, RequestId, Said};
+use super::following::LogVerbosity;
+use super::message::{self, RequestId, RequestMeta};
+use super::server_questions::ServerQuestions;
 use super::subscriptions::Subscriptions;
-use super::verbosity::Verbosity;
 use super::{
     Bridge, Called, ClientError, ClientSettings, Connect, Definitions, Listed, News, Outgoing, Peer, Replied,
     Request, SharedListener,
@@ -99,12 +99,12 @@ struct Shared {
     /// What can be asked in a session.
     capabilities: Capabilities,
     /// Questions of the server.
-    asked: Arc<Asked>,
+    asked: Arc<ServerQuestions>,
     /// Whom the requests in a session are for.
-    flights: Mutex<Flights>,
+    in_flight: Mutex<InFlight>,
     /// The server writes to its log on another stream than that of the call.
     logs_aside: AtomicBool,
-    verbosity: Verbosity,
+    verbosity: LogVerbosity,
     subscriptions: Subscriptions,
     /// For the answer to anything but a call.
     patience: Duration,
@@ -182,9 +182,9 @@ impl HttpClient {
             supervisor: dial.supervisor.clone(),
             capabilities: dial.capabilities,
             asked: Arc::default(),
-            flights: Mutex::default(),
+            in_flight: Mutex::default(),
             logs_aside: AtomicBool::new(false),
-            verbosity: Verbosity::new(),
+            verbosity: LogVerbosity::new(),
             subscriptions: Subscriptions::new(),
             patience: dial.settings.connect_timeout,
             end,
@@ -223,7 +223,7 @@ impl HttpClient {
     }
 
     pub(crate) async fn call(&self, call: Outgoing) -> Called {
-        let errand = Errand {
+        let caller_request = CallerRequest {
             method: "tools/call",
             name: Some(&call.tool),
             arguments: Some(&call.arguments),
@@ -231,15 +231,15 @@ impl HttpClient {
             bridge: &call.bridge,
             cancel: &call.cancel,
         };
-        let said = Said { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
+        let said = RequestMeta { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
         let build = |id| message::call(id, &call, said);
-        let result = match self.shared.run(errand, build).await {
+        let result = match self.shared.run(caller_request, build).await {
             Err(error) if self.misses_headers(&error) && !call.bridge.has_asked() => {
                 // It refused the call by its headers, which say by now what its tools want there.
                 Box::pin(async {
                     self.list(Listed::Tools).await.map_err(|_| error)?;
                     self.shared.listener.heard(News::Tools);
-                    self.shared.run(errand, build).await
+                    self.shared.run(caller_request, build).await
                 })
                 .await
             }
@@ -256,23 +256,25 @@ impl HttpClient {
     pub(crate) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
         let method = request.method.name();
         let name = request.method.named().and_then(|member| request.params.get(member)?.as_str());
-        let said = Said { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
+        let said = RequestMeta { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
         let build = |id| message::request(id, &request, said);
         let result = match &request.cancel {
             Some(cancel) => {
                 let (arguments, progress, bridge) = (None, None, &request.bridge);
-                self.shared.run(Errand { method, name, arguments, progress, bridge, cancel }, build).await?
+                self.shared
+                    .run(CallerRequest { method, name, arguments, progress, bridge, cancel }, build)
+                    .await?
             }
             None => self.shared.request(method, name, build).await?,
         };
         answer::replied(result, method)
     }
 
-    fn said(&self, bridge: &Bridge) -> Said<'static> {
-        Said::of(self.peer.era, bridge, self.follows)
+    fn said(&self, bridge: &Bridge) -> RequestMeta<'static> {
+        RequestMeta::of(self.peer.era, bridge, self.follows)
     }
 
-    pub(crate) fn verbosity(&self) -> &Verbosity {
+    pub(crate) fn verbosity(&self) -> &LogVerbosity {
         &self.shared.verbosity
     }
 
@@ -339,8 +341,8 @@ impl Shared {
     }
 
     /// Held for moments, and never while waiting.
-    fn flights(&self) -> MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn parameters(&self) -> Arc<Parameters> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::{Bridge, Inputs, Offers, Outgoing, Request as Wanted};
+use super::super::{Bridge, Inputs, Offers, Outgoing, Request as WantedResources};
 use super::RequestId;
 
 /// How long a session is to keep a task that a call became, in milliseconds: longer than any call may take.
@@ -100,7 +100,7 @@ impl Declared {
 
 /// What a request says about itself, in the era of its server.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::client) struct Said<'a> {
+pub(in crate::client) struct RequestMeta<'a> {
     pub(in crate::client) era: UpstreamEra,
     /// Said in the stateless era only: a session has said it once for all.
     pub(in crate::client) capabilities: Capabilities,
@@ -109,7 +109,7 @@ pub(in crate::client) struct Said<'a> {
     pub(in crate::client) trace: Option<&'a TraceContext>,
 }
 
-impl Said<'_> {
+impl RequestMeta<'_> {
     /// Of a request that the hub makes for itself.
     pub(in crate::client) fn plainly(era: UpstreamEra) -> Self {
         Self { era, capabilities: Capabilities::default(), log: None, trace: None }
@@ -143,7 +143,7 @@ struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     /// None where nothing has to be said.
-    fn of(said: Said<'a>, token: Option<RequestId>) -> Option<Self> {
+    fn of(said: RequestMeta<'a>, token: Option<RequestId>) -> Option<Self> {
         let (stateless, trace) = (said.era == UpstreamEra::Stateless, said.trace);
         (stateless || token.is_some() || trace.is_some()).then(|| Self {
             revision: stateless.then_some(MODERN),
@@ -182,7 +182,7 @@ pub(in crate::client) fn discover(id: RequestId) -> Vec<u8> {
         #[serde(rename = "_meta")]
         meta: Option<Meta<'a>>,
     }
-    send(id, "server/discover", Params { meta: Meta::of(Said::plainly(UpstreamEra::Stateless), None) })
+    send(id, "server/discover", Params { meta: Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None) })
 }
 
 /// One page of a list.
@@ -199,7 +199,7 @@ pub(in crate::client) fn list(
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
-    send(id, method, Params { cursor, meta: Meta::of(Said::plainly(era), None) })
+    send(id, method, Params { cursor, meta: Meta::of(RequestMeta::plainly(era), None) })
 }
 
 /// What a server has asked for before it goes on, with the state that it gave out.
@@ -233,7 +233,7 @@ struct AsTask {
 }
 
 /// A call; its id is the token of its progress, if the caller wants any.
-pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: Said<'_>) -> Vec<u8> {
+pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: RequestMeta<'_>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         name: &'a str,
@@ -252,7 +252,7 @@ pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: Said<'_>) ->
 }
 
 /// Any other request.
-pub(in crate::client) fn request(id: RequestId, request: &Wanted, said: Said<'_>) -> Vec<u8> {
+pub(in crate::client) fn request(id: RequestId, request: &WantedResources, said: RequestMeta<'_>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         #[serde(flatten)]
@@ -299,7 +299,7 @@ pub(in crate::client) fn listen(id: RequestId, offers: &Offers, watched: &BTreeS
         resources_list_changed: offers.resources_change,
         resource_subscriptions: watched,
     };
-    let meta = Meta::of(Said::plainly(UpstreamEra::Stateless), None);
+    let meta = Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None);
     send(id, "subscriptions/listen", Params { notifications, meta })
 }
 

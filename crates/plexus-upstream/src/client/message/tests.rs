@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Incoming, Messages, RequestId};
-use crate::client::message::Said;
+use crate::client::message::RequestMeta;
 use crate::client::{Bridge, ClientError, Inputs, Offers, Outgoing, message};
 
 fn sent(bytes: &[u8]) -> Value {
@@ -43,7 +43,7 @@ fn call(with_extras: bool) -> Outgoing {
 }
 
 fn called(id: RequestId, era: UpstreamEra, call: &Outgoing) -> Value {
-    let said = Said { trace: call.trace.as_ref(), ..Said::of(era, &call.bridge, false) };
+    let said = RequestMeta { trace: call.trace.as_ref(), ..RequestMeta::of(era, &call.bridge, false) };
     sent(&message::call(id, call, said))
 }
 
@@ -117,7 +117,7 @@ fn only_the_stateless_era_says_each_time_what_can_be_asked() {
     let log = LogSink { least: LogLevel::Warning, sink: Arc::new(|_| ()) };
     let mut call = call(false);
     call.bridge = Bridge { capabilities: can, log: Some(log), ..Bridge::default() };
-    let said = Said::of(UpstreamEra::Stateless, &call.bridge, true);
+    let said = RequestMeta::of(UpstreamEra::Stateless, &call.bridge, true);
     let meta = sent(&message::call(1, &call, said))["params"]["_meta"].clone();
     let declared = json!({
         "roots": {},

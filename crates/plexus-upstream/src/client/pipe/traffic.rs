@@ -9,8 +9,8 @@ use plexus_tools::Progress;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::super::asked::{Owner, Reply, Taken};
 use super::super::message::{self, Incoming, RequestId};
+use super::super::server_questions::{Owner, QuestionHandling, Reply};
 use super::super::stderr::shown;
 use super::super::{Bridge, Chatter, ClientError, SharedListener};
 use super::{MAX_GARBAGE, Queued, Receive, Shared, Transmit, TransmitError};
@@ -66,15 +66,15 @@ impl Shared {
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner(|bridge| bridge.answerer.is_some());
                 match self.asked.take((id, &method, params), owner, listener) {
-                    Taken::Now(message) => {
+                    QuestionHandling::Now(message) => {
                         if self.queue.try_send(Queued { id: None, message }).is_err() {
                             self.stray(|| {
                                 "the answer to a request of a server that does not read".to_owned()
                             });
                         }
                     }
-                    Taken::Later(answer) => self.answer_later(answer),
-                    Taken::Dropped => {
+                    QuestionHandling::Later(answer) => self.answer_later(answer),
+                    QuestionHandling::Dropped => {
                         self.stray(|| "a request that cannot be answered, or is already".to_owned());
                     }
                 }

@@ -16,7 +16,7 @@ use plexus_kit::syntax;
 use plexus_proto::tool_name;
 use serde_json::Value;
 
-use super::check::{self, Missing};
+use super::check::{self, MissingReference};
 use super::literals;
 use super::problem::{Cause, FolderError, Problem};
 use super::{Folder, Inward, outline};
@@ -195,7 +195,7 @@ impl Folder {
             planned.file.clone(),
             fields,
             self.environment(),
-            Missing::ExcusedWhileOff,
+            MissingReference::ExcusedWhileOff,
         );
         match checked {
             Ok(server) => planned.warnings.extend(server.warnings),

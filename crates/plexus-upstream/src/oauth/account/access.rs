@@ -5,13 +5,13 @@ use std::sync::Arc;
 use plexus_kit::{ExposeSecret, Secret};
 use plexus_proto::api::{FinishLoginParams, UpstreamLogin, UpstreamLogout};
 
-use super::{Account, Held};
+use super::{Account, AccountState};
 use crate::config::{HttpConfig, OauthConfig, ServerConfig, is_protected};
-use crate::oauth::asking::Asking;
 use crate::oauth::grant::Grant;
+use crate::oauth::http::OauthHttp;
 use crate::oauth::login::{self, Logins};
 use crate::oauth::terms::Terms;
-use crate::oauth::vault::Kept;
+use crate::oauth::vault::StoredGrant;
 use crate::oauth::{LoginError, quoted, token};
 
 impl Account {
@@ -23,7 +23,7 @@ impl Account {
         redirect: &str,
     ) -> Result<UpstreamLogin, LoginError> {
         let terms = self.terms_for_a_person(http)?;
-        let asking = Asking::new(&terms, &self.around.settings)?;
+        let asking = OauthHttp::new(&terms, &self.around.settings)?;
         let now = self.around.clock.now();
         let (pending, begun) = login::begin(&asking, &terms, &self.server, redirect, now).await?;
         logins.add(pending, now)?;
@@ -48,7 +48,7 @@ impl Account {
             return Err(changed());
         }
         let code = login::decided(&pending, answer)?;
-        let asking = Asking::new(&terms, &self.around.settings)?;
+        let asking = OauthHttp::new(&terms, &self.around.settings)?;
         let grant = login::redeem(&asking, &terms, &pending, &code, now).await?;
         let turn = self.changing.lock().await;
         let newest = file().and_then(|config| Terms::of(config.transport.http()?).ok());
@@ -65,7 +65,7 @@ impl Account {
             })?;
         }
         let (terms, grant) = (Some(Arc::new(newest)), Some(Arc::new(grant)));
-        self.put(Held { terms, grant, ..Held::default() });
+        self.put(AccountState { terms, grant, ..AccountState::default() });
         Ok(())
     }
 
@@ -87,9 +87,9 @@ impl Account {
                 |error| LoginError::Unreachable(format!("the login cannot be forgotten now: {error}"));
             // It may have been given for what the file said before: it is forgotten all the same.
             match vault.read(&self.server).await.map_err(later)? {
-                Kept::Nothing => {}
-                Kept::Unreadable => unreadable = true,
-                Kept::Grant(stored) => {
+                StoredGrant::Nothing => {}
+                StoredGrant::Unreadable => unreadable = true,
+                StoredGrant::Grant(stored) => {
                     grant = stored.grant().map(Arc::new);
                     unreadable = grant.is_none();
                 }
@@ -100,7 +100,7 @@ impl Account {
         *turn += 1;
         let forgotten = grant.is_some() || unreadable;
         let why = forgotten.then(|| "it was logged out".to_owned());
-        self.put(Held { terms: held.terms.clone(), why, ..Held::default() });
+        self.put(AccountState { terms: held.terms.clone(), why, ..AccountState::default() });
         drop(turn);
         let told = match &grant {
             Some(grant) => self.revoke(held.terms.as_deref(), grant).await,
@@ -124,7 +124,7 @@ impl Account {
         let Some(terms) = terms else {
             return Err(format!("how to reach {issuer} is in the server's file, which cannot be used"));
         };
-        let asking = Asking::new(terms, &self.around.settings).map_err(|error| error.to_string())?;
+        let asking = OauthHttp::new(terms, &self.around.settings).map_err(|error| error.to_string())?;
         // A secret is for the authorization server that the file names beside it, which may be another one by now.
         let unnamed = OauthConfig::default();
         let oauth = if terms.binding == source.binding { &terms.oauth } else { &unnamed };

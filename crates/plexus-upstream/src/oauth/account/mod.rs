@@ -19,7 +19,7 @@ pub(crate) use self::pass::{AtHand, Pass};
 use self::renewal::Renewal;
 use super::grant::Grant;
 use super::terms::Terms;
-use super::vault::{Kept, Vault};
+use super::vault::{StoredGrant, Vault};
 use crate::Timing;
 use crate::client::{ClientError, ClientSettings};
 use crate::config::HttpConfig;
@@ -39,7 +39,7 @@ pub struct Account {
     /// Name of the server's file.
     server: String,
     around: Surroundings,
-    held: ArcSwap<Held>,
+    held: ArcSwap<AccountState>,
     renewal: Mutex<Renewal>,
     /// Held while something is put into the database and then into `held`: the two have the same order.
     changing: tokio::sync::Mutex<Logouts>,
@@ -50,7 +50,7 @@ type Logouts = u64;
 
 /// What the hub has now, and under which terms.
 #[derive(Default, Clone)]
-struct Held {
+struct AccountState {
     /// Grows with every change of what there is.
     generation: u64,
     /// What the file says; none before it was first looked at.
@@ -61,9 +61,9 @@ struct Held {
     why: Option<String>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for AccountState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("AccountState")
             .field("generation", &self.generation)
             .field("grant", &self.grant)
             .finish_non_exhaustive()
@@ -98,7 +98,7 @@ impl Account {
         let held = self.held.load_full();
         if held.is_for(&terms.binding) {
             // Not all of them are part of what binds: a secret may be another one.
-            self.held.store(Arc::new(Held { terms: Some(terms), ..Held::clone(&held) }));
+            self.held.store(Arc::new(AccountState { terms: Some(terms), ..AccountState::clone(&held) }));
             return Ok(());
         }
         let found = match &self.around.vault {
@@ -106,26 +106,30 @@ impl Account {
                 self.keep_unkept(vault).await.map_err(|error| {
                     ClientError::Unreachable(format!("its new access cannot be stored now: {error}"))
                 })?;
-                if terms.by_itself() { Held::default() } else { self.kept(vault, &terms.binding).await? }
+                if terms.by_itself() {
+                    AccountState::default()
+                } else {
+                    self.kept(vault, &terms.binding).await?
+                }
             }
-            None => Held::default(),
+            None => AccountState::default(),
         };
-        self.put(Held { terms: Some(terms), ..found });
+        self.put(AccountState { terms: Some(terms), ..found });
         Ok(())
     }
 
-    async fn kept(&self, vault: &Vault, binding: &str) -> Result<Held, ClientError> {
+    async fn kept(&self, vault: &Vault, binding: &str) -> Result<AccountState, ClientError> {
         let kept = vault.read(&self.server).await.map_err(|error| {
             ClientError::Unreachable(format!("what is kept of its login cannot be read now: {error}"))
         })?;
-        Ok(Held::of(kept, binding))
+        Ok(AccountState::of(kept, binding))
     }
 
     /// To be called by whoever has `changing`.
-    fn put(&self, held: Held) {
+    fn put(&self, held: AccountState) {
         let generation = self.held.load().generation + 1;
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner).forget_trouble();
-        self.held.store(Arc::new(Held { generation, ..held }));
+        self.held.store(Arc::new(AccountState { generation, ..held }));
     }
 
     fn wants_login(&self, why: &str) -> String {
@@ -133,16 +137,16 @@ impl Account {
     }
 }
 
-impl Held {
-    fn of(kept: Kept, binding: &str) -> Self {
+impl AccountState {
+    fn of(kept: StoredGrant, binding: &str) -> Self {
         let without = |why: &str| Self { why: Some(why.to_owned()), ..Self::default() };
         match kept {
-            Kept::Nothing => Self::default(),
-            Kept::Unreadable => without("its last login cannot be read with the key of this hub"),
-            Kept::Grant(stored) if stored.binding != binding => {
+            StoredGrant::Nothing => Self::default(),
+            StoredGrant::Unreadable => without("its last login cannot be read with the key of this hub"),
+            StoredGrant::Grant(stored) if stored.binding != binding => {
                 without("its file has changed since its last login")
             }
-            Kept::Grant(stored) => match stored.grant() {
+            StoredGrant::Grant(stored) => match stored.grant() {
                 Some(grant) => Self { grant: Some(Arc::new(grant)), ..Self::default() },
                 None => without("its last login is damaged"),
             },

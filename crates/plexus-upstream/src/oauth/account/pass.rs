@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::header::HeaderValue;
 use plexus_mcp::http_client::Reply;
 
-use super::{Account, Held};
+use super::{Account, AccountState};
 use crate::client::ClientError;
 use crate::config::HttpConfig;
 use crate::oauth::challenge::Challenge;
@@ -105,7 +105,7 @@ impl Pass {
         }
     }
 
-    async fn renew(&self, held: &Held, refused: bool) -> Result<Option<Bearer>, ClientError> {
+    async fn renew(&self, held: &AccountState, refused: bool) -> Result<Option<Bearer>, ClientError> {
         self.account.renew(held.generation, refused).await?;
         // The file may have changed meanwhile.
         let held = self.account.held.load();
@@ -184,7 +184,7 @@ impl Pass {
     }
 }
 
-impl Held {
+impl AccountState {
     fn bearer(&self, grant: &Grant) -> Bearer {
         Bearer { header: grant.header.clone(), generation: self.generation }
     }

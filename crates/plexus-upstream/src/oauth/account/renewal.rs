@@ -15,14 +15,14 @@ use plexus_kit::{ExposeSecret, Stage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Account, Held};
+use super::{Account, AccountState};
 use crate::client::ClientError;
-use crate::oauth::asking::Asking;
 use crate::oauth::client::Client;
 use crate::oauth::grant::{Grant, Source};
+use crate::oauth::http::OauthHttp;
 use crate::oauth::terms::Terms;
 use crate::oauth::token::{self, Refused, Tokens};
-use crate::oauth::vault::{Kept, Vault};
+use crate::oauth::vault::{StoredGrant, Vault};
 use crate::oauth::{LoginError, discovery, login, quoted};
 
 /// Longest pause between two attempts: an authorization server that is back is found soon.
@@ -167,8 +167,8 @@ impl Account {
         let Some(terms) = held.terms.clone() else {
             return Err(Refused::Passing("its file has not been read yet".to_owned()));
         };
-        let asking =
-            Asking::new(&terms, &self.around.settings).map_err(|error| Refused::Other(error.to_string()))?;
+        let asking = OauthHttp::new(&terms, &self.around.settings)
+            .map_err(|error| Refused::Other(error.to_string()))?;
         let before = held.grant.clone().filter(|_| !terms.by_itself());
         let grant = match &before {
             _ if terms.by_itself() => self.ask_by_itself(&asking, &terms).await?,
@@ -178,7 +178,7 @@ impl Account {
         Ok(Some(Renewed { of: generation, terms, before, grant }))
     }
 
-    async fn ask_with(&self, asking: &Asking, terms: &Terms, grant: &Grant) -> Result<Grant, Refused> {
+    async fn ask_with(&self, asking: &OauthHttp, terms: &Terms, grant: &Grant) -> Result<Grant, Refused> {
         let (source, refresh) = (&grant.source, grant.refresh.as_ref().ok_or_else(nothing_to_renew)?);
         let pairs = [
             ("grant_type", "refresh_token"),
@@ -190,7 +190,7 @@ impl Account {
     }
 
     /// The hub's own access, which nobody has to give.
-    async fn ask_by_itself(&self, asking: &Asking, terms: &Terms) -> Result<Grant, Refused> {
+    async fn ask_by_itself(&self, asking: &OauthHttp, terms: &Terms) -> Result<Grant, Refused> {
         let (source, scopes) = self.own_source(asking, terms).await.map_err(|error| match error {
             LoginError::Unreachable(why) => Refused::Passing(why),
             other => Refused::Other(other.to_string()),
@@ -211,7 +211,11 @@ impl Account {
         Grant::new(source, tokens, self.around.clock.now()).ok_or_else(unsendable)
     }
 
-    async fn own_source(&self, asking: &Asking, terms: &Terms) -> Result<(Source, Vec<String>), LoginError> {
+    async fn own_source(
+        &self,
+        asking: &OauthHttp,
+        terms: &Terms,
+    ) -> Result<(Source, Vec<String>), LoginError> {
         let challenge = asking.challenge().await?;
         let resource = discovery::resource(asking, terms, &challenge).await?;
         let authority = discovery::authority(asking, &resource.issuer).await?;
@@ -245,7 +249,11 @@ impl Account {
         }
         let issuer = quoted(&renewed.grant.source.issuer);
         tracing::debug!(server = %self.server, %issuer, "its access was renewed");
-        self.put(Held { terms: held.terms.clone(), grant: Some(Arc::new(renewed.grant)), ..Held::default() });
+        self.put(AccountState {
+            terms: held.terms.clone(),
+            grant: Some(Arc::new(renewed.grant)),
+            ..AccountState::default()
+        });
         Ok(())
     }
 
@@ -255,10 +263,12 @@ impl Account {
         let (Some(before), held) = (&renewed.before, self.held.load_full()) else { return false };
         let Some(vault) = &self.around.vault else { return held.grant.is_none() };
         let kept = match vault.read(&self.server).await {
-            Ok(Kept::Grant(stored)) if stored.is(before) => vault.keep(&self.server, &renewed.grant).await,
-            Ok(Kept::Nothing) => return true,
+            Ok(StoredGrant::Grant(stored)) if stored.is(before) => {
+                vault.keep(&self.server, &renewed.grant).await
+            }
+            Ok(StoredGrant::Nothing) => return true,
             // Whoever logged in meanwhile has newer one.
-            Ok(Kept::Grant(_) | Kept::Unreadable) => return false,
+            Ok(StoredGrant::Grant(_) | StoredGrant::Unreadable) => return false,
             Err(error) => Err(error),
         };
         if let Err(error) = kept {
@@ -267,7 +277,7 @@ impl Account {
             // The file has changed, and back again: what was found again is what this came from.
             let terms = held.terms.clone();
             match self.kept(vault, &renewed.terms.binding).await {
-                Ok(found) => self.put(Held { terms, ..found }),
+                Ok(found) => self.put(AccountState { terms, ..found }),
                 Err(error) => tracing::warn!(server = %self.server, %error, "its new access is not used yet"),
             }
         }
@@ -299,7 +309,11 @@ impl Account {
             // The next hub finds it, is told the same, and forgets it then.
             tracing::warn!(server = %self.server, %error, "access that has ended cannot be forgotten yet");
         }
-        self.put(Held { terms: held.terms.clone(), why: Some(why.to_owned()), ..Held::default() });
+        self.put(AccountState {
+            terms: held.terms.clone(),
+            why: Some(why.to_owned()),
+            ..AccountState::default()
+        });
         true
     }
 
