@@ -68,13 +68,13 @@ profile:
 
 soak: $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
-	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --profile soak
+	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-upstream --profile soak
 
 fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)
 
 generated: $(NEXTEST)
-	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-machine -p plexus-hub -p plexus \
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-upstream -p plexus-machine -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt-check:

@@ -20,7 +20,7 @@ SUBSYSTEMS = [
     ("tracing and logs", r"tracing|opentelemetry|sharded_slab|thread_local"),
     ("metrics", r"prometheus"),
     ("tokio", r"tokio|mio|parking_lot|futures"),
-    ("MCP (plexus-mcp)", r"plexus_mcp|rmcp"),
+    ("MCP (plexus-mcp, plexus-upstream)", r"plexus_mcp|plexus_upstream|rmcp"),
     ("dispatcher and tools (plexus-tools)", r"plexus_tools"),
     ("store (plexus-store)", r"plexus_store"),
     ("hub (plexus-hub)", r"plexus_hub"),
@@ -35,7 +35,7 @@ PURPOSES = [
     ("telemetry: spans, log, metrics", r"plexus_hub::.*(telemetry|trace|metrics)|tracing_|prometheus"),
     ("the record of the call: events, audit, writer", r"plexus_store|plexus_tools::.*(record|audit|journal)"),
     ("the tool and its dispatcher", r"plexus_tools"),
-    ("MCP: parsing, validation, answer", r"plexus_mcp"),
+    ("MCP: parsing, validation, answer", r"plexus_mcp|plexus_upstream"),
     ("HTTP: reading, routing, writing", r"hyper|axum|tower"),
     ("the runtime: polling, parking, stealing", r"tokio"),
 ]

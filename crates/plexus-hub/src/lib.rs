@@ -24,8 +24,8 @@ use plexus_auth::profiles::ProfilesChange;
 use plexus_kit::config::Reloaded;
 use plexus_kit::{Clock, Config, Drained, Environment, LiveConfig, Metrics, Stage, Supervisor};
 use plexus_mcp::server::McpOptions;
-use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_tools::Registry;
+use plexus_upstream::{Timing, Upstreams};
 use tokio::net::TcpListener;
 
 use crate::http::HttpMetrics;

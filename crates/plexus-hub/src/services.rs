@@ -12,14 +12,14 @@ use plexus_kit::config::{
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
-use plexus_mcp::upstream::client::ClientSettings;
-use plexus_mcp::upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
-use plexus_mcp::upstream::oauth::Vault;
-use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::Timestamp;
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 use plexus_tools::custom::{CustomOptions, CustomTools, STATE_FILE};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
+use plexus_upstream::client::ClientSettings;
+use plexus_upstream::config::{self as upstream_config, Folder, LEGACY_FILE};
+use plexus_upstream::oauth::Vault;
+use plexus_upstream::{UpstreamOptions, Upstreams};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -153,7 +153,7 @@ impl Services {
         custom.offer_tests(&dispatcher);
         let mcp = McpServer::new(
             dispatcher.clone(),
-            upstreams.clone(),
+            Arc::new(upstreams.clone()),
             authenticator.clone(),
             store.clone(),
             clock.clone(),

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plexus_kit::{Clock, Environment, Supervisor};
-use plexus_mcp::upstream::{UpstreamOptions, Upstreams};
 use plexus_proto::node::HostedServer;
 use plexus_store::Store;
 use plexus_tools::{Registry, Tool};
+use plexus_upstream::{UpstreamOptions, Upstreams};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 

@@ -44,6 +44,11 @@ pub struct RequestError {
     pub data: Value,
 }
 
+/// A revision of the session era that knows forms.
+pub const OLD: Speaks = Speaks::Session("2025-06-18");
+/// The last revision of the session era.
+pub const NEW: Speaks = Speaks::Session("2025-11-25");
+
 type Answering = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 
 pub struct AskedClient {
@@ -365,4 +370,29 @@ impl fmt::Debug for AskedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AskedClient").field("speaks", &self.speaks).finish_non_exhaustive()
     }
+}
+
+/// What a person says to a form.
+pub fn accepted(name: &str) -> Value {
+    json!({ "action": "accept", "content": { "name": name } })
+}
+
+/// Everything that a client may say that it can be asked.
+pub fn all() -> Value {
+    json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} })
+}
+
+/// A client that can be asked everything and says yes to it.
+pub async fn willing(hub: &TestHub, token: &str, speaks: Speaks) -> AskedClient {
+    AskedClient::connect(hub, token, speaks, all()).await.answering(|method, params| {
+        Reply::Result(match method {
+            "elicitation/create" if params["mode"] == "url" => json!({ "action": "accept" }),
+            "elicitation/create" => accepted("Ann"),
+            "roots/list" => json!({ "roots": [{ "uri": "file:///work" }] }),
+            "sampling/createMessage" => {
+                json!({ "role": "assistant", "content": { "type": "text", "text": "Paris" }, "model": "m" })
+            }
+            other => panic!("asked {other}"),
+        })
+    })
 }

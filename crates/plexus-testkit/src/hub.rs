@@ -10,9 +10,9 @@ use plexus_hub::{EventOptions, EventStats, Hub, HubOptions};
 use plexus_kit::config::{Limits, RawConfig};
 use plexus_kit::{Clock, Config, Environment, Secret, Stage};
 use plexus_mcp::server::McpOptions;
-use plexus_mcp::upstream::{Timing, Upstreams};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenKind};
 use plexus_tools::Registry;
+use plexus_upstream::{Timing, Upstreams};
 use tempfile::TempDir;
 
 use crate::{EventRequest, McpClient, postgres};

@@ -5,7 +5,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 
 mod agent;
-mod asked;
+pub mod asked;
 mod collector;
 pub mod conformance;
 mod events;
@@ -39,7 +39,7 @@ pub use lane::{Done, Door, Lane, NoAnswer};
 pub use link::Link;
 pub use loopback::on_loopback;
 pub use mcp::{Answer, McpClient, modern_meta};
-pub use pinned::{Pinned, Script};
+pub use pinned::{Pinned, Script, sdk_script};
 pub use process::{HubProcess, Plexus, Ran, send};
 pub use proxy::{PipeClient, TestProxy, proxy_timing};
 pub use raw::{RawAnswer, RawConnection};

@@ -80,6 +80,11 @@ impl Pinned {
     }
 }
 
+/// A script that drives an SDK, in `scripts/` of this crate, such as `node/client_v1.mjs`.
+pub fn sdk_script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)
+}
+
 /// A running script; what it says for people is in the output of the test.
 #[derive(Debug)]
 pub struct Script {

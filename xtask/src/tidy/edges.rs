@@ -7,13 +7,17 @@ use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
+pub(super) const MAY_USE: [(&str, &[&str]); 13] = [
     ("plexus-proto", &[]),
     ("plexus-kit", &["plexus-proto"]),
     ("plexus-store", &["plexus-proto", "plexus-kit"]),
     ("plexus-auth", &["plexus-proto", "plexus-kit", "plexus-store"]),
     ("plexus-tools", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth"]),
     ("plexus-mcp", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools"]),
+    (
+        "plexus-upstream",
+        &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools", "plexus-mcp"],
+    ),
     ("plexus-bridge", &["plexus-proto", "plexus-kit"]),
     ("plexus-machine", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools", "plexus-mcp"]),
     (
@@ -25,6 +29,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-bridge",
             "plexus-machine",
         ],
@@ -50,6 +55,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-bridge",
             "plexus-machine",
             "plexus-node",
@@ -64,6 +70,7 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
+            "plexus-upstream",
             "plexus-bridge",
             "plexus-machine",
             "plexus-node",

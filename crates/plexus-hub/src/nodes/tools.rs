@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use plexus_kit::{Clock, Stage, Supervisor};
-use plexus_mcp::upstream::{Upstreams, hosted};
 use plexus_proto::node::{CallEvent, HostedServer};
 use plexus_proto::{ErrorCode, Timestamp, tool_name};
 use plexus_store::Store;
 use plexus_tools::nodes::NodeEntry;
 use plexus_tools::{CallError, Dispatcher, Host, Outcome, Registry, Run, Tool, ToolContext, outcome};
+use plexus_upstream::{Upstreams, hosted};
 use serde_json::{Map, Value};
 
 use super::{Conclude, EventSink, Gateway, OutgoingCall, Undelivered};

@@ -70,7 +70,8 @@ fn common_names(subject: &Name) -> Vec<String> {
     let texts = common.filter_map(|attribute| {
         let value = &attribute.value;
         let utf8 = value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_lowercase());
-        let printable = || value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_lowercase());
+        let printable =
+            || value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_lowercase());
         let teletex = || value.decode_as::<TeletexStringRef<'_>>().map(|text| text.as_str().to_lowercase());
         utf8.or_else(|_| printable()).or_else(|_| teletex()).ok()
     });

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::upstream::client::{ClientError, Events, Line, Media, Place, Reply};
+use crate::http_client::{Endpoint, Events, HttpError, Line, Media, Reply};
 
 /// Why the hub did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,10 +23,10 @@ pub enum Unanswered {
     Lost(String),
 }
 
-impl From<ClientError> for Unanswered {
-    fn from(error: ClientError) -> Self {
+impl From<HttpError> for Unanswered {
+    fn from(error: HttpError) -> Self {
         match error {
-            ClientError::Unreachable(why) => Self::Unreached(why),
+            HttpError::Unreachable(why) => Self::Unreached(why),
             other => Self::Lost(other.to_string()),
         }
     }
@@ -36,7 +36,7 @@ impl From<ClientError> for Unanswered {
 #[derive(Clone)]
 pub struct HubLine {
     line: Arc<Line>,
-    mcp: Arc<Place>,
+    mcp: Arc<Endpoint>,
 }
 
 impl fmt::Debug for HubLine {
@@ -91,7 +91,7 @@ impl HubLine {
 
     async fn exchange(
         &self,
-        place: &Arc<Place>,
+        place: &Arc<Endpoint>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,

@@ -17,7 +17,7 @@ pub use words::{acknowledged, called, discovered, initialized, listed, subscribe
 pub use crate::server::call::{IDEMPOTENCY_KEY, OCCURRED_AT};
 pub use crate::server::identity::conversation;
 pub use crate::server::list::{BUFFERABLE, PLACEMENT};
-pub use crate::server::{Dialect, Version};
+pub use crate::version::{Dialect, Version};
 
 /// JSON-RPC.
 pub mod rpc {
@@ -33,4 +33,4 @@ pub mod sse {
 }
 
 /// The stateless revision.
-pub const STATELESS: &str = crate::server::MODERN;
+pub const STATELESS: &str = crate::version::MODERN;

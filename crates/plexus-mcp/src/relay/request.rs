@@ -7,11 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{IDEMPOTENCY_KEY, OCCURRED_AT, STATELESS};
-use crate::marks;
+use crate::param_headers::{header_text, param_headers};
 use crate::server::modern::meta::{META_CAPABILITIES, META_CLIENT, META_VERSION};
 use crate::server::rpc::{Message, RpcError};
 use crate::server::{call, modern};
-use crate::upstream::client::header_text;
 
 /// Names of headers.
 pub mod headers {
@@ -29,7 +28,7 @@ pub mod headers {
 /// Whether a message is of the stateless revision, by itself or by the header of its version.
 #[must_use]
 pub fn is_modern(message: &Message<'_>, version: Option<&str>) -> bool {
-    let era = version.map(crate::server::Era::parse);
+    let era = version.map(crate::version::Era::parse);
     modern::is_modern(message, era.as_ref())
 }
 
@@ -88,7 +87,7 @@ pub fn repeated_headers(message: &Message<'_>, version: Option<&str>) -> HeaderM
 
 /// Arguments that the schema of a tool wants to see in headers.
 pub(super) fn argument_headers(schema: &Value, arguments: &Value) -> Vec<(HeaderName, HeaderValue)> {
-    let marks = marks::marks(schema).unwrap_or_default();
+    let marks = param_headers(schema).unwrap_or_default();
     let said =
         marks.iter().filter_map(|mark| Some((mark.header.clone(), header_text(&mark.text(arguments)?))));
     said.collect()

@@ -4,7 +4,8 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::request::argument_headers;
-use crate::server::{Dialect, list};
+use crate::server::list;
+use crate::version::Dialect;
 
 /// Takes from the definition of a tool what a revision does not know.
 pub fn fit(tool: &mut Map<String, Value>, dialect: Dialect) {

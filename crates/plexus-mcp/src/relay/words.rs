@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::server::modern::TTL_MS;
 use crate::server::modern::meta::{META_SERVER, META_SUBSCRIPTION};
 use crate::server::rpc::result_json;
-use crate::server::{Dialect, SUPPORTED, Version, capabilities, server_info};
+use crate::server::{capabilities, server_info};
+use crate::version::{Dialect, SUPPORTED, Version};
 
 /// The answer to `initialize`, and the revision that it agrees to.
 #[must_use]

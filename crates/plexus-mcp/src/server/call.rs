@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::rpc::{Params, RpcError};
-use super::version::{Dialect, Features};
 use super::{State, errors, reads};
+use crate::version::{Dialect, Features};
 
 /// Key under which a client stamps a write that it may retry.
 pub const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";

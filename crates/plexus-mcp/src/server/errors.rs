@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::call::Subject;
 use super::reads;
 use super::rpc::{INVALID_REQUEST, RpcError};
-use super::version::{Dialect, Version};
+use crate::version::{Dialect, Version};
 
 /// The client cannot be asked what has to be asked.
 const MISSING_CAPABILITY: i64 = -32021;

@@ -12,8 +12,8 @@ use serde_json::{Number, Value};
 use super::State;
 use super::call::{Subject, Target};
 use super::rpc::{HEADER_MISMATCH, INVALID_REQUEST, RpcError};
-use super::version::Era;
-use crate::marks::{self, Mark};
+use crate::param_headers::{ParamHeader, param_headers};
+use crate::version::Era;
 
 pub(super) const SESSION_ID: &str = "mcp-session-id";
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
@@ -132,11 +132,11 @@ pub(super) fn check_params(
     if !spec.upstream().is_some_and(|upstream| upstream.repeats_arguments) {
         return Ok(());
     }
-    let marks = marks::marks(&spec.input_schema).unwrap_or_default();
+    let marks = param_headers(&spec.input_schema).unwrap_or_default();
     marks.iter().try_for_each(|mark| check_param(headers, mark, &target.arguments))
 }
 
-fn check_param(headers: &HeaderMap, mark: &Mark, arguments: &Value) -> Result<(), RpcError> {
+fn check_param(headers: &HeaderMap, mark: &ParamHeader, arguments: &Value) -> Result<(), RpcError> {
     let header = mark.header.as_str();
     let said = single(headers, header)?.map(|value| decode(header, value)).transpose()?;
     match (said, mark.value(arguments)) {

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::rpc::{self, RpcError};
-use super::version::Features;
+use crate::version::Features;
 
 /// Entries on a page. Large, because clients exist that never ask for a second one.
 const PAGE: usize = 500;

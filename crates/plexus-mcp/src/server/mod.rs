@@ -4,8 +4,8 @@
 //! or a session id is of the session era, per-request `_meta` with a protocol version is not.
 //! Whoever calls this has authenticated the caller and bounded the body.
 
-mod aside;
 pub(crate) mod call;
+mod detached;
 mod errors;
 pub(crate) mod headers;
 pub(crate) mod identity;
@@ -15,10 +15,9 @@ mod news;
 mod offers;
 mod reads;
 pub(crate) mod rpc;
+mod running_call;
 mod session;
 pub(crate) mod sse;
-mod under_way;
-mod version;
 mod welcome;
 
 use std::sync::Arc;
@@ -37,9 +36,10 @@ use plexus_store::{Store, StoreError};
 use plexus_tools::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
-use crate::upstream::Upstreams;
-use aside::Aside;
-use aside::tasks::{self, Tasks};
+use crate::offers::OfferProvider;
+use crate::version::{Dialect, Era, Features};
+use detached::DetachedCalls;
+use detached::tasks::{self, Tasks};
 use list::ListCache;
 use offers::OfferCache;
 use rpc::{Message, RpcError};
@@ -47,8 +47,6 @@ use session::Sessions;
 use welcome::Streams;
 
 pub(crate) use session::server_info;
-pub use version::{Dialect, Version};
-pub(crate) use version::{Era, Features, MODERN, SUPPORTED};
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {
@@ -83,7 +81,7 @@ pub struct McpServer(Arc<State>);
 #[derive(Debug)]
 struct State {
     dispatcher: Dispatcher,
-    upstreams: Upstreams,
+    upstreams: Arc<dyn OfferProvider>,
     authenticator: Arc<Authenticator>,
     supervisor: Supervisor,
     /// Streams end when this is cancelled.
@@ -94,7 +92,7 @@ struct State {
     /// Completions under way, by subject.
     completing: Quota,
     streams: Streams,
-    aside: Aside,
+    detached: DetachedCalls,
     tasks: Tasks,
     options: McpOptions,
     json_depth: AtomicUsize,
@@ -112,7 +110,7 @@ impl McpServer {
     #[must_use]
     pub fn new(
         dispatcher: Dispatcher,
-        upstreams: Upstreams,
+        upstreams: Arc<dyn OfferProvider>,
         authenticator: Arc<Authenticator>,
         store: Store,
         clock: Clock,
@@ -127,7 +125,7 @@ impl McpServer {
             offers: OfferCache::default(),
             completing: Quota::new(reads::COMPLETIONS),
             streams: Streams::default(),
-            aside: Aside::new(supervisor.clone(), options.asked),
+            detached: DetachedCalls::new(supervisor.clone(), options.asked),
             dispatcher,
             upstreams,
             authenticator,
@@ -160,7 +158,7 @@ impl McpServer {
             .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
         let server = self.clone();
         let about = "Calls that wait for an answer of a client that is not connected";
-        metrics.read("plexus_mcp_parked_calls", about, move || count(server.0.aside.parked()));
+        metrics.read("plexus_mcp_parked_calls", about, move || count(server.0.detached.parked()));
         let server = self.clone();
         metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
     }

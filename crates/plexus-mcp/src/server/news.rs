@@ -13,8 +13,8 @@ use super::list::Rendered;
 use super::offers::{self, Listed};
 use super::reads::{self, MAX_URI};
 use super::rpc::RpcError;
-use super::version::Features;
-use crate::upstream::{Mailbox, Seen as Offered, Watch};
+use crate::offers::{Mailbox, ResourceWatch, VisibleOffers};
+use crate::version::Features;
 
 /// Resources that one client hears of at most.
 pub(super) const MAX_WATCHED: usize = 256;
@@ -42,14 +42,14 @@ impl Changed {
 
 /// The lists as a client has seen them last.
 #[derive(Debug)]
-struct Seen {
+struct ListSnapshot {
     tools: Arc<Rendered>,
     prompts: Arc<Rendered>,
     resources: Arc<Rendered>,
     templates: Arc<Rendered>,
 }
 
-impl Seen {
+impl ListSnapshot {
     fn now(state: &State, principal: &Principal, features: Features) -> Self {
         let offered = |what| offers::rendered(state, principal, what, features);
         Self {
@@ -77,7 +77,7 @@ pub(super) struct Lists {
     features: Features,
     registry: watch::Receiver<u64>,
     offers: watch::Receiver<u64>,
-    seen: Seen,
+    seen: ListSnapshot,
     /// What has changed and was not told yet.
     untold: VecDeque<Changed>,
 }
@@ -89,7 +89,7 @@ impl Lists {
             // Before the first look at the lists, so that no change falls in between.
             registry: state.dispatcher.registry().versions(),
             offers: state.upstreams.offer_versions(),
-            seen: Seen::now(state, principal, features),
+            seen: ListSnapshot::now(state, principal, features),
             untold: VecDeque::new(),
         }
     }
@@ -106,7 +106,7 @@ impl Lists {
                 // Both are gone with the hub.
                 else => return std::future::pending().await,
             }
-            let now = Seen::now(state, principal, self.features);
+            let now = ListSnapshot::now(state, principal, self.features);
             self.untold.extend(Changed::ALL.into_iter().filter(|of| !now.same(&self.seen, *of)));
             self.seen = now;
         }
@@ -130,7 +130,7 @@ pub(super) struct Watching {
 #[derive(Debug)]
 struct Watched {
     server: String,
-    _watch: Watch,
+    _watch: ResourceWatch,
 }
 
 impl Watching {
@@ -139,7 +139,7 @@ impl Watching {
         &mut self,
         state: &State,
         owner: &Principal,
-        seen: &Offered,
+        seen: &VisibleOffers,
         uri: &str,
     ) -> Result<bool, RpcError> {
         if self.watched.contains_key(uri) {

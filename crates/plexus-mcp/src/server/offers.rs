@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::State;
 use super::list::Rendered;
 use super::rpc::RpcError;
-use super::version::Features;
-use crate::upstream::Seen;
+use crate::offers::VisibleOffers;
+use crate::version::Features;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Listed {
@@ -31,7 +31,7 @@ impl Listed {
         }
     }
 
-    fn of(self, seen: &Seen) -> BTreeMap<String, Map<String, Value>> {
+    fn of(self, seen: &VisibleOffers) -> BTreeMap<String, Map<String, Value>> {
         match self {
             Self::Resources => seen.resources(),
             Self::Templates => seen.templates(),
@@ -50,8 +50,8 @@ impl Default for OfferCache {
 }
 
 /// What a principal sees of what the servers offer.
-pub(super) fn seen(state: &State, principal: &Principal) -> Seen {
-    state.upstreams.seen(&state.dispatcher.registry().visible_to(principal))
+pub(super) fn seen(state: &State, principal: &Principal) -> VisibleOffers {
+    state.upstreams.visible_offers(&state.dispatcher.registry().visible_to(principal))
 }
 
 /// A whole list, as this principal sees it.
@@ -69,7 +69,7 @@ pub(super) fn rendered(
     if let Some(rendered) = state.offers.0.get(&key).filter(|rendered| rendered.version() == version) {
         return rendered;
     }
-    let entries = what.of(&state.upstreams.seen(&visible)).into_iter();
+    let entries = what.of(&state.upstreams.visible_offers(&visible)).into_iter();
     let entries = entries.map(|(name, entry)| (name, entry_json(entry, features))).collect();
     let rendered = Arc::new(Rendered::new(version, what.member(), entries));
     state.offers.0.insert(key, rendered.clone());

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::call::{Subject, Target};
 use super::rpc::{self, Params, RESOURCE_NOT_FOUND, RpcError};
-use super::version::Dialect;
 use super::{State, offers};
-use crate::upstream::{Seen, server_uri};
+use crate::offers::{VisibleOffers, server_uri};
+use crate::version::Dialect;
 
 pub(super) use failed::failed;
 
@@ -43,7 +43,7 @@ pub(super) fn target(
     }
 }
 
-fn resource(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
+fn resource(seen: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
     let uri = uri(params)?;
     let owned = seen.owner(&uri).map_err(|unowned| not_found(&uri, &unowned.could_be))?;
     Ok(Target {
@@ -53,7 +53,7 @@ fn resource(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
     })
 }
 
-fn prompt(seen: &Seen, params: &Params<'_>) -> Result<Target, RpcError> {
+fn prompt(seen: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
     let name = rpc::text(params.name)
         .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a prompt"))?;
     let own = seen.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
@@ -169,7 +169,7 @@ pub(super) async fn complete(
 
 /// The server to ask, if it completes anything, and what to ask it.
 fn completion(
-    seen: &Seen,
+    seen: &VisibleOffers,
     params: &Params<'_>,
     dialect: Dialect,
 ) -> Result<(Option<String>, Map<String, Value>), RpcError> {
@@ -236,7 +236,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Subject, completed, members};
-    use crate::server::version::Dialect;
+    use crate::version::Dialect;
 
     fn raw(json: &Value) -> RawJson {
         RawJson::of(&RawValue::from_string(json.to_string()).expect("JSON"))
@@ -260,7 +260,7 @@ mod tests {
             modern,
             json!({ "contents": contents, "odd": 1, "ttlMs": 30_000, "cacheScope": "private" })
         );
-        let session = Dialect::Session(crate::server::Version::LATEST);
+        let session = Dialect::Session(crate::version::Version::LATEST);
         assert_eq!(read(&result, "a://1", session), json!({ "contents": contents, "odd": 1 }));
         let old = json!({ "contents": [] });
         assert_eq!(read(&old, "a://1", Dialect::Modern)["ttlMs"], 0, "a session says nothing of how long");

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use plexus_testkit::asked::{NEW, OLD, accepted, all, willing};
 use plexus_testkit::{AskedClient, McpClient, Reply, Speaks, SseEvent, SseStream, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, NEW, OLD, accepted, all, curious, form, roots, willing};
+use crate::curious::{NAME, curious, form, roots};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plexus_proto::ErrorCode;
-use plexus_testkit::{AskedClient, McpClient, Reply, Speaks, TestHub};
+use plexus_testkit::asked::all;
+use plexus_testkit::{McpClient, TestHub};
 use plexus_tools::{
     Access, Answer, CallError, Inquiry, LogLevel, LogLine, Outcome, Placement, Question, RawJson, Tool,
     ToolContext, ToolOutput, ToolSpec, TypedTool, Unasked,
@@ -16,8 +17,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub(crate) const NAME: &str = "curious";
-pub(crate) const OLD: Speaks = Speaks::Session("2025-06-18");
-pub(crate) const NEW: Speaks = Speaks::Session("2025-11-25");
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -164,31 +163,6 @@ pub(crate) fn form(key: &str) -> Value {
 
 pub(crate) fn roots(key: &str) -> Value {
     json!({ "key": key, "method": "roots/list" })
-}
-
-/// What a person says to a form.
-pub(crate) fn accepted(name: &str) -> Value {
-    json!({ "action": "accept", "content": { "name": name } })
-}
-
-/// Everything that a client may say that it can be asked.
-pub(crate) fn all() -> Value {
-    json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} })
-}
-
-/// A client that can be asked everything and says yes to it.
-pub(crate) async fn willing(hub: &TestHub, token: &str, speaks: Speaks) -> AskedClient {
-    AskedClient::connect(hub, token, speaks, all()).await.answering(|method, params| {
-        Reply::Result(match method {
-            "elicitation/create" if params["mode"] == "url" => json!({ "action": "accept" }),
-            "elicitation/create" => accepted("Ann"),
-            "roots/list" => json!({ "roots": [{ "uri": "file:///work" }] }),
-            "sampling/createMessage" => {
-                json!({ "role": "assistant", "content": { "type": "text", "text": "Paris" }, "model": "m" })
-            }
-            other => panic!("asked {other}"),
-        })
-    })
 }
 
 /// One request of the stateless revision, by a client that can be asked everything.

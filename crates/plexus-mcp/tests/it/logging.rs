@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use plexus_testkit::asked::{NEW, OLD, willing};
 use plexus_testkit::{Speaks, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, NEW, OLD, curious, willing};
+use crate::curious::{NAME, curious};
 
 async fn hub() -> (TestHub, String) {
     let hub = TestHub::start().await;

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plexus_testkit::asked::accepted;
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, Runs, accepted, curious, form, roots, stateless};
+use crate::curious::{NAME, Runs, curious, form, roots, stateless};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -100,7 +101,7 @@ async fn a_state_that_was_changed_or_is_anothers_or_for_something_else_opens_not
     let mut through = retry(&state);
     through["arguments"] = json!({ "name": NAME, "arguments": arguments() });
     through["name"] = json!("tool_call");
-    through["_meta"]["io.modelcontextprotocol/clientCapabilities"] = crate::curious::all();
+    through["_meta"]["io.modelcontextprotocol/clientCapabilities"] = plexus_testkit::asked::all();
     assert_eq!(client.modern("tools/call", through).await.error(), (200, -32602));
     for malformed in [json!(7), json!({}), json!(true)] {
         assert_eq!(refused(&client, retry(&malformed)).await, "");
@@ -272,7 +273,7 @@ async fn a_question_is_the_last_event_of_a_stream_too() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let meta = json!({
         "progressToken": "p",
-        "io.modelcontextprotocol/clientCapabilities": crate::curious::all(),
+        "io.modelcontextprotocol/clientCapabilities": plexus_testkit::asked::all(),
     });
     let params = json!({ "name": NAME, "arguments": arguments(), "_meta": meta });
     let (streaming, body) = client.modern_request(1, "tools/call", params);
@@ -281,7 +282,7 @@ async fn a_question_is_the_last_event_of_a_stream_too() {
     assert_eq!(heard[0]["result"]["resultType"], "input_required");
     let mut params = retry(&heard[0]["result"]["requestState"]);
     params["_meta"]["progressToken"] = json!("q");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = crate::curious::all();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = plexus_testkit::asked::all();
     params["name"] = NAME.into();
     let (streaming, body) = client.modern_request(2, "tools/call", params);
     let heard = streaming.post_stream(&body).await.to_end().await;

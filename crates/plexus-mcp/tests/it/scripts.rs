@@ -1,8 +1,6 @@
 //! What a client of any SDK must see of the hub: scripts connect, and report in lines of JSON.
 
-use std::path::{Path, PathBuf};
-
-use plexus_testkit::{Pinned, Script, TestHub, TestProxy};
+use plexus_testkit::{Pinned, Script, TestHub, TestProxy, sdk_script};
 use serde_json::{Value, json};
 
 use crate::tools::{idle, in_time};
@@ -18,11 +16,6 @@ pub(crate) const TOOLS: [&str; 8] = [
     "tool_call",
     "tool_search",
 ];
-
-/// A script of `tests/`.
-pub(crate) fn path(script: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script)
-}
 
 /// What every script reports, whichever SDK and era it is for.
 pub(crate) fn check(report: &Value, version: &str) {
@@ -43,7 +36,7 @@ pub(crate) async fn run(sdk: Option<Pinned>, script: &str, mode: &str, version: 
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
-    report(&hub, sdk.script(&path(script), &[&hub.url("/mcp"), mode], &token), version).await;
+    report(&hub, sdk.script(&sdk_script(script), &[&hub.url("/mcp"), mode], &token), version).await;
     // Sessions are ended by who opened them.
     assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 0);
 }
@@ -64,8 +57,9 @@ pub(crate) async fn run_proxied(sdk: Option<Pinned>, script: &str, mode: &str, v
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
     let proxy = TestProxy::start(&hub.url(""), &token).await;
-    let started =
-        |more: &[&str]| sdk.script(&path(script), &[&[proxy.url(), mode], more].concat(), proxy.secret());
+    let started = |more: &[&str]| {
+        sdk.script(&sdk_script(script), &[&[proxy.url(), mode], more].concat(), proxy.secret())
+    };
     report(&hub, started(&[]), version).await;
     in_time("the end of the session", async {
         while hub.api("/api/v1/status").await["mcp_sessions"] != 0 {
@@ -89,7 +83,7 @@ pub(crate) async fn run_proxied(sdk: Option<Pinned>, script: &str, mode: &str, v
 pub(crate) async fn assert_refused(sdk: Option<Pinned>, script: &str, mode: &str) {
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;
-    let mut script = sdk.script(&path(script), &[&hub.url("/mcp"), mode], "nonsense");
+    let mut script = sdk.script(&sdk_script(script), &[&hub.url("/mcp"), mode], "nonsense");
     let refused = script.line().await;
     assert!(refused["refused"].as_str().is_some_and(|why| !why.is_empty()), "{refused}");
     script.end().await;

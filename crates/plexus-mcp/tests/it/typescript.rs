@@ -1,9 +1,9 @@
 //! The TypeScript SDK as a client: 1.x, and 2.x in both eras.
 
-use plexus_testkit::{Link, Pinned, TestHub};
+use plexus_testkit::{Link, Pinned, TestHub, sdk_script};
 use serde_json::json;
 
-use crate::scripts::{assert_refused, check, path, run, run_proxied};
+use crate::scripts::{assert_refused, check, run, run_proxied};
 use crate::tools::{idle, puppet};
 
 const V1: (&str, &str) = ("sdk-1", "node/client_v1.mjs");
@@ -64,7 +64,7 @@ async fn resumes_a_call((set, script): (&str, &str)) {
     hub.registry().add([tool]);
     let token = hub.token("script", &["call:*"]).await.token;
     let way = Link::to(hub.address()).await;
-    let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "resume"], &token);
+    let mut script = sdk.script(&sdk_script(script), &[&way.url("/mcp"), "resume"], &token);
     assert_eq!(script.line().await, json!({ "calling": true }));
     strings.started().await;
     strings.progress(1.0).await;
@@ -91,7 +91,7 @@ async fn hears_what_it_missed((set, script): (&str, &str)) {
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
     let way = Link::to(hub.address()).await;
-    let mut script = sdk.script(&path(script), &[&way.url("/mcp"), "legacy"], &token);
+    let mut script = sdk.script(&sdk_script(script), &[&way.url("/mcp"), "legacy"], &token);
     check(&script.line().await, "2025-11-25");
     assert_eq!(script.line().await, json!({ "listening": true }));
     way.cut();

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use plexus_kit::Environment;
-use plexus_mcp::upstream::config::{Cause, Folder};
+use plexus_upstream::config::{Cause, Folder};
 use tempfile::TempDir;
 
 use super::Target;

@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::Request;
 use http::StatusCode;
 use plexus_auth::Scope;
-use plexus_mcp::upstream::{APPROVE, ApproveError};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ApproveUpstreamParams, Page, PendingTool, UpstreamApproval};
+use plexus_upstream::{APPROVE, ApproveError};
 use serde_json::json;
 
 use super::record::recorded;

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::Request;
 use http::header::LOCATION;
 use http::{HeaderName, StatusCode};
-use plexus_mcp::upstream::config::{has_references, inward};
 use plexus_proto::api::{AddUpstreamParams, ReloadReport, RemovedUpstream, Upstream};
+use plexus_upstream::config::{has_references, inward};
 use serde_json::{Value, json};
 
 use super::gate::{self, Program, Whence};

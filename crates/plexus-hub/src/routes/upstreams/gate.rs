@@ -13,8 +13,8 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use http::header::{FORWARDED, HOST, VIA};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use plexus_mcp::upstream::config::{Inward, Planned, ServerConfig, Transport};
 use plexus_proto::ErrorCode;
+use plexus_upstream::config::{Inward, Planned, ServerConfig, Transport};
 use serde_json::{Map, Value, json};
 
 use crate::App;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::Request;
-use plexus_mcp::upstream::config::{Planned, Skipped};
 use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream, UpstreamImport};
+use plexus_upstream::config::{Planned, Skipped};
 use serde_json::json;
 
 use super::gate::{self, Program, Whence};

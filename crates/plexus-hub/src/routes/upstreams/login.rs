@@ -6,9 +6,9 @@
 use axum::Json;
 use axum::extract::{Path, Request};
 use http::StatusCode;
-use plexus_mcp::upstream::oauth::LoginError;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{BeginLoginParams, FinishLoginParams, Upstream, UpstreamLogin, UpstreamLogout};
+use plexus_upstream::oauth::LoginError;
 use serde_json::json;
 
 use super::record::recorded;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use plexus_auth::{Principal, Scope};
-use plexus_mcp::upstream::config::outline;
 use plexus_proto::CallId;
 use plexus_proto::api::AuditPhase;
 use plexus_store::{NewAudit, Records};
+use plexus_upstream::config::outline;
 use serde_json::{Map, Value, json};
 
 use crate::http::{ApiError, Caller};

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::Request;
 use http::StatusCode;
-use plexus_mcp::upstream::config::{has_references, inward};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{TestUpstreamParams, UpstreamTest};
+use plexus_upstream::config::{has_references, inward};
 use serde_json::{Map, Value, json};
 
 use super::gate::{self, Program, Whence};

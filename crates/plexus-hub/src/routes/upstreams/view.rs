@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plexus_mcp::upstream::client::for_callers;
 use plexus_proto::api::Upstream;
+use plexus_upstream::client::for_callers;
 
 use crate::http::Caller;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use plexus_mcp::upstream::client::Fetcher;
+use plexus_mcp::http_client::Fetcher;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ToolAnnotations;
 use plexus_tools::{

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use bytes::Bytes;
-use plexus_mcp::upstream::client::{FetchError, Fetcher};
+use plexus_mcp::http_client::{FetchError, Fetcher};
 use plexus_proto::ErrorCode;
 use plexus_tools::CallError;
 

@@ -19,13 +19,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::asking::{self, Identity};
 use super::complete_json;
 use super::meta::RequestMeta;
-use crate::server::aside::{Taken, tasks};
 use crate::server::call::{self, ProgressWriter, Subject, Target};
+use crate::server::detached::{Resumed, tasks};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::under_way::{Next, Told, UnderWay, Wants};
-use crate::server::version::Dialect;
+use crate::server::running_call::{CallEvent, Next, RunningCall, Wants};
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, identity, sse};
+use crate::version::Dialect;
 
 pub(super) async fn answer(
     state: &Arc<State>,
@@ -52,26 +52,26 @@ pub(super) async fn answer(
             let closed = cancel.clone().drop_guard();
             let mut call = call::begin(target, &meta.members, headers, session, cancel)?;
             call.inputs = responses.map(RawJson::of);
-            let call = UnderWay::begin(&state.dispatcher, principal.clone(), call, wants);
+            let call = RunningCall::begin(&state.dispatcher, principal.clone(), call, wants);
             Running::new(state, principal, about, call, closed, Identity::wanted(request, meta.can))
         }
         Some(ticket) => {
             let identity = Identity::of(request);
             let digest = identity.digest();
             if let Err(error) = still_visible(state, &principal, &target) {
-                state.aside.give_up(&principal, digest, &ticket);
+                state.detached.give_up(&principal, digest, &ticket);
                 return Err(error);
             }
-            match state.aside.take(&principal, digest, &ticket, responses).await? {
-                Taken::Call(call, closed) => {
+            match state.detached.take(&principal, digest, &ticket, responses).await? {
+                Resumed::Call(call, closed) => {
                     call.now_can(meta.can);
                     Running::new(state, principal, about, *call, closed, Some(identity))
                 }
-                Taken::Again { state, requests } => {
+                Resumed::Again { state, requests } => {
                     let json = asking::input_required(request.id, &requests, &state, None);
                     return Ok(rpc::json_response(StatusCode::OK, json));
                 }
-                Taken::Ended(reply) => return about.ended(*reply).map(json),
+                Resumed::Ended(reply) => return about.ended(*reply).map(json),
             }
         }
     };
@@ -119,7 +119,7 @@ struct Running<'r> {
     principal: Arc<Principal>,
     about: About<'r>,
     /// None when it has been put aside.
-    call: Option<UnderWay>,
+    call: Option<RunningCall>,
     /// Cancels it when the request is dropped.
     closed: DropGuard,
     /// There where the client can be asked.
@@ -135,9 +135,9 @@ enum Happened {
 }
 
 /// What is said of a running call.
-enum Said {
+enum CallMessage {
     /// On the way, if anybody listens.
-    Told(Told),
+    Event(CallEvent),
     Last(Result<String, RpcError>),
 }
 
@@ -146,7 +146,7 @@ impl<'r> Running<'r> {
         state: &Arc<State>,
         principal: Arc<Principal>,
         about: About<'r>,
-        call: UnderWay,
+        call: RunningCall,
         closed: DropGuard,
         identity: Option<Identity>,
     ) -> Self {
@@ -180,18 +180,18 @@ impl<'r> Running<'r> {
     }
 
     /// What that has to say. Not to be dropped before it is ready.
-    async fn said(&mut self, happened: Happened) -> Option<Said> {
+    async fn said(&mut self, happened: Happened) -> Option<CallMessage> {
         match happened {
             // Who asked does not wait any more.
-            Happened::Next(Next::Told(Told::Asked(round))) if round.answer.is_closed() => None,
-            Happened::Next(Next::Told(Told::Asked(round))) => {
+            Happened::Next(Next::Event(CallEvent::Asked(round))) if round.answer.is_closed() => None,
+            Happened::Next(Next::Event(CallEvent::Asked(round))) => {
                 // One that nobody can come back for is told that nobody answers.
                 let digest = self.identity.as_ref()?.digest();
-                match self.state.aside.park(&self.principal, digest, self.call.take()?, round) {
+                match self.state.detached.park(&self.principal, digest, self.call.take()?, round) {
                     Ok(parked) => {
                         let (requests, state) = (&parked.requests, &parked.state);
                         let id = &self.about.id;
-                        Some(Said::Last(Ok(asking::input_required(
+                        Some(CallMessage::Last(Ok(asking::input_required(
                             id,
                             requests,
                             state,
@@ -204,15 +204,15 @@ impl<'r> Running<'r> {
                     }
                 }
             }
-            Happened::Next(Next::Told(told)) => Some(Said::Told(told)),
-            Happened::Next(Next::Ended(reply)) => Some(Said::Last(self.about.ended(reply))),
+            Happened::Next(Next::Event(told)) => Some(CallMessage::Event(told)),
+            Happened::Next(Next::Ended(reply)) => Some(CallMessage::Last(self.about.ended(reply))),
             Happened::Late => {
                 self.late = None;
                 let call = self.call.take()?;
                 let call_id = call.call_id();
                 let About { subject, name, id } = &self.about;
                 match tasks::detach(&self.state, &self.principal, call, name, subject).await {
-                    Ok(members) => Some(Said::Last(Ok(asking::task(id, &members, call_id)))),
+                    Ok(members) => Some(CallMessage::Last(Ok(asking::task(id, &members, call_id)))),
                     Err(call) => {
                         self.call = Some(*call);
                         None
@@ -226,7 +226,7 @@ impl<'r> Running<'r> {
     async fn wait(mut self) -> Result<String, RpcError> {
         loop {
             let happened = self.happens().await;
-            if let Some(Said::Last(last)) = self.said(happened).await {
+            if let Some(CallMessage::Last(last)) = self.said(happened).await {
                 self.let_go();
                 return last;
             }
@@ -278,14 +278,14 @@ impl CallStream {
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             };
             let json = match running.said(happened).await {
-                Some(Said::Told(Told::Progress(progress))) => {
+                Some(CallMessage::Event(CallEvent::Progress(progress))) => {
                     self.progress.as_mut().and_then(|writer| writer.json(&progress))
                 }
-                Some(Said::Told(Told::Log(line))) => {
+                Some(CallMessage::Event(CallEvent::Log(line))) => {
                     self.log.filter(|least| line.level >= *least).map(|_| call::log_json(&line))
                 }
-                Some(Said::Told(Told::Asked(_))) | None => None,
-                Some(Said::Last(last)) => break last,
+                Some(CallMessage::Event(CallEvent::Asked(_))) | None => None,
+                Some(CallMessage::Last(last)) => break last,
             };
             if let Some(json) = json {
                 return Some(sse::event(None, &json));

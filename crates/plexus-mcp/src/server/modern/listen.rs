@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::Interval;
 
 use super::meta::META_SUBSCRIPTION;
+use crate::offers::Mailbox;
 use crate::server::news::{Changed, Lists, MAX_WATCHED, Watching};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::version::Features;
 use crate::server::welcome::Welcome;
 use crate::server::{State, headers, offers, sse};
-use crate::upstream::Mailbox;
+use crate::version::Features;
 
 /// An acknowledgement of what is honoured, then a notification whenever a list that this caller sees or a resource that
 /// it named has changed, then a result when the hub stops.
@@ -106,7 +106,7 @@ impl Subscription {
             Phase::Acknowledge => {
                 if self.watching.uris().next().is_some() {
                     // What changes from now on is heard of.
-                    self.state.upstreams.watches_heeded(&self.watching.servers()).await;
+                    self.state.upstreams.watches_applied(&self.watching.servers()).await;
                 }
                 self.phase = Phase::Follow;
                 let honoured = json!({ "notifications": self.honoured() });

@@ -13,15 +13,15 @@ use plexus_auth::Principal;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::aside::tasks;
+use super::detached::tasks;
 use super::headers::{self, Routing};
 use super::offers::{self, Listed};
 use super::rpc::{
     self, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RESOURCE_NOT_FOUND, Request, RpcError,
     UNSUPPORTED_VERSION,
 };
-use super::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use super::{State, call, capabilities, reads};
+use crate::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use meta::{META_SERVER, META_VERSION, RequestMeta};
 
 /// How long a list may be taken from a cache.

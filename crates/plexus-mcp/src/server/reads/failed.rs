@@ -11,7 +11,7 @@ use super::super::rpc::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
     RESOURCE_NOT_FOUND, RpcError, UNSUPPORTED_VERSION,
 };
-use super::super::version::Dialect;
+use crate::version::Dialect;
 
 /// Largest `data` of a server's error that is passed on, in bytes.
 const MAX_DATA: usize = 8 << 10;
@@ -86,9 +86,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::failed;
-    use crate::server::Version;
     use crate::server::call::Subject;
-    use crate::server::version::Dialect;
+    use crate::version::Dialect;
+    use crate::version::Version;
 
     const SESSION: Dialect = Dialect::Session(Version::LATEST);
 

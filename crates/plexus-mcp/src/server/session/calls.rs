@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::questions::{Asked, Client};
+use super::questions::{AskOutcome, Client};
 use super::stream::StreamLog;
 use super::{McpSession, get};
 use crate::server::call::{self, ProgressWriter, Subject};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::under_way::{Next, Told, UnderWay, Wants};
-use crate::server::version::{Dialect, Version};
+use crate::server::running_call::{CallEvent, Next, RunningCall, Wants};
 use crate::server::welcome::Welcome;
 use crate::server::{State, identity};
+use crate::version::{Dialect, Version};
 
 /// A call that wants progress is answered as a stream; any other as one JSON object, unless it asks or its log is read.
 /// Where there is no place for a stream, one that needs it from the beginning is not begun; one that runs goes on without.
@@ -48,12 +48,12 @@ pub(super) async fn answer(
                 let json = call_json(request.id, reply, &subject, session.version())?;
                 return Ok(rpc::json_response(StatusCode::OK, json));
             }
-            Next::Told(told) => {
+            Next::Event(told) => {
                 place = state.streams.enter(&principal).ok();
                 match told {
                     told if place.is_some() => call.put_back(told),
-                    Told::Asked(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
-                    Told::Progress(_) | Told::Log(_) => {}
+                    CallEvent::Asked(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
+                    CallEvent::Progress(_) | CallEvent::Log(_) => {}
                 }
             }
         }
@@ -90,7 +90,7 @@ fn begin(
     meta: &Map<String, Value>,
     principal: Arc<Principal>,
     wants: Wants,
-) -> Result<(UnderWay, Subject), RpcError> {
+) -> Result<(RunningCall, Subject), RpcError> {
     let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()))?;
     let target = call::target(state, &principal, &request.method, &request.params)?;
     let subject = target.subject.clone();
@@ -98,7 +98,7 @@ fn begin(
     let mut call = call::begin(target, meta, headers, key, running.cancel())?;
     // A client that lost the connection can still cancel the call on another one.
     call.until_end = Some(Box::new(running));
-    Ok((UnderWay::begin(&state.dispatcher, principal, call, wants), subject))
+    Ok((RunningCall::begin(&state.dispatcher, principal, call, wants), subject))
 }
 
 fn call_json(
@@ -118,7 +118,7 @@ fn stream_call(
     state: &Arc<State>,
     session: &Arc<McpSession>,
     id: &RawValue,
-    call: UnderWay,
+    call: RunningCall,
     subject: Subject,
     token: Option<String>,
     welcome: Welcome,
@@ -152,14 +152,14 @@ struct Feed {
 }
 
 impl Feed {
-    async fn run(mut self, mut call: UnderWay) {
+    async fn run(mut self, mut call: RunningCall) {
         let mut asked = FuturesUnordered::new();
         let mut stopped = false;
         let reply = loop {
             let next = tokio::select! {
                 biased;
                 Some(over) = asked.next(), if !asked.is_empty() => {
-                    if matches!(over, Asked::Stopping) && !self.cancelled.is_cancelled() {
+                    if matches!(over, AskOutcome::Stopping) && !self.cancelled.is_cancelled() {
                         stopped = true;
                         self.cancelled.cancel();
                     }
@@ -168,13 +168,13 @@ impl Feed {
                 next = call.next() => next,
             };
             match next {
-                Next::Told(Told::Asked(round)) => asked.push(self.client.clone().ask(round)),
-                Next::Told(Told::Progress(progress)) => {
+                Next::Event(CallEvent::Asked(round)) => asked.push(self.client.clone().ask(round)),
+                Next::Event(CallEvent::Progress(progress)) => {
                     if let Some(json) = self.progress.as_mut().and_then(|writer| writer.json(&progress)) {
                         self.log().push_passing(json);
                     }
                 }
-                Next::Told(Told::Log(line)) => self.log().push_passing(call::log_json(&line)),
+                Next::Event(CallEvent::Log(line)) => self.log().push_passing(call::log_json(&line)),
                 Next::Ended(reply) => break reply,
             }
         };

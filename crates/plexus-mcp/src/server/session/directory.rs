@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::questions::Questions;
-use super::stream::{Kept, StreamLog};
+use super::stream::{BufferedBytes, StreamLog};
 use crate::server::news::Watching;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
-use crate::server::version::Version;
+use crate::version::Version;
 
 /// A session that is not used for so long is forgotten by memory, not by the database.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ pub(in crate::server) struct McpSession {
     running: Mutex<HashMap<u64, (String, CancellationToken)>>,
     next_call: AtomicU64,
     streams: Mutex<Vec<Arc<StreamLog>>>,
-    kept: Kept,
+    kept: BufferedBytes,
     next_stream: AtomicU64,
     can: Capabilities,
     log_level: Mutex<Option<LogLevel>>,
@@ -56,7 +56,7 @@ pub(in crate::server) struct McpSession {
 type Alive = Arc<Mutex<HashMap<String, Weak<McpSession>>>>;
 
 impl McpSession {
-    fn new(record: McpSessionRecord, version: Version, kept: Kept, alive: Alive) -> Self {
+    fn new(record: McpSessionRecord, version: Version, kept: BufferedBytes, alive: Alive) -> Self {
         let can = serde_json::from_str(&record.capabilities).unwrap_or_default();
         let can = version.askable(Capabilities::read(&can));
         let tag = format!("{:016x}", uuid::Uuid::new_v4().as_u64_pair().1);
@@ -89,7 +89,7 @@ impl McpSession {
             capabilities: "{}".to_owned(),
             log_level: None,
         };
-        Self::new(record, Version::LATEST, Kept::default(), Alive::default())
+        Self::new(record, Version::LATEST, BufferedBytes::default(), Alive::default())
     }
 
     pub(in crate::server) fn id(&self) -> &str {
@@ -228,7 +228,7 @@ pub(in crate::server) struct Sessions {
     /// A session that is forgotten while a call of it runs, or a stream is open, is found here: its answers, its
     /// cancellations and its resumed streams must reach the one that has them.
     alive: Alive,
-    kept: Kept,
+    kept: BufferedBytes,
 }
 
 impl Sessions {
@@ -243,7 +243,7 @@ impl Sessions {
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
             alive: Alive::default(),
-            kept: Kept::default(),
+            kept: BufferedBytes::default(),
         }
     }
 

@@ -19,12 +19,12 @@ use tokio::time::Interval;
 
 use super::stream::{Next, StreamLog};
 use super::{McpSession, State, open};
+use crate::offers::Mailbox;
 use crate::server::headers::{LAST_EVENT_ID, accepts};
 use crate::server::news::{Changed, Lists, Watching};
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::sse;
 use crate::server::welcome::Welcome;
-use crate::upstream::Mailbox;
 
 pub(in crate::server) async fn get(
     state: &Arc<State>,

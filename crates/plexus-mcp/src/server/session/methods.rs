@@ -8,8 +8,8 @@ use plexus_tools::LogLevel;
 use super::{McpSession, watched};
 use crate::server::offers::{self, Listed};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::version::Dialect;
 use crate::server::{State, reads};
+use crate::version::Dialect;
 
 /// Whether a method is a call, which may take its time and ask back.
 pub(super) fn is_call(method: &str) -> bool {

@@ -22,8 +22,8 @@ use plexus_tools::Capabilities;
 use serde_json::{Map, Value, json};
 
 use super::rpc::{self, Message, Notification, Request, RpcError};
-use super::version::{Dialect, Version};
 use super::{State, capabilities, headers};
+use crate::version::{Dialect, Version};
 
 pub(super) use directory::{McpSession, Sessions};
 pub(super) use get::get;

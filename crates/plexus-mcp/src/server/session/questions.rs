@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::McpSession;
 use super::stream::StreamLog;
-use crate::server::under_way::Round;
-use crate::server::version::Version;
+use crate::server::running_call::Round;
+use crate::version::Version;
 
 /// The questions that a session has open. Held for a look or a change, never while anything is waited for.
 pub(super) struct Questions {
@@ -90,7 +90,7 @@ fn unusable(why: &str) -> Answer {
 }
 
 /// How asking ended.
-pub(super) enum Asked {
+pub(super) enum AskOutcome {
     /// With answers, or with nobody there who waits for them.
     Over,
     /// The hub stops: nobody will answer.
@@ -110,7 +110,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Asks all questions of a round at once, and gives the answers to whoever asked.
-    pub(super) async fn ask(self: Arc<Self>, round: Round) -> Asked {
+    pub(super) async fn ask(self: Arc<Self>, round: Round) -> AskOutcome {
         let Round { questions, mut answer } = round;
         let open = self.session.questions();
         let posed: Vec<_> = questions.iter().map(|_| open.ask()).collect();
@@ -123,18 +123,18 @@ impl Client {
         let answers = tokio::select! {
             biased;
             answers = answers => answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| Unasked::Gone),
-            () = answer.closed() => return Asked::Over,
+            () = answer.closed() => return AskOutcome::Over,
             () = self.session.ended().cancelled() => Err(Unasked::Gone),
             () = self.stopping.cancelled() => {
                 let _ = answer.send(Err(Unasked::Gone));
-                return Asked::Stopping;
+                return AskOutcome::Stopping;
             }
             () = tokio::time::sleep(self.patience) => Err(Unasked::Expired),
         };
         drop(withdrawn);
         let keys = questions.into_iter().map(|question| question.key);
         let _ = answer.send(answers.map(|answers| keys.zip(answers).collect()));
-        Asked::Over
+        AskOutcome::Over
     }
 
     /// A name for what happens on a page: the revision wants one, and the server behind may have none.

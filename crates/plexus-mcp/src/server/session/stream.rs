@@ -16,13 +16,13 @@ const BUDGET: usize = 64 << 20;
 const KEEP: Duration = Duration::from_secs(300);
 
 /// Bytes kept by all streams.
-pub(in crate::server) type Kept = Arc<AtomicUsize>;
+pub(in crate::server) type BufferedBytes = Arc<AtomicUsize>;
 
 #[derive(Debug)]
 pub(super) struct StreamLog {
     /// In the ids of its events.
     name: String,
-    kept: Kept,
+    kept: BufferedBytes,
     state: Mutex<LogState>,
     /// Moves when there is something new to read.
     moved: watch::Sender<()>,
@@ -54,7 +54,7 @@ pub(super) enum Next {
 }
 
 impl StreamLog {
-    pub(super) fn new(name: String, kept: Kept) -> Self {
+    pub(super) fn new(name: String, kept: BufferedBytes) -> Self {
         Self { name, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
     }
 
@@ -149,11 +149,11 @@ impl LogState {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::{BUDGET, KEPT, Kept, Next, StreamLog};
+    use super::{BUDGET, BufferedBytes, KEPT, Next, StreamLog};
 
     #[test]
     fn what_may_be_missed_makes_room_for_what_may_not() {
-        let kept = Kept::default();
+        let kept = BufferedBytes::default();
         let log = StreamLog::new("one".to_owned(), kept.clone());
         log.push_passing("a line".to_owned());
         log.push("a question".to_owned());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_counted_and_over_the_budget_nothing_finished_stays() {
-        let kept = Kept::default();
+        let kept = BufferedBytes::default();
         let log = StreamLog::new("one".to_owned(), kept.clone());
         for _ in 0..KEPT + 10 {
             log.push_passing("x".repeat(100));

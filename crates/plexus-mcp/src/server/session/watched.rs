@@ -20,7 +20,7 @@ pub(super) async fn subscribe(
         true => {
             // What changes from now on is heard of.
             let servers = session.watched(|watching| watching.servers());
-            state.upstreams.watches_heeded(&servers).await;
+            state.upstreams.watches_applied(&servers).await;
             Ok(String::new())
         }
         false => Err(RpcError::invalid_params(

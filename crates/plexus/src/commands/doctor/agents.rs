@@ -5,11 +5,11 @@ use std::time::Duration;
 use plexus_bridge::agents::Agent;
 use plexus_bridge::{Connection, Part, Record};
 use plexus_kit::{Environment, Supervisor};
-use plexus_mcp::upstream::client::ClientSettings;
-use plexus_mcp::upstream::config::Folder;
-use plexus_mcp::upstream::try_out;
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, UpstreamTest};
 use plexus_proto::tool_name;
+use plexus_upstream::client::ClientSettings;
+use plexus_upstream::config::Folder;
+use plexus_upstream::try_out;
 use serde_json::{Map, Value, json};
 
 use super::{Finding, Subject};

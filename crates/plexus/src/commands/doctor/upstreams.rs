@@ -4,10 +4,10 @@ use std::path::Path;
 
 use plexus_kit::process::find_program;
 use plexus_kit::{Environment, ExposeSecret as _, env};
-use plexus_mcp::upstream::config::{
+use plexus_proto::api::{Upstream, UpstreamState};
+use plexus_upstream::config::{
     Cause, Entry, Exposure, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport,
 };
-use plexus_proto::api::{Upstream, UpstreamState};
 
 use super::{Finding, Subject};
 use crate::commands::Invocation;

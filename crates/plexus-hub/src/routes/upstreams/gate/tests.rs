@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use plexus_mcp::upstream::config::Inward;
+use plexus_upstream::config::Inward;
 
 use super::{Whence, decides_what_runs, may_lead, may_refer};
 

@@ -1,0 +1,19 @@
+//! Encryption of connections to servers.
+//!
+//! Certificates of a file are read when a connection is first made with them; a changed one is read when the server is
+//! restarted.
+
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+
+use crate::tls::{TlsConfig, client_config};
+
+/// `identified`: the file's certificate is shown to servers that ask for one.
+pub(super) async fn connector(tls: Option<TlsConfig>, identified: bool) -> Result<TlsConnector, String> {
+    let mut tls = tls.unwrap_or_default();
+    tls.identity = tls.identity.filter(|_| identified);
+    let made = tokio::task::spawn_blocking(move || client_config(tls));
+    let config = made.await.map_err(|error| error.to_string())??;
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,264 @@
+//! What a server's results say. Each function takes the text of a `result`, as a slice of the message it came in.
+
+mod input_required;
+mod listing;
+mod task;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use plexus_mcp::version::{MODERN, SUPPORTED, Version};
+use plexus_proto::api::UpstreamEra;
+use plexus_tools::{ForeignOutput, RawJson};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+pub(super) use listing::listed;
+pub(crate) use task::{TaskState, task_state};
+
+use super::stderr::cut;
+use super::{Called, ClientError, Offers, Peer, Replied, Returned};
+
+/// Errors that only a server of the stateless era gives.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+const MISSING_CAPABILITY: i64 = -32021;
+const UNSUPPORTED_REVISION: i64 = -32022;
+
+/// Of what a server says of itself, bytes that are kept. All of it is shown to people, and the instructions to models.
+const MAX_NAME: usize = 200;
+const MAX_VERSION: usize = 100;
+const MAX_INSTRUCTIONS: usize = 16 << 10;
+/// Of what it says where it should not have, bytes that an error repeats.
+const MAX_REPEATED: usize = 300;
+
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// The result of a call. Its parts stay the text that came: nothing is copied or written anew.
+pub(crate) fn called(result: &Bytes) -> Called {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        result_type: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+        // In the stateless era null is a value too. Servers of the other write it for nothing, and nobody misses it.
+        #[serde(borrow)]
+        structured_content: Option<&'a RawValue>,
+        is_error: Option<bool>,
+        // Of a call that became one in a session.
+        #[serde(borrow)]
+        task: Option<&'a RawValue>,
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let parts: Parts<'_> = parsed(result, "tools/call")?;
+    match kind(parts.result_type.as_deref())? {
+        Kind::Complete => {}
+        Kind::InputRequired => {
+            let (questions, state) = input_required::questions(result, "tools/call")?;
+            return Ok(Returned::Ask { questions, state });
+        }
+        Kind::Task => return task::begun(result),
+    }
+    let content = match parts.content {
+        Some(content) if content.get().starts_with('[') => RawJson::within(result, content),
+        Some(_) => return Err(malformed("tools/call", &"`content` is not an array")),
+        // Required, but data alone says what there is to say.
+        None if parts.structured_content.is_some() => RawJson::empty_array(),
+        None if parts.task.is_some() => return task::begun_in_session(result),
+        None => return Err(malformed("tools/call", &"it has no `content`")),
+    };
+    Ok(Returned::Output(ForeignOutput {
+        content,
+        structured: parts.structured_content.map(|data| RawJson::within(result, data)),
+        is_error: parts.is_error.unwrap_or(false),
+        meta: parts.meta.filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::within(result, meta)),
+        lacking: None,
+    }))
+}
+
+/// The result of any other request.
+pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        result_type: Option<Cow<'a, str>>,
+    }
+    let Parts { result_type } = parsed(&result, method)?;
+    match kind(result_type.as_deref())? {
+        Kind::Complete => Ok(Replied::Result(result)),
+        Kind::InputRequired => {
+            let (questions, state) = input_required::questions(&result, method)?;
+            Ok(Replied::Ask { questions, state })
+        }
+        Kind::Task => Err(malformed(method, &"only a call of a tool may become a task")),
+    }
+}
+
+/// What a result is.
+enum Kind {
+    /// The whole answer.
+    Complete,
+    InputRequired,
+    Task,
+}
+
+fn kind(result_type: Option<&str>) -> Result<Kind, ClientError> {
+    match result_type {
+        None | Some("complete") => Ok(Kind::Complete),
+        Some("input_required") => Ok(Kind::InputRequired),
+        Some("task") => Ok(Kind::Task),
+        Some(other) => {
+            let other = cut(other, MAX_REPEATED);
+            Err(ClientError::Protocol(format!("the result is of a kind unknown here: `{other}`")))
+        }
+    }
+}
+
+/// Who answered `initialize`, and the revision it chose.
+pub(super) fn initialized(result: &Bytes) -> Result<Peer, ClientError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts {
+        protocol_version: String,
+        #[serde(default)]
+        capabilities: Capabilities,
+        #[serde(default)]
+        server_info: Implementation,
+        instructions: Option<String>,
+    }
+    let parts: Parts = parsed(result, "initialize")?;
+    if Version::parse(&parts.protocol_version).is_none() {
+        return Err(no_common_revision(&[parts.protocol_version]));
+    }
+    let Parts { protocol_version, capabilities, server_info, instructions } = parts;
+    Ok(peer(UpstreamEra::Session, protocol_version, server_info, instructions, &capabilities))
+}
+
+/// Who answered `server/discover`. An error where it does not speak the stateless revision of the hub.
+pub(super) fn discovered(result: &Bytes) -> Result<Peer, ClientError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts {
+        supported_versions: Vec<String>,
+        #[serde(default)]
+        capabilities: Capabilities,
+        instructions: Option<String>,
+        #[serde(default, rename = "_meta")]
+        meta: Map<String, Value>,
+    }
+    let mut parts: Parts = parsed(result, "server/discover")?;
+    if !parts.supported_versions.iter().any(|revision| revision == MODERN) {
+        return Err(no_common_revision(&parts.supported_versions));
+    }
+    let server = parts.meta.remove(SERVER_INFO).map(serde_json::from_value::<Implementation>);
+    let server = server.and_then(Result::ok).unwrap_or_default();
+    let Parts { instructions, capabilities, .. } = parts;
+    Ok(peer(UpstreamEra::Stateless, MODERN.to_owned(), server, instructions, &capabilities))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Implementation {
+    name: String,
+    version: String,
+}
+
+/// Those that the hub has a use for. What a server says of others is not kept.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Capabilities {
+    tools: Option<Value>,
+    prompts: Option<Value>,
+    resources: Option<Value>,
+    completions: Option<Value>,
+    logging: Option<Value>,
+    extensions: Option<Value>,
+}
+
+impl Capabilities {
+    fn offers(&self) -> Offers {
+        let says = |of: &Option<Value>, what: &str| {
+            of.as_ref().and_then(|of| of.get(what)) == Some(&Value::Bool(true))
+        };
+        let tasks = self.extensions.as_ref().and_then(|extensions| extensions.get(TASKS));
+        Offers {
+            tools: self.tools.is_some(),
+            tools_change: says(&self.tools, "listChanged"),
+            prompts: self.prompts.is_some(),
+            prompts_change: says(&self.prompts, "listChanged"),
+            resources: self.resources.is_some(),
+            resources_change: says(&self.resources, "listChanged"),
+            subscribe: says(&self.resources, "subscribe"),
+            completions: self.completions.is_some(),
+            logging: self.logging.is_some(),
+            tasks: tasks.is_some_and(Value::is_object),
+        }
+    }
+}
+
+fn peer(
+    era: UpstreamEra,
+    revision: String,
+    server: Implementation,
+    instructions: Option<String>,
+    capabilities: &Capabilities,
+) -> Peer {
+    Peer {
+        era,
+        revision,
+        name: cut(&server.name, MAX_NAME),
+        version: cut(&server.version, MAX_VERSION),
+        instructions: instructions.map(|instructions| cut(&instructions, MAX_INSTRUCTIONS)),
+        offers: capabilities.offers(),
+    }
+}
+
+/// What the failure of `server/discover` says about a server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Undiscovered {
+    /// It is of the session era, or speaks a revision of it: `initialize` is worth trying.
+    TryInitialize,
+    /// It knows the stateless era, and there is nothing to agree on.
+    Refused(ClientError),
+}
+
+/// The specification keys the way back to `initialize` to no error of its own: everything but what only a server of
+/// the stateless era says leads there.
+pub(super) fn undiscovered(error: ClientError) -> Undiscovered {
+    let ClientError::Rpc { code, data, .. } = &error else { return Undiscovered::TryInitialize };
+    match *code {
+        UNSUPPORTED_REVISION => {
+            let supported = data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
+            let supported: Vec<String> =
+                supported.into_iter().flatten().filter_map(|r| r.as_str().map(str::to_owned)).collect();
+            if supported.iter().any(|revision| Version::parse(revision).is_some()) {
+                return Undiscovered::TryInitialize;
+            }
+            Undiscovered::Refused(no_common_revision(&supported))
+        }
+        HEADER_MISMATCH | MISSING_CAPABILITY => Undiscovered::Refused(error),
+        _ => Undiscovered::TryInitialize,
+    }
+}
+
+fn no_common_revision(theirs: &[String]) -> ClientError {
+    let (theirs, ours) = (cut(&theirs.join(", "), MAX_REPEATED), SUPPORTED.join(", "));
+    ClientError::Protocol(format!("the server speaks MCP {theirs}, and the hub speaks {ours}"))
+}
+
+fn parsed<'a, T: Deserialize<'a>>(result: &'a Bytes, method: &str) -> Result<T, ClientError> {
+    serde_json::from_slice(result).map_err(|error| malformed(method, &error))
+}
+
+fn malformed(method: &str, why: &dyn std::fmt::Display) -> ClientError {
+    let why = cut(&why.to_string(), MAX_REPEATED);
+    ClientError::Protocol(format!("the server's result of {method} cannot be used: {why}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Calls that go on as tasks of their server.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plexus_tools::Question;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::message::rpc_error;
+use super::super::{Called, ClientError, Returned};
+use super::{input_required, malformed, parsed};
+
+const MAX_ID: usize = 512;
+/// Between two looks at a task, where its server does not say.
+const POLL: Duration = Duration::from_secs(1);
+/// What it says is heeded within these.
+const FASTEST: Duration = Duration::from_millis(200);
+const SLOWEST: Duration = Duration::from_secs(30);
+
+/// How a task stands.
+#[derive(Debug)]
+pub(crate) enum TaskState {
+    /// Look again after this.
+    Working(Duration),
+    Asks {
+        questions: Vec<Question>,
+        poll: Duration,
+    },
+    /// The text of the result of the call.
+    Completed(Bytes),
+    Failed(ClientError),
+    Cancelled,
+}
+
+/// A call became a task.
+pub(super) fn begun(result: &Bytes) -> Called {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts {
+        task_id: String,
+        poll_interval_ms: Option<f64>,
+    }
+    let Parts { task_id, poll_interval_ms } = parsed(result, "tools/call")?;
+    returned(task_id, poll(poll_interval_ms))
+}
+
+/// The same as the experiment of 2025-11-25 had it.
+pub(super) fn begun_in_session(result: &Bytes) -> Called {
+    #[derive(Deserialize)]
+    struct Parts {
+        task: Task,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Task {
+        task_id: String,
+        poll_interval: Option<f64>,
+    }
+    let Parts { task } = parsed(result, "tools/call")?;
+    returned(task.task_id, poll(task.poll_interval))
+}
+
+fn returned(id: String, poll: Duration) -> Called {
+    if id.is_empty() || id.len() > MAX_ID {
+        return Err(malformed(
+            "tools/call",
+            &format_args!("the id of its task is not of 1 to {MAX_ID} bytes"),
+        ));
+    }
+    Ok(Returned::Task { id, poll })
+}
+
+/// What `tasks/get` says.
+pub(crate) fn task_state(result: &Bytes) -> Result<TaskState, ClientError> {
+    const METHOD: &str = "tasks/get";
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        status: Cow<'a, str>,
+        poll_interval_ms: Option<f64>,
+        #[serde(borrow)]
+        input_requests: Option<&'a RawValue>,
+        #[serde(borrow)]
+        result: Option<&'a RawValue>,
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    let parts: Parts<'_> = parsed(result, METHOD)?;
+    let poll = poll(parts.poll_interval_ms);
+    match (&*parts.status, parts.input_requests, parts.result, parts.error) {
+        ("working", ..) => Ok(TaskState::Working(poll)),
+        ("input_required", Some(requests), ..) => {
+            Ok(TaskState::Asks { questions: input_required::read(result, METHOD, requests)?, poll })
+        }
+        ("completed", _, Some(ended), _) => {
+            Ok(TaskState::Completed(result.slice_ref(ended.get().as_bytes())))
+        }
+        ("failed", _, _, Some(error)) => Ok(TaskState::Failed(rpc_error(error))),
+        ("cancelled", ..) => Ok(TaskState::Cancelled),
+        _ => Err(malformed(METHOD, &"it does not say how the task stands")),
+    }
+}
+
+fn poll(millis: Option<f64>) -> Duration {
+    let said = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok());
+    said.unwrap_or(POLL).clamp(FASTEST, SLOWEST)
+}

@@ -1,0 +1,159 @@
+//! HTTP to one server as its file has it: with the headers of the file, and the access that the hub was given.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use plexus_kit::ExposeSecret;
+use plexus_mcp::http_client::{self, Endpoint, HttpError, Network, Reply};
+use url::Url;
+
+use crate::client::ClientError;
+use crate::config::{HttpConfig, is_of_the_hub};
+use crate::oauth::{AtHand, Pass};
+
+/// What lets a file's server be on a private network.
+const ALLOW_PRIVATE: &str = "set `allow_private` to true in the server's file";
+
+pub(crate) struct Line {
+    /// The headers of the file go with it. They are all that is ever sent of credentials: what a caller of the hub presents
+    /// is its own.
+    line: Arc<http_client::Line>,
+    /// Who the hub is logged in as there, where the file gives no such header.
+    account: Option<Pass>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.line.fmt(f)
+    }
+}
+
+impl From<HttpError> for ClientError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Unreachable(why) => Self::Unreachable(why),
+            HttpError::Lost(why) => Self::Lost(why),
+            HttpError::Protocol(why) => Self::Protocol(why),
+        }
+    }
+}
+
+impl Line {
+    /// `inner`: whether the hub's settings allow private networks to all servers. `limit`: bytes of one message.
+    pub(crate) fn new(
+        config: &HttpConfig,
+        inner: bool,
+        patience: Duration,
+        limit: usize,
+    ) -> Result<Self, ClientError> {
+        let (home, headers) = of_file(config)?;
+        let inner = inner || config.allow_private;
+        let network = Network::of(&home.url, config.auth.tls.clone(), inner, ALLOW_PRIVATE, patience);
+        Ok(Self { line: Arc::new(http_client::Line::new(home, headers, network, limit)), account: None })
+    }
+
+    /// With what an account gives, unless the file's own headers say who the hub is.
+    pub(crate) fn with_account(mut self, account: Option<Pass>) -> Self {
+        self.account = account.filter(|_| !self.line.gives(&AUTHORIZATION));
+        self
+    }
+
+    /// The address that the file names.
+    pub(crate) fn home(&self) -> &Arc<Endpoint> {
+        self.line.home()
+    }
+
+    /// Bytes of one message that are taken.
+    pub(crate) fn limit(&self) -> usize {
+        self.line.limit()
+    }
+
+    /// Who the hub is logged in as where this comes from, or would be.
+    pub(crate) fn account(&self, reply: &Reply) -> Option<&Pass> {
+        self.account.as_ref().filter(|_| reply.is_own())
+    }
+
+    /// Sends a request, to wherever redirects lead, and waits for the head of the answer. It takes as long as the
+    /// server does: whoever calls bounds it.
+    ///
+    /// What a server refuses for want of a login that is still good was not carried out: it is sent once more as soon as
+    /// there is a newer one.
+    pub(crate) async fn send(
+        &self,
+        place: &Arc<Endpoint>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Reply, ClientError> {
+        let Some(account) = &self.account else {
+            return Ok(self.line.send(place, method, headers, body, None).await?);
+        };
+        let bearer = match account.at_hand() {
+            AtHand::Now(bearer) => bearer,
+            AtHand::Later => Box::pin(account.bearer()).await?,
+        };
+        let authorization = bearer.as_ref().map(|bearer| &bearer.header);
+        let reply = self.line.send(place, method, headers, body, authorization).await?;
+        if !account.is_refused(&reply, bearer.as_ref()) {
+            return Ok(reply);
+        }
+        Box::pin(async {
+            let Some(newer) = account.renewed(bearer.as_ref()).await? else { return Ok(reply) };
+            let reply = self.line.send(place, method, headers, body, Some(&newer.header)).await?;
+            account.is_refused(&reply, Some(&newer));
+            Ok(reply)
+        })
+        .await
+    }
+
+    /// The same to this place and no other, without the access that the hub was given.
+    pub(crate) async fn send_there(
+        &self,
+        place: &Arc<Endpoint>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Reply, ClientError> {
+        Ok(self.line.send_there(place, method, headers, body).await?)
+    }
+
+    /// Closes kept connections that nobody has used for a while.
+    pub(crate) fn sweep(&self) {
+        self.line.sweep();
+    }
+
+    /// Closes every kept connection.
+    pub(crate) fn close(&self) {
+        self.line.close();
+    }
+}
+
+/// The address and the headers that a server's file gives.
+fn of_file(config: &HttpConfig) -> Result<(Endpoint, HeaderMap), ClientError> {
+    let url = Url::parse(config.url.expose_secret())
+        .map_err(|error| wrong(format!("the `url` of the server's file is none: {error}")))?;
+    let mut headers = HeaderMap::with_capacity(config.headers.len());
+    for (name, value) in &config.headers {
+        if is_of_the_hub(name) {
+            return Err(wrong(format!(
+                "the header `{name}` is set by the hub: take it out of the server's file"
+            )));
+        }
+        let (Ok(name), Ok(mut value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value.expose_secret().trim()))
+        else {
+            return Err(wrong(format!("the header `{name}` of the server's file cannot be sent as it is")));
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok((Endpoint::own(url)?, headers))
+}
+
+fn wrong(message: String) -> ClientError {
+    ClientError::Protocol(message)
+}

@@ -1,0 +1,366 @@
+//! What is sent: requests, notifications, and answers to what a server asks.
+
+use std::collections::BTreeSet;
+
+use plexus_kit::TraceContext;
+use plexus_mcp::version::{MODERN, Version};
+use plexus_proto::api::UpstreamEra;
+use plexus_tools::{Answer, Capabilities, LogLevel, RawJson};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::{Bridge, Inputs, Offers, Outgoing, Request as WantedResources};
+use super::RequestId;
+
+/// How long a session is to keep a task that a call became, in milliseconds: longer than any call may take.
+const TASK_TTL: u64 = 25 * 60 * 60 * 1000;
+/// A small request fits without the buffer growing; a line break may follow.
+const ROOM: usize = 512;
+
+#[derive(Serialize)]
+struct Request<'a, P> {
+    jsonrpc: &'static str,
+    id: RequestId,
+    method: &'a str,
+    params: P,
+}
+
+#[derive(Serialize)]
+struct Notification<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<P>,
+}
+
+#[derive(Serialize)]
+struct Implementation {
+    name: &'static str,
+    version: &'static str,
+}
+
+const CLIENT: Implementation = Implementation { name: "plexus", version: env!("CARGO_PKG_VERSION") };
+
+#[derive(Serialize)]
+struct Nothing {}
+
+fn if_so(holds: bool) -> Option<Nothing> {
+    holds.then_some(Nothing {})
+}
+
+/// What whoever is behind a request can be asked, as a client declares it.
+#[derive(Serialize)]
+struct Declared {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    roots: Option<Nothing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling: Option<Sampling>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elicitation: Option<Elicitation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extensions: Option<Extensions>,
+}
+
+#[derive(Serialize)]
+struct Sampling {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Nothing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Nothing>,
+}
+
+#[derive(Serialize)]
+struct Elicitation {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<Nothing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<Nothing>,
+}
+
+#[derive(Serialize)]
+struct Extensions {
+    #[serde(rename = "io.modelcontextprotocol/tasks")]
+    tasks: Nothing,
+}
+
+impl Declared {
+    fn of(can: Capabilities) -> Self {
+        Self {
+            roots: if_so(can.roots),
+            sampling: can
+                .sampling
+                .then(|| Sampling { tools: if_so(can.sampling_tools), context: if_so(can.sampling_context) }),
+            elicitation: (can.form || can.url)
+                .then(|| Elicitation { form: if_so(can.form), url: if_so(can.url) }),
+            extensions: can.tasks.then_some(Extensions { tasks: Nothing {} }),
+        }
+    }
+}
+
+/// What a request says about itself, in the era of its server.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::client) struct RequestMeta<'a> {
+    pub(in crate::client) era: UpstreamEra,
+    /// Said in the stateless era only: a session has said it once for all.
+    pub(in crate::client) capabilities: Capabilities,
+    /// The same.
+    pub(in crate::client) log: Option<LogLevel>,
+    pub(in crate::client) trace: Option<&'a TraceContext>,
+}
+
+impl RequestMeta<'_> {
+    /// Of a request that the hub makes for itself.
+    pub(in crate::client) fn plainly(era: UpstreamEra) -> Self {
+        Self { era, capabilities: Capabilities::default(), log: None, trace: None }
+    }
+
+    /// Of a request that it makes for somebody. Tasks of the server are followed here, whatever its client can do.
+    pub(in crate::client) fn of(era: UpstreamEra, bridge: &Bridge, follows: bool) -> Self {
+        let capabilities = Capabilities { tasks: follows, ..bridge.capabilities };
+        Self { era, capabilities, log: bridge.log.as_ref().map(|log| log.least), trace: None }
+    }
+}
+
+/// `_meta` of a request: in the stateless era it says who asks and in which revision, each time.
+#[derive(Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion", skip_serializing_if = "Option::is_none")]
+    revision: Option<&'static str>,
+    #[serde(rename = "io.modelcontextprotocol/clientInfo", skip_serializing_if = "Option::is_none")]
+    client: Option<Implementation>,
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities", skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Declared>,
+    #[serde(rename = "io.modelcontextprotocol/logLevel", skip_serializing_if = "Option::is_none")]
+    log_level: Option<&'static str>,
+    #[serde(rename = "progressToken", skip_serializing_if = "Option::is_none")]
+    progress_token: Option<RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<&'a str>,
+}
+
+impl<'a> Meta<'a> {
+    /// None where nothing has to be said.
+    fn of(said: RequestMeta<'a>, token: Option<RequestId>) -> Option<Self> {
+        let (stateless, trace) = (said.era == UpstreamEra::Stateless, said.trace);
+        (stateless || token.is_some() || trace.is_some()).then(|| Self {
+            revision: stateless.then_some(MODERN),
+            client: stateless.then_some(CLIENT),
+            capabilities: stateless.then(|| Declared::of(said.capabilities)),
+            log_level: said.log.filter(|_| stateless).map(LogLevel::as_str),
+            progress_token: token,
+            traceparent: trace.map(TraceContext::traceparent),
+            tracestate: trace.and_then(TraceContext::tracestate),
+        })
+    }
+}
+
+/// Begins a session, in which this can be asked; an older revision may be answered.
+pub(in crate::client) fn initialize(id: RequestId, can: Capabilities) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        protocol_version: &'static str,
+        capabilities: Declared,
+        client_info: Implementation,
+    }
+    let (protocol_version, capabilities) = (Version::LATEST.as_str(), Declared::of(can));
+    send(id, "initialize", Params { protocol_version, capabilities, client_info: CLIENT })
+}
+
+/// Ends the handshake of a session.
+pub(in crate::client) fn initialized() -> Vec<u8> {
+    notification("notifications/initialized", None::<Nothing>)
+}
+
+/// Asks a server of the stateless era who it is, and any other whether it is one.
+pub(in crate::client) fn discover(id: RequestId) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta<'a>>,
+    }
+    send(id, "server/discover", Params { meta: Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None) })
+}
+
+/// One page of a list.
+pub(in crate::client) fn list(
+    id: RequestId,
+    era: UpstreamEra,
+    method: &str,
+    cursor: Option<&str>,
+) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<&'a str>,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Option<Meta<'a>>,
+    }
+    send(id, method, Params { cursor, meta: Meta::of(RequestMeta::plainly(era), None) })
+}
+
+/// What a server has asked for before it goes on, with the state that it gave out.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Given<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_responses: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_state: Option<&'a str>,
+}
+
+impl<'a> Given<'a> {
+    fn of(inputs: &'a Inputs) -> Self {
+        Self {
+            input_responses: inputs.responses.as_ref().and_then(raw),
+            request_state: inputs.state.as_deref(),
+        }
+    }
+}
+
+/// Text that was checked to be JSON, to be written as it is.
+fn raw(json: &RawJson) -> Option<&RawValue> {
+    json.parsed().ok()
+}
+
+/// A call that is to become a task.
+#[derive(Serialize)]
+struct AsTask {
+    ttl: u64,
+}
+
+/// A call; its id is the token of its progress, if the caller wants any.
+pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: RequestMeta<'_>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        name: &'a str,
+        arguments: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        task: Option<AsTask>,
+        #[serde(flatten)]
+        given: Option<Given<'a>>,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Option<Meta<'a>>,
+    }
+    let task = (call.as_task && said.era == UpstreamEra::Session).then_some(AsTask { ttl: TASK_TTL });
+    let meta = Meta::of(said, call.progress.is_some().then_some(id));
+    let given = (!call.inputs.is_empty()).then(|| Given::of(&call.inputs));
+    send(id, "tools/call", Params { name: &call.tool, arguments: &call.arguments, task, given, meta })
+}
+
+/// Any other request.
+pub(in crate::client) fn request(id: RequestId, request: &WantedResources, said: RequestMeta<'_>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(flatten)]
+        params: &'a serde_json::Map<String, Value>,
+        #[serde(flatten)]
+        given: Given<'a>,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Option<Meta<'a>>,
+    }
+    let meta = Meta::of(said, None);
+    let params = Params { params: &request.params, given: Given::of(&request.inputs), meta };
+    send(id, request.method.name(), params)
+}
+
+/// Only the session era has it.
+pub(in crate::client) fn ping(id: RequestId) -> Vec<u8> {
+    send(id, "ping", Nothing {})
+}
+
+/// Asks a server of the stateless era to say when what it offers changes, and when one of these resources does. It is
+/// answered when the server stops doing so.
+pub(in crate::client) fn listen(id: RequestId, offers: &Offers, watched: &BTreeSet<String>) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Filter<'a> {
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        tools_list_changed: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        prompts_list_changed: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        resources_list_changed: bool,
+        #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+        resource_subscriptions: &'a BTreeSet<String>,
+    }
+    #[derive(Serialize)]
+    struct Params<'a> {
+        notifications: Filter<'a>,
+        #[serde(rename = "_meta")]
+        meta: Option<Meta<'a>>,
+    }
+    let notifications = Filter {
+        tools_list_changed: offers.tools_change,
+        prompts_list_changed: offers.prompts_change,
+        resources_list_changed: offers.resources_change,
+        resource_subscriptions: watched,
+    };
+    let meta = Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None);
+    send(id, "subscriptions/listen", Params { notifications, meta })
+}
+
+/// The answer to a request of ours is no longer wanted.
+pub(in crate::client) fn cancelled(id: RequestId, reason: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        request_id: RequestId,
+        reason: &'a str,
+    }
+    notification("notifications/cancelled", Some(Params { request_id: id, reason }))
+}
+
+/// What a server is answered that asked something.
+pub(in crate::client) fn answer(id: &RawValue, answer: &Answer) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Refusal<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Refusal<'a> {
+        code: i64,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a Value>,
+    }
+    let (result, error) = match answer {
+        Answer::Result(result) => (raw(result), None),
+        Answer::Error { code, message, data } => {
+            (None, Some(Refusal { code: *code, message, data: data.as_ref() }))
+        }
+    };
+    bytes(&Response { jsonrpc: "2.0", id, result, error })
+}
+
+fn send(id: RequestId, method: &str, params: impl Serialize) -> Vec<u8> {
+    bytes(&Request { jsonrpc: "2.0", id, method, params })
+}
+
+fn notification(method: &str, params: Option<impl Serialize>) -> Vec<u8> {
+    bytes(&Notification { jsonrpc: "2.0", method, params })
+}
+
+/// One JSON text without a line break: on a pipe what comes behind one is another message. Parts of it are what a client
+/// wrote, as it wrote them; in JSON a break can only stand where a blank can.
+fn bytes(message: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ROOM);
+    match serde_json::to_writer(&mut bytes, message) {
+        Ok(()) => {}
+        Err(_) => unreachable!("memory can be written to, and all keys are strings"),
+    }
+    for byte in &mut bytes {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    bytes
+}

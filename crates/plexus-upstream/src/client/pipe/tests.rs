@@ -1,0 +1,415 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use plexus_kit::{Stage, Supervisor};
+use plexus_tools::{Answer, Inquiry, RawJson};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, RequestId, Transmit, TransmitError};
+use crate::client::{Answerer, Bridge, ClientError, Listener, News, message};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct FromServer(mpsc::UnboundedReceiver<String>);
+
+impl Receive for FromServer {
+    async fn receive(&mut self) -> Result<Bytes, String> {
+        self.0.recv().await.map(Bytes::from).ok_or_else(|| "the server is gone".to_owned())
+    }
+}
+
+/// Takes a message only when the test reads one.
+struct ToServer(mpsc::Sender<Vec<u8>>);
+
+impl Transmit for ToServer {
+    async fn transmit(&mut self, _: Option<RequestId>, message: Vec<u8>) -> Result<(), TransmitError> {
+        let room = self.0.reserve().await;
+        let room = room.map_err(|_| TransmitError::Connection("the server reads no more".to_owned()))?;
+        if message.windows(6).any(|part| part == b"refuse") {
+            return Err(TransmitError::Message(ClientError::Protocol("refused".to_owned())));
+        }
+        room.send(message);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Changes(AtomicUsize);
+
+impl Listener for Changes {
+    fn heard(&self, news: News) {
+        assert_eq!(news, News::Tools);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The other side of a pipe, played by the test.
+struct Server {
+    says: Option<mpsc::UnboundedSender<String>>,
+    hears: mpsc::Receiver<Vec<u8>>,
+    changes: Arc<Changes>,
+    supervisor: Supervisor,
+}
+
+fn open() -> (Pipe, Server) {
+    let (says, from_server) = mpsc::unbounded_channel();
+    let (to_server, hears) = mpsc::channel(1);
+    let (changes, supervisor) = (Arc::new(Changes::default()), Supervisor::new());
+    let (from, to) = (FromServer(from_server), ToServer(to_server));
+    let pipe = Pipe::open("test", from, to, changes.clone(), Arc::default(), &supervisor);
+    (pipe, Server { says: Some(says), hears, changes, supervisor })
+}
+
+impl Server {
+    fn say(&self, message: impl ToString) {
+        self.says.as_ref().unwrap().send(message.to_string()).unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        let heard = tokio::time::timeout(PATIENCE, self.hears.recv()).await.expect("a message in time");
+        serde_json::from_slice(&heard.expect("an open pipe")).unwrap()
+    }
+
+    /// When the tasks of the pipe have ended.
+    async fn alone(&self) {
+        let ended = async {
+            while self.supervisor.count(Stage::Storage) > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("the tasks end");
+    }
+}
+
+/// A request in a task of its own.
+fn ask(pipe: &Pipe, cancel: &CancellationToken) -> tokio::task::JoinHandle<Result<Bytes, ClientError>> {
+    let (pipe, cancel) = (pipe.clone(), cancel.clone());
+    spawn(
+        async move { pipe.request(message::ping, Manner { cancel: Some(&cancel), ..Manner::default() }).await },
+    )
+}
+
+#[expect(clippy::disallowed_methods, reason = "a caller, and not a task of the hub")]
+fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(async move { tokio::time::timeout(PATIENCE, task).await.expect("an end in time") })
+}
+
+fn never() -> CancellationToken {
+    CancellationToken::new()
+}
+
+#[tokio::test]
+async fn answers_find_their_callers_in_any_order() {
+    let (pipe, mut server) = open();
+    let calls: Vec<_> = (0..10).map(|_| ask(&pipe, &never())).collect();
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        ids.push(server.hear().await["id"].clone());
+    }
+    for id in ids.iter().rev() {
+        server.say(json!({ "id": id, "result": { "to": id } }));
+    }
+    let mut answered = Vec::new();
+    for call in calls {
+        let answer: Value = serde_json::from_slice(&call.await.unwrap().unwrap()).unwrap();
+        answered.push(answer["to"].clone());
+    }
+    assert_eq!(answered, ids);
+}
+
+#[tokio::test]
+async fn a_second_answer_and_one_to_nobody_are_dropped() {
+    let (pipe, mut server) = open();
+    let call = ask(&pipe, &never());
+    let id = server.hear().await["id"].clone();
+    server.say(json!({ "id": 4711, "result": {} }));
+    server.say(json!({ "id": null, "error": { "code": -32700, "message": "what?" } }));
+    server.say(json!({ "id": id, "result": { "n": 1 } }));
+    server.say(json!({ "id": id, "result": { "n": 2 } }));
+    assert_eq!(call.await.unwrap().unwrap(), r#"{"n":1}"#);
+    let call = ask(&pipe, &never());
+    let id = server.hear().await["id"].clone();
+    server.say(json!({ "id": id, "error": { "code": -1, "message": "no", "data": 3 } }));
+    let error = ClientError::Rpc { code: -1, message: "no".to_owned(), data: Some(json!(3)) };
+    assert_eq!(call.await.unwrap(), Err(error));
+}
+
+#[tokio::test]
+async fn a_request_that_was_sent_is_cancelled_at_the_server_too() {
+    let (pipe, mut server) = open();
+    let cancel = CancellationToken::new();
+    let call = ask(&pipe, &cancel);
+    let id = server.hear().await["id"].clone();
+    cancel.cancel();
+    assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
+    let heard = server.hear().await;
+    assert_eq!((&heard["method"], &heard["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
+    // Dropping a call is as good.
+    let call = ask(&pipe, &never());
+    let id = server.hear().await["id"].clone();
+    call.abort();
+    assert_eq!(server.hear().await["params"]["requestId"], id);
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_sent_is_dropped_without_a_trace() {
+    let (pipe, mut server) = open();
+    // One is with the server, one being written, and the queue is full: the last waits for room in it.
+    let cancel = CancellationToken::new();
+    let calls: Vec<_> = (0..QUEUE + 5).map(|_| ask(&pipe, &cancel)).collect();
+    let waiting = || pipe.shared.state().waiting.len();
+    while waiting() < QUEUE + 5 || pipe.shared.queue.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
+    }
+    assert_eq!(waiting(), 0);
+    let after = ask(&pipe, &never());
+    let mut heard = Vec::new();
+    for _ in 0..5 {
+        heard.push(server.hear().await);
+    }
+    let methods: Vec<_> = heard.iter().map(|message| message["method"].as_str().unwrap()).collect();
+    let cancelled = "notifications/cancelled";
+    assert_eq!(methods, ["ping", "ping", cancelled, cancelled, "ping"]);
+    server.say(json!({ "id": heard[4]["id"], "result": {} }));
+    after.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn too_many_unanswered_requests_are_refused_and_can_be_sent_again() {
+    let (pipe, mut server) = open();
+    let cancel = CancellationToken::new();
+    let calls: Vec<_> = (0..MAX_WAITING).map(|_| ask(&pipe, &cancel)).collect();
+    for _ in 0..MAX_WAITING {
+        server.hear().await;
+    }
+    let refused = ask(&pipe, &cancel).await.unwrap().unwrap_err();
+    assert!(matches!(&refused, ClientError::Busy(why) if why.contains("1024")), "{refused}");
+    cancel.cancel();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_the_connection_is_lost() {
+    let (pipe, mut server) = open();
+    let sent = ask(&pipe, &never());
+    server.hear().await;
+    // One that the server has not read, one that is being written, and one behind it.
+    let calls: Vec<_> = (0..3).map(|_| ask(&pipe, &never())).collect();
+    while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE - 1 {
+        tokio::task::yield_now().await;
+    }
+    server.says = None;
+    assert_eq!(sent.await.unwrap(), Err(ClientError::Lost("the server is gone".to_owned())));
+    let mut lost = 0;
+    for call in calls {
+        match call.await.unwrap().unwrap_err() {
+            ClientError::Lost(_) => lost += 1,
+            other => assert_eq!(other, ClientError::Unreachable("the server is gone".to_owned())),
+        }
+    }
+    assert_eq!(lost, 2);
+    assert_eq!(pipe.closed().await, "the server is gone");
+    let late = ask(&pipe, &never()).await.unwrap();
+    assert_eq!(late, Err(ClientError::Unreachable("the server is gone".to_owned())));
+    server.alone().await;
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_get_there_fails_alone() {
+    let (pipe, mut server) = open();
+    let refused = pipe.request(|_| b"refuse".to_vec(), Manner::default());
+    let refused = tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    assert_eq!(refused, Err(ClientError::Protocol("refused".to_owned())));
+    let call = ask(&pipe, &never());
+    let id = server.hear().await["id"].clone();
+    server.say(json!({ "id": id, "result": {} }));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_tasks_end_when_the_last_handle_is_dropped() {
+    let (pipe, server) = open();
+    let borrowed = pipe.borrowed();
+    let waiting = spawn(async move { borrowed.request(message::ping, Manner::default()).await });
+    drop(pipe);
+    server.alone().await;
+    waiting.await.unwrap().unwrap_err();
+}
+
+#[tokio::test]
+async fn a_shutdown_of_the_hub_ends_it() {
+    let (pipe, server) = open();
+    assert_eq!(server.supervisor.shutdown(PATIENCE).await.aborted, Vec::<String>::new());
+    assert_eq!(pipe.closed().await, "the hub is shutting down");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_reader_that_panicked() {
+    let (pipe, mut server) = open();
+    let asking = pipe.clone();
+    let call = spawn(async move {
+        let progress: plexus_tools::ProgressSink = Arc::new(|_| panic!("a sink that is broken"));
+        asking.request(message::ping, Manner { progress: Some(progress), ..Manner::default() }).await
+    });
+    let id = server.hear().await["id"].clone();
+    let params = json!({ "progressToken": id, "progress": 1 });
+    server.say(json!({ "method": "notifications/progress", "params": params }));
+    assert_eq!(call.await.unwrap(), Err(ClientError::Lost("the connection was closed".to_owned())));
+    server.alone().await;
+}
+
+#[tokio::test]
+async fn what_the_server_says_unasked_reaches_whom_it_concerns() {
+    let (pipe, mut server) = open();
+    let (reports, mut reported) = mpsc::unbounded_channel();
+    let progress: plexus_tools::ProgressSink = Arc::new(move |progress| reports.send(progress.done).unwrap());
+    let asking = pipe.clone();
+    let call = spawn(async move {
+        asking.request(message::ping, Manner { progress: Some(progress), ..Manner::default() }).await
+    });
+    let id = server.hear().await["id"].clone();
+    let progress = |token: Value, done: f64| {
+        let params = json!({ "progressToken": token, "progress": done });
+        json!({ "method": "notifications/progress", "params": params })
+    };
+    server.say(progress(json!(99), 0.1));
+    server.say(progress(id.clone(), 0.5));
+    server.say(json!({ "method": "notifications/message", "params": { "level": "info", "data": 1 } }));
+    server.say(json!({ "method": "notifications/tools/list_changed" }));
+    server.say(json!({ "id": "q", "method": "sampling/createMessage", "params": {} }));
+    let refused = server.hear().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(-32600)));
+    server.say(json!([{ "id": id, "result": {} }, progress(id.clone(), 0.9)]));
+    call.await.unwrap().unwrap();
+    assert_eq!(reported.recv().await, Some(0.5));
+    assert_eq!(reported.recv().await, None, "progress after the answer, or of someone else");
+    assert_eq!(server.changes.0.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_but_does_not_read_is_not_answered_for_ever() {
+    let (pipe, mut server) = open();
+    for n in 0..10 * QUEUE {
+        server.say(json!({ "id": n, "method": "ping" }));
+    }
+    // Behind them, and read although nothing can be written.
+    server.say(json!({ "method": "notifications/tools/list_changed" }));
+    let heard = async {
+        while server.changes.0.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
+    let call = ask(&pipe, &never());
+    let mut answers = 0;
+    let id = loop {
+        let message = server.hear().await;
+        match message.get("method") {
+            Some(_) => break message["id"].clone(),
+            None => answers += 1,
+        }
+    };
+    assert!((QUEUE..=QUEUE + 2).contains(&answers), "{answers}");
+    server.say(json!({ "id": id, "result": {} }));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn some_garbage_is_forgiven_and_nothing_but_garbage_is_not() {
+    let (pipe, mut server) = open();
+    for _ in 0..3 {
+        (1..MAX_GARBAGE).for_each(|_| server.say("Starting up!"));
+        server.say("");
+        let call = ask(&pipe, &never());
+        let id = server.hear().await["id"].clone();
+        server.say(json!({ "id": id, "result": {} }));
+        call.await.unwrap().unwrap();
+    }
+    (0..MAX_GARBAGE).for_each(|n| server.say(format!("line {n} \x1b[1mtoken=abcdef123456")));
+    let why = tokio::time::timeout(PATIENCE, pipe.closed()).await.unwrap();
+    assert!(why.contains("100 lines") && why.ends_with("line 99 [redacted]"), "{why}");
+    server.alone().await;
+}
+
+/// Refuses at once, with a code that nobody else has.
+struct Refuses;
+
+impl Answerer for Refuses {
+    fn ask(&self, _: Inquiry, _: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(Answer::Error { code: -1, message: "no".to_owned(), data: None }))
+    }
+}
+
+fn of(caller: &str) -> Bridge {
+    Bridge { caller: Some(caller.into()), answerer: Some(Arc::new(Refuses)), ..Bridge::default() }
+}
+
+/// A request for somebody; its id, when it was sent.
+async fn ask_for(
+    caller: &str,
+    cancel: &CancellationToken,
+    (pipe, server): (&Pipe, &mut Server),
+) -> (Value, tokio::task::JoinHandle<Result<Bytes, ClientError>>) {
+    let (pipe, cancel, bridge) = (pipe.clone(), cancel.clone(), Some(of(caller)));
+    let call = spawn(async move {
+        let manner = Manner { cancel: Some(&cancel), bridge, ..Manner::default() };
+        pipe.request(message::ping, manner).await
+    });
+    (server.hear().await["id"].clone(), call)
+}
+
+/// The code that a question is refused with.
+async fn refusal(server: &mut Server) -> Value {
+    server.say(json!({ "id": "q", "method": "roots/list" }));
+    server.hear().await["error"]["code"].clone()
+}
+
+#[tokio::test]
+async fn a_question_of_a_call_that_nobody_waits_for_goes_to_nobody_else() {
+    let (pipe, mut server) = open();
+    let (cancel, never) = (CancellationToken::new(), never());
+    let (ann, call) = ask_for("ann", &cancel, (&pipe, &mut server)).await;
+    let (bob, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    cancel.cancel();
+    assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
+    assert_eq!(server.hear().await["method"], "notifications/cancelled");
+    assert_eq!(refusal(&mut server).await, -32603, "it may be about what Ann wanted");
+    // Whoever has left is the only one, and may be asked in another call.
+    server.say(json!({ "id": bob, "result": {} }));
+    waits.await.unwrap().unwrap();
+    let (again, waits) = ask_for("ann", &never, (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -1);
+    server.say(json!({ "id": again, "result": {} }));
+    waits.await.unwrap().unwrap();
+    // With the answer it is over.
+    server.say(json!({ "id": ann, "result": {} }));
+    let (_, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -1);
+    waits.abort();
+}
+
+#[tokio::test]
+async fn whoever_is_present_may_be_meant_without_a_request() {
+    let (pipe, mut server) = open();
+    let present = pipe.present(of("ann"));
+    let (_, waits) = ask_for("bob", &never(), (&pipe, &mut server)).await;
+    assert_eq!(refusal(&mut server).await, -32603);
+    drop(present);
+    assert_eq!(refusal(&mut server).await, -1);
+    let mut present = pipe.present(of("ann"));
+    present.goes_on = true;
+    drop(present);
+    assert_eq!(refusal(&mut server).await, -32603);
+    waits.abort();
+}

@@ -1,0 +1,101 @@
+//! A question that may be of any of one caller's requests.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use plexus_tools::{Answer, Inquiry, RawJson};
+
+use super::super::Answerer;
+use super::super::message::RequestId;
+
+/// Requests of one caller that are under way together, the oldest first. The question is put in the course of the
+/// oldest; when that ends it goes on in the next, since it may have been of that. None of them can be made again as if
+/// nobody had been asked.
+pub(super) struct SharedQuestion(Vec<Arc<dyn Answerer>>);
+
+impl SharedQuestion {
+    pub(super) fn of(mut answerers: Vec<(RequestId, Arc<dyn Answerer>)>) -> Self {
+        answerers.sort_by_key(|(id, _)| *id);
+        Self(answerers.into_iter().map(|(_, answerer)| answerer).collect())
+    }
+}
+
+impl Answerer for SharedQuestion {
+    fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        self.0.iter().for_each(|answerer| answerer.note_asked());
+        let answerers = self.0.clone();
+        Box::pin(async move {
+            let last = answerers.len().saturating_sub(1);
+            for (place, answerer) in answerers.iter().enumerate() {
+                if place < last && answerer.has_ended() {
+                    continue;
+                }
+                let answer = answerer.ask(inquiry, params.clone()).await;
+                if place == last || !(matches!(answer, Answer::Error { .. }) && answerer.has_ended()) {
+                    return answer;
+                }
+            }
+            super::refusal(super::INTERNAL, "the call that asks has ended")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::result;
+    use super::*;
+
+    /// Answers when it is told to.
+    #[derive(Default)]
+    struct Call {
+        questions: AtomicUsize,
+        asked: AtomicBool,
+        answers: CancellationToken,
+        over: CancellationToken,
+    }
+
+    impl Answerer for Call {
+        fn ask(&self, _: Inquiry, _: Option<RawJson>) -> BoxFuture<'static, Answer> {
+            self.questions.fetch_add(1, Ordering::Relaxed);
+            let (answers, over) = (self.answers.clone(), self.over.clone());
+            Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    () = over.cancelled() => super::super::refusal(-1, "over"),
+                    () = answers.cancelled() => result("{}"),
+                }
+            })
+        }
+
+        fn note_asked(&self) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+
+        fn has_ended(&self) -> bool {
+            self.over.is_cancelled()
+        }
+    }
+
+    #[test]
+    fn a_question_outlives_the_request_that_it_was_put_down_to() {
+        let calls = [(); 3].map(|()| Arc::new(Call::default()));
+        let together =
+            SharedQuestion::of(vec![(7, calls[1].clone()), (9, calls[2].clone()), (3, calls[0].clone())]);
+        let mut asking = together.ask(Inquiry::Roots, None);
+        let questions = || [0, 1, 2].map(|call| calls[call].questions.load(Ordering::Relaxed));
+        assert!(asking.as_mut().now_or_never().is_none());
+        assert_eq!(questions(), [1, 0, 0], "the oldest asks");
+        assert!(calls.iter().all(|call| call.asked.load(Ordering::Relaxed)), "none is made again");
+        calls[0].over.cancel();
+        assert!(asking.as_mut().now_or_never().is_none());
+        assert_eq!(questions(), [1, 1, 0]);
+        calls[1].answers.cancel();
+        assert_eq!(asking.now_or_never(), Some(result("{}")));
+        assert_eq!(questions(), [1, 1, 0]);
+    }
+}

@@ -1,0 +1,165 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::client::{Answerer, Listener, News};
+
+/// Never answers.
+struct Silent;
+
+impl Answerer for Silent {
+    fn ask(&self, _: Inquiry, _: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Answers at once.
+struct Prompt;
+
+impl Answerer for Prompt {
+    fn ask(&self, _: Inquiry, _: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(result(r#"{"action":"decline"}"#)))
+    }
+}
+
+#[derive(Default)]
+struct Refused(AtomicUsize);
+
+impl Listener for Refused {
+    fn heard(&self, _: News) {}
+
+    fn questions_refused(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn bridge(caller: Option<&str>, answerer: Option<Arc<dyn Answerer>>) -> Bridge {
+    Bridge { caller: caller.map(Into::into), answerer, ..Bridge::default() }
+}
+
+fn take(asked: &Arc<ServerQuestions>, id: &str, method: &str, owner: Owner) -> QuestionHandling {
+    let id = RawValue::from_string(id.to_owned()).unwrap();
+    let listener: SharedListener = Arc::new(Refused::default());
+    asked.take((&id, method, None), || owner, &listener)
+}
+
+/// What it is answered at once.
+fn now(taken: QuestionHandling) -> Value {
+    match taken {
+        QuestionHandling::Now(message) => serde_json::from_slice(&message).unwrap(),
+        QuestionHandling::Later(_) => panic!("later"),
+        QuestionHandling::Dropped => panic!("dropped"),
+    }
+}
+
+fn owner(in_flight: &[(RequestId, Bridge)]) -> Owner {
+    let in_flight = in_flight.iter().map(|(id, bridge)| (*id, bridge));
+    Owner::among(in_flight, &DepartedCallers::default(), |bridge| bridge.answerer.is_some())
+}
+
+#[test]
+fn it_is_never_guessed_who_is_meant() {
+    let silent = || Some(Arc::new(Silent) as Arc<dyn Answerer>);
+    assert!(matches!(owner(&[]), Owner::Nobody));
+    let (ann, ann_too) = (bridge(Some("ann"), silent()), bridge(Some("ann"), None));
+    assert!(matches!(
+        owner(&[(1, ann.clone()), (2, ann_too.clone())]),
+        Owner::One(Bridge { answerer: Some(_), .. })
+    ));
+    assert!(matches!(owner(&[(2, ann_too), (1, ann.clone())]), Owner::One(Bridge { answerer: Some(_), .. })));
+    let numbered = |number: u64| (number, Bridge { number, ..ann.clone() });
+    assert!(matches!(owner(&[numbered(2), numbered(1), numbered(3)]), Owner::One(Bridge { number: 1, .. })));
+    assert!(matches!(owner(&[(1, ann.clone()), (2, bridge(Some("bob"), silent()))]), Owner::Several));
+    // Somebody who cannot be asked may be the one who is meant.
+    assert!(matches!(owner(&[(1, ann), (2, bridge(None, None))]), Owner::Several));
+    assert!(matches!(owner(&[(1, bridge(None, None)), (2, bridge(None, None))]), Owner::One(_)));
+}
+
+#[test]
+fn what_nobody_can_be_asked_is_refused_with_the_reason() {
+    let asked = Arc::new(ServerQuestions::default());
+    let code = |method: &str, owner: Owner| now(take(&asked, "1", method, owner))["error"]["code"].clone();
+    assert_eq!(
+        now(take(&asked, r#""a""#, "ping", Owner::Nobody)),
+        json!({ "jsonrpc": "2.0", "id": "a", "result": {} })
+    );
+    assert_eq!(now(take(&asked, "1", "roots/list", Owner::Nobody))["result"], json!({ "roots": [] }));
+    assert_eq!(code("tools/call", Owner::Nobody), -32601);
+    assert_eq!(code("elicitation/create", Owner::Nobody), -32600);
+    assert_eq!(code("elicitation/create", Owner::One(Bridge::default())), -32601);
+    assert_eq!(code("roots/list", Owner::Several), -32603);
+    assert!(matches!(take(&asked, "{}", "ping", Owner::Nobody), QuestionHandling::Dropped));
+    let long = format!("\"{}\"", "x".repeat(300));
+    assert!(matches!(take(&asked, &long, "ping", Owner::Nobody), QuestionHandling::Dropped));
+}
+
+#[test]
+fn a_server_may_have_so_many_questions_open_and_takes_them_back() {
+    let asked = Arc::new(ServerQuestions::default());
+    let ask = |id: usize| {
+        take(&asked, &id.to_string(), "roots/list", Owner::One(bridge(Some("ann"), Some(Arc::new(Silent)))))
+    };
+    let mut open: Vec<_> = (0..MAX_ASKED)
+        .map(|id| match ask(id) {
+            QuestionHandling::Later(answer) => answer,
+            _ => panic!("refused: {id}"),
+        })
+        .collect();
+    assert!(matches!(ask(3), QuestionHandling::Dropped), "it is asked already");
+    assert_eq!(now(ask(99))["error"]["code"], -32603);
+    let id = RawValue::from_string("3".to_owned()).unwrap();
+    assert!(asked.cancel(&id));
+    assert!(matches!(open.remove(3).now_or_never(), Some(None)), "nothing is answered to it");
+    assert!(!asked.cancel(&id));
+    assert!(matches!(ask(99), QuestionHandling::Later(_)));
+    drop(open);
+    assert!(asked.lock().is_empty());
+}
+
+#[test]
+fn an_answer_is_told_and_the_question_is_open_until_it_is_sent() {
+    let asked = Arc::new(ServerQuestions::default());
+    let QuestionHandling::Later(answer) =
+        take(&asked, "7", "elicitation/create", Owner::One(bridge(Some("ann"), Some(Arc::new(Prompt)))))
+    else {
+        panic!("refused")
+    };
+    let reply = answer.now_or_never().flatten().expect("an answer");
+    let message: Value = serde_json::from_slice(&reply.message).unwrap();
+    assert_eq!(message, json!({ "jsonrpc": "2.0", "id": 7, "result": { "action": "decline" } }));
+    assert_eq!(asked.lock().len(), 1);
+    drop(reply);
+    assert!(asked.lock().is_empty());
+}
+
+#[test]
+fn it_is_told_once_that_callers_share_a_connection() {
+    let (asked, refused) = (Arc::new(ServerQuestions::default()), Arc::new(Refused::default()));
+    let listener: SharedListener = refused.clone();
+    let id = RawValue::from_string("1".to_owned()).unwrap();
+    for _ in 0..3 {
+        asked.take((&id, "roots/list", None), || Owner::Several, &listener);
+    }
+    assert_eq!(refused.0.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn questions_of_a_server_that_begins_anew_are_not_mixed_with_those_from_before() {
+    let asked = Arc::new(ServerQuestions::default());
+    let ask = |caller: &str| {
+        let owner = Owner::One(bridge(Some(caller), Some(Arc::new(Silent))));
+        match take(&asked, "1", "elicitation/create", owner) {
+            QuestionHandling::Later(answer) => answer,
+            _ => panic!("refused: {caller}"),
+        }
+    };
+    let before = ask("ann");
+    asked.forget();
+    let after = ask("bob");
+    assert!(matches!(before.now_or_never(), Some(None)), "nobody is asked, and nothing is answered");
+    assert_eq!(asked.lock().len(), 1, "the one from before has gone without the other");
+    drop(after);
+    assert!(asked.lock().is_empty());
+}

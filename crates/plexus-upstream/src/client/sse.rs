@@ -1,0 +1,197 @@
+//! The HTTP transport of 2024-11-05: a stream of events that the server answers on, and an address to post to, which
+//! the first event names.
+//!
+//! Requests are posted beside each other: a server may hold the answer to each until it is done with it. What is no request
+//! is taken by the server before anything else is posted, so that the end of the handshake comes before the first call; a
+//! server that takes its time over that is not waited for a second time. A refusal fails the request, however late it
+//! comes. When the stream ends the connection is gone: sessions of this transport cannot be taken up again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use plexus_mcp::http_client::{Endpoint, Event, Events, Media, Reply, shown};
+use serde_json::Value;
+
+use super::connection::{Connection, Opening};
+use super::http::Dial;
+use super::http::line::Line;
+use super::http::refusal;
+use super::message::RequestId;
+use super::pipe::{Late, Pipe, Receive, Transmit, TransmitError};
+use super::{ClientError, Connect};
+
+/// For the server to take what is waited for. Most do so at once.
+const TAKING: Duration = Duration::from_secs(2);
+/// Messages that the server has not taken. One more waits that long for one of them, and then fails unsent.
+const MAX_UNTAKEN: usize = 256;
+
+/// Opens the stream, waits for the address, and agrees on a revision.
+pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connection, ClientError> {
+    let line = Arc::new(dial.line()?);
+    let mut stream = Stream::open(line.clone()).await?;
+    let address = stream.address().await?;
+    let posting = Posting::new(line, address);
+    let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
+    let pipe = Pipe::open(dial.server, stream, posting, listener, chatter, dial.supervisor);
+    // This transport is older than any other era.
+    Connection::open(pipe, Opening::Initialize, None, connect).await
+}
+
+/// The stream that the server answers on.
+struct Stream {
+    place: Arc<Endpoint>,
+    pieces: Reply,
+    events: Events,
+}
+
+impl Stream {
+    async fn open(line: Arc<Line>) -> Result<Self, ClientError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let home = line.home().clone();
+        let reply = line.send(&home, &Method::GET, &headers, &Bytes::new()).await?;
+        let place = reply.place().clone();
+        if !reply.status().is_success() {
+            return Err(refusal::read(&line, reply, "the event stream", false).await.into_error());
+        }
+        if reply.media() != Media::Events {
+            let (place, kind) = (shown(&place.url), reply.content_type());
+            return Err(ClientError::Protocol(format!(
+                "{place} answers with the content type `{kind}` where a stream of events is expected; check `url` \
+                 and `transport` in the server's file"
+            )));
+        }
+        Ok(Self { place, events: Events::new(line.limit()), pieces: reply })
+    }
+
+    async fn next(&mut self) -> Result<Event, String> {
+        loop {
+            match self.events.next() {
+                Ok(Some(event)) => return Ok(event),
+                Ok(None) => match self.pieces.piece().await {
+                    Ok(Some(piece)) => self.events.push(&piece),
+                    Ok(None) => return Err(format!("{} ended the stream of events", shown(&self.place.url))),
+                    Err(error) => return Err(error.to_string()),
+                },
+                Err(_) => return Err(self.pieces.too_long().to_string()),
+            }
+        }
+    }
+
+    /// Where messages go: of the same origin, since they carry the file's headers.
+    async fn address(&mut self) -> Result<Endpoint, ClientError> {
+        let event = self.next().await.map_err(ClientError::Unreachable)?;
+        if event.name.as_deref() != Some(b"endpoint") {
+            let place = shown(&self.place.url);
+            let message = format!("{place} does not begin its stream with the address that messages go to");
+            return Err(ClientError::Protocol(message));
+        }
+        let reference = String::from_utf8_lossy(&event.data);
+        Ok(self.place.sibling(reference.trim())?)
+    }
+}
+
+impl Receive for Stream {
+    async fn receive(&mut self) -> Result<Bytes, String> {
+        loop {
+            let event = self.next().await?;
+            if event.is_message() {
+                return Ok(event.data);
+            }
+        }
+    }
+}
+
+/// The address that messages are posted to.
+struct Posting {
+    line: Arc<Line>,
+    address: Arc<Endpoint>,
+    /// Messages that the server has not taken yet. They end with the connection.
+    untaken: FuturesUnordered<BoxFuture<'static, Posted>>,
+    /// What failed of them while another was waited for.
+    failed: VecDeque<Late>,
+    /// Of the next message.
+    number: u64,
+    /// Whether the server has taken at once what it was waited for so far.
+    prompt: bool,
+}
+
+/// What became of a message: its number, its id if it is a request, and whether the server took it.
+type Posted = (u64, Option<RequestId>, Result<(), TransmitError>);
+
+impl Posting {
+    fn new(line: Arc<Line>, address: Endpoint) -> Self {
+        let (untaken, failed) = (FuturesUnordered::new(), VecDeque::new());
+        Self { line, address: Arc::new(address), untaken, failed, number: 0, prompt: true }
+    }
+
+    /// Waits until the server has taken a message, or refused it; which one that was.
+    async fn taken(&mut self) -> u64 {
+        let Some((number, id, posted)) = self.untaken.next().await else {
+            return std::future::pending().await;
+        };
+        if let Err(error) = posted {
+            self.failed.push_back((id, error));
+        }
+        number
+    }
+}
+
+impl Transmit for Posting {
+    async fn transmit(&mut self, id: Option<RequestId>, message: Vec<u8>) -> Result<(), TransmitError> {
+        if self.untaken.len() >= MAX_UNTAKEN && tokio::time::timeout(TAKING, self.taken()).await.is_err() {
+            let place = shown(&self.address.url);
+            let message = format!("{place} has not taken {MAX_UNTAKEN} messages yet; try again later");
+            return Err(TransmitError::Message(ClientError::Unreachable(message)));
+        }
+        self.number += 1;
+        let number = self.number;
+        let posting = post(self.line.clone(), self.address.clone(), Bytes::from(message));
+        self.untaken.push(Box::pin(async move { (number, id, posting.await) }));
+        // Some servers take a request only when they are done with it, although the result comes on the stream.
+        if id.is_none() && self.prompt {
+            let taken = async { while self.taken().await != number {} };
+            self.prompt = tokio::time::timeout(TAKING, taken).await.is_ok();
+        }
+        Ok(())
+    }
+
+    async fn late(&mut self) -> Late {
+        loop {
+            match self.failed.pop_front() {
+                Some(failed) => return failed,
+                None => self.taken().await,
+            };
+        }
+    }
+}
+
+/// What a message of ours asks for.
+fn method_of(message: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(message).ok()?;
+    message["method"].as_str().map(str::to_owned)
+}
+
+async fn post(line: Arc<Line>, address: Arc<Endpoint>, message: Bytes) -> Result<(), TransmitError> {
+    let mut headers = HeaderMap::with_capacity(4);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let sent = line.send(&address, &Method::POST, &headers, &message).await;
+    let reply = sent.map_err(TransmitError::Message)?;
+    if reply.status().is_success() {
+        // Its body says nothing, and the connection can be used again when it is read.
+        return reply.whole().await.map(drop).map_err(|error| TransmitError::Message(error.into()));
+    }
+    let gone = reply.status() == StatusCode::NOT_FOUND;
+    let method = method_of(&message);
+    let error =
+        refusal::read(&line, reply, method.as_deref().unwrap_or("a message"), gone).await.into_error();
+    // The server has forgotten this connection, although its stream may still be open.
+    Err(if gone { TransmitError::Connection(error.to_string()) } else { TransmitError::Message(error) })
+}

@@ -1,0 +1,161 @@
+//! A server that is a process of the hub, over its standard input and output: one message per line.
+
+use bytes::{Bytes, BytesMut};
+use plexus_proto::api::UpstreamEra;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio_util::sync::DropGuard;
+
+use super::connection::{Connection, Opening};
+use super::message::RequestId;
+use super::pipe::{Pipe, Receive, Transmit, TransmitError};
+use super::process::{self, Process, Spawned};
+use super::{ClientError, Connect};
+use crate::config::StdioConfig;
+
+/// Read at once; small messages share a block of this size.
+const BLOCK: usize = 16 << 10;
+/// Less room than this is not worth a read.
+const MIN_ROOM: usize = 2 << 10;
+
+/// A server that is not of the era it is taken for may end instead of saying so, in either direction. So a process that
+/// did not get through the handshake is followed by one other, which is spoken to differently.
+pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<Connection, ClientError> {
+    let known_session = connect.known_era == Some(UpstreamEra::Session);
+    let (first, second) = if known_session {
+        (Opening::Initialize, Opening::Discover)
+    } else {
+        (Opening::Discover, Opening::Initialize)
+    };
+    let failed = match attempt(connect, command, first).await {
+        Ok(connection) => return Ok(connection),
+        Err(failed) => failed,
+    };
+    let second_helps = match &failed {
+        ClientError::Lost(_) => true,
+        // What was not tried is to be asked for the era.
+        ClientError::Rpc { .. } | ClientError::Protocol(_) => known_session,
+        ClientError::Unreachable(_)
+        | ClientError::Busy(_)
+        | ClientError::NeedsLogin(_)
+        | ClientError::Cancelled => false,
+    };
+    if !second_helps {
+        return Err(failed);
+    }
+    tracing::debug!(server = %connect.config.name, %failed, ?second, "another process is tried");
+    attempt(connect, command, second).await
+}
+
+async fn attempt(
+    connect: &Connect,
+    command: &StdioConfig,
+    opening: Opening,
+) -> Result<Connection, ClientError> {
+    let Spawned { process, stdin, stdout } = process::spawn(command, connect)?;
+    let lines = Lines::new(stdout, connect.settings.max_message);
+    let output = Output { lines, process: process.clone(), _read: process.read_when_dropped() };
+    let input = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
+    let name = &connect.config.name;
+    let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
+    let pipe = Pipe::open(name, output, input, listener, chatter, &connect.supervisor);
+    let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
+    if opened.is_err() {
+        // The pipe is gone, and ends the process. Two of them at once could get in each other's way.
+        process.ended().await;
+    }
+    opened
+}
+
+/// The standard output of a server, which is what the hub reads.
+struct Output {
+    lines: Lines<ChildStdout>,
+    process: Process,
+    _read: DropGuard,
+}
+
+impl Receive for Output {
+    async fn receive(&mut self) -> Result<Bytes, String> {
+        let line = tokio::select! {
+            biased;
+            line = self.lines.next() => line,
+            // Someone else holds the other end: what is still in there belongs to nobody.
+            () = self.process.silent() => Ok(None),
+        };
+        match line {
+            Ok(Some(line)) => Ok(line),
+            Ok(None) => Err(self.process.explain("the server closed its standard output").await),
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// The standard input of a server, which is what the hub writes. Closing it asks the server to end.
+struct Input {
+    stdin: ChildStdin,
+    process: Process,
+    /// Behind `stdin`, so that it goes after it.
+    _stop: DropGuard,
+}
+
+impl Transmit for Input {
+    async fn transmit(&mut self, _: Option<RequestId>, mut message: Vec<u8>) -> Result<(), TransmitError> {
+        message.push(b'\n');
+        if self.stdin.write_all(&message).await.is_ok() {
+            return Ok(());
+        }
+        Err(TransmitError::Connection(self.process.explain("the server closed its standard input").await))
+    }
+}
+
+/// Lines of a bounded length. A line is a part of the block it was read into, not a copy of it.
+struct Lines<R> {
+    from: R,
+    block: BytesMut,
+    /// Bytes of the block that hold no line break.
+    scanned: usize,
+    limit: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(from: R, limit: usize) -> Self {
+        Self { from, block: BytesMut::new(), scanned: 0, limit }
+    }
+
+    /// None at the end. Nothing is lost when this is dropped half-way.
+    async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            let found = self.block[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let length = found.map_or(self.block.len(), |at| self.scanned + at);
+            if length > self.limit {
+                let limit = self.limit;
+                return Err(format!(
+                    "the server sent a message of more than {limit} bytes, which is not read"
+                ));
+            }
+            if found.is_some() {
+                let mut line = self.block.split_to(length + 1).freeze();
+                line.truncate(length);
+                self.scanned = 0;
+                return Ok(Some(line));
+            }
+            self.scanned = length;
+            if self.block.capacity() - length < MIN_ROOM {
+                self.block.reserve(BLOCK.max(length));
+            }
+            match self.from.read_buf(&mut self.block).await {
+                Ok(0) if self.block.is_empty() => return Ok(None),
+                // A last line without its end.
+                Ok(0) => {
+                    self.scanned = 0;
+                    return Ok(Some(self.block.split().freeze()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(format!("the server's standard output cannot be read: {error}")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! The part of a document that says how the hub shows who it is, where a header does not do.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+
+use plexus_kit::{ExposeSecret, Secret};
+use plexus_mcp::http_client::names_loopback;
+use plexus_mcp::tls::{KeyReaders, TlsConfig};
+use url::Url;
+
+use super::check::Given;
+use super::document::{Auth, Document, GrantName, Tls};
+use super::problem::Findings;
+use super::transport::absolute;
+
+/// Keys that mean something to OAuth only.
+const OF_OAUTH: &str = "auth.type";
+
+/// What goes with a connection beside headers.
+#[derive(Debug, Clone, Default)]
+pub struct HttpAuth {
+    /// The file asks for OAuth. A server that wants it is logged in to without being asked for here too.
+    pub oauth: Option<OauthConfig>,
+    pub tls: Option<TlsConfig>,
+}
+
+/// Who grants access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Grant {
+    /// A person, in a browser.
+    #[default]
+    AuthorizationCode,
+    /// Nobody: the hub has access of its own.
+    ClientCredentials,
+}
+
+#[derive(Clone, Default)]
+pub struct OauthConfig {
+    pub grant: Grant,
+    pub scopes: Vec<String>,
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
+    pub client_metadata_url: Option<String>,
+    pub redirect_port: Option<u16>,
+    pub authorization_server: Option<String>,
+}
+
+/// Nothing of what may have been filled in.
+impl fmt::Debug for OauthConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OauthConfig").field("grant", &self.grant).finish_non_exhaustive()
+    }
+}
+
+impl HttpAuth {
+    pub(super) fn hash_into(&self, hasher: &mut impl Hasher) {
+        self.tls.hash(hasher);
+        let Some(oauth) = &self.oauth else { return };
+        (oauth.grant, &oauth.scopes, &oauth.client_id, &oauth.client_metadata_url).hash(hasher);
+        (&oauth.authorization_server, oauth.client_secret.as_ref().map(|secret| secret.expose_secret()))
+            .hash(hasher);
+    }
+}
+
+pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findings) -> HttpAuth {
+    if !given.has("auth") {
+        return HttpAuth::default();
+    }
+    let url = document.url.as_deref().and_then(|url| Url::parse(url).ok());
+    let tls = tls(&document.auth.tls, url.as_ref(), given, findings);
+    let oauth = oauth(document, url.as_ref(), findings);
+    if oauth.is_none() && tls.is_none() && !findings.is_broken("auth") {
+        findings.problem("auth", "asks for nothing", r#"write {"type": "oauth"}, or remove it"#);
+    }
+    HttpAuth { oauth, tls }
+}
+
+fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Option<OauthConfig> {
+    let auth = &document.auth;
+    if auth.kind.is_none() {
+        if says_oauth(auth) && !findings.is_broken(OF_OAUTH) {
+            findings.problem(OF_OAUTH, "is missing", r#"write "oauth""#);
+        }
+        return None;
+    }
+    if document.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+        let fix = "remove it, or `auth`: a request has one of the two";
+        findings.problem("headers.Authorization", "is there beside `auth`", fix);
+    }
+    if url.is_some_and(|url| !is_protected(url)) {
+        let what = "would send what it gets over a connection that is not encrypted";
+        findings.problem(OF_OAUTH, what, "write the `url` with https://");
+    }
+    let grant = match auth.grant {
+        Some(GrantName::ClientCredentials) => Grant::ClientCredentials,
+        Some(GrantName::AuthorizationCode) | None => Grant::AuthorizationCode,
+    };
+    let text = |given: &Option<String>| given.as_deref().map(str::trim).map(str::to_owned);
+    let (client_id, client_secret) = (text(&auth.client_id), text(&auth.client_secret));
+    for (field, value) in [("auth.client_id", &client_id), ("auth.client_secret", &client_secret)] {
+        if value.as_deref() == Some("") && !findings.is_broken(field) {
+            findings.problem(field, "is empty", "write it, or leave it out");
+        }
+    }
+    let needs = |missing: bool, field: &str, why: &str, findings: &mut Findings| {
+        if missing && !findings.is_broken(field) {
+            findings.problem(field, format!("is missing, which {why}"), "write it");
+        }
+    };
+    if grant == Grant::ClientCredentials {
+        let why = "the grant client_credentials needs";
+        needs(client_id.is_none(), "auth.client_id", why, findings);
+        needs(client_secret.is_none(), "auth.client_secret", why, findings);
+    } else {
+        let lone = client_id.is_none() && client_secret.is_some();
+        needs(lone, "auth.client_id", "`auth.client_secret` goes with", findings);
+    }
+    for (place, scope) in auth.scopes.iter().enumerate() {
+        let field = format!("auth.scopes[{place}]");
+        let plain = scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
+        if (scope.is_empty() || !plain) && !findings.is_broken(&field) {
+            findings.problem(field, "is not the name of one scope", "write each as a text of its own");
+        }
+    }
+    let document_url = text(&auth.client_metadata_url);
+    let named = |url: &str| Url::parse(url).is_ok_and(|url| url.scheme() == "https" && url.path() != "/");
+    if document_url.as_deref().is_some_and(|url| !named(url))
+        && !findings.is_broken("auth.client_metadata_url")
+    {
+        let fix = r#"write an address such as "https://example.net/plexus.json""#;
+        findings.problem("auth.client_metadata_url", "is not an https address with a path", fix);
+    }
+    let server = text(&auth.authorization_server);
+    let usable = |url: &str| Url::parse(url).is_ok_and(|url| is_protected(&url));
+    if server.as_deref().is_some_and(|url| !usable(url)) && !findings.is_broken("auth.authorization_server") {
+        let fix = r#"write its address, such as "https://login.example.net""#;
+        findings.problem("auth.authorization_server", "is not an https address", fix);
+    }
+    // Else whoever the server names today would be shown the secret.
+    if client_secret.is_some() && server.is_none() && !findings.is_broken("auth.authorization_server") {
+        let what = "is missing, which says to whom `auth.client_secret` is shown";
+        let fix = r#"write the address where the hub is registered, such as "https://login.example.net""#;
+        findings.problem("auth.authorization_server", what, fix);
+    }
+    Some(OauthConfig {
+        grant,
+        scopes: auth.scopes.clone(),
+        client_id,
+        client_secret: client_secret.map(Secret::from),
+        client_metadata_url: document_url,
+        redirect_port: auth.redirect_port,
+        authorization_server: server,
+    })
+}
+
+/// Whether anything but the certificates is said.
+fn says_oauth(auth: &Auth) -> bool {
+    let Auth { kind: _, grant, scopes, client_id, client_secret, client_metadata_url, .. } = auth;
+    grant.is_some()
+        || !scopes.is_empty()
+        || client_id.is_some()
+        || client_secret.is_some()
+        || client_metadata_url.is_some()
+        || auth.redirect_port.is_some()
+        || auth.authorization_server.is_some()
+}
+
+/// Encrypted, or not leaving the machine.
+pub(crate) fn is_protected(url: &Url) -> bool {
+    match url.scheme() {
+        "https" => true,
+        "http" => url.host().is_some_and(|host| names_loopback(&host)),
+        _ => false,
+    }
+}
+
+fn tls(tls: &Tls, url: Option<&Url>, given: &Given<'_>, findings: &mut Findings) -> Option<TlsConfig> {
+    let mut file = |name: &str, path: &Option<String>| -> Option<PathBuf> {
+        let path = path.as_deref()?.trim();
+        let field = format!("auth.tls.{name}");
+        if findings.is_broken(&field) {
+            return None;
+        }
+        if path.is_empty() {
+            findings.problem(field, "is empty", "write the path of a file, or leave it out");
+            return None;
+        }
+        let path = absolute(path, given.folder, given);
+        if !path.is_file() {
+            findings.warn(&field, "names a file that is not there; the server cannot be reached without it");
+        }
+        if name == "client_key"
+            && let Some(readers) = KeyReaders::of(&path)
+        {
+            findings.warn(&field, readers.to_string());
+        }
+        Some(path)
+    };
+    let cert = file("client_cert", &tls.client_cert);
+    let key = file("client_key", &tls.client_key);
+    let ca = file("ca", &tls.ca);
+    let said = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
+    if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = said {
+        let field = format!("auth.tls.{missing}");
+        findings.problem(field, "is missing", "a certificate and its key go together");
+    }
+    let identity = cert.zip(key);
+    if identity.is_none() && ca.is_none() {
+        return None;
+    }
+    if url.is_some_and(|url| url.scheme() != "https") {
+        findings.problem("auth.tls", "is of no use without https", "write the `url` with https://");
+    }
+    Some(TlsConfig { identity, ca })
+}

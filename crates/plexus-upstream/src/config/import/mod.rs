@@ -1,0 +1,232 @@
+//! Servers out of the files of other programs: first a plan, then files.
+//!
+//! [`form`] finds the servers in a file, [`entry`] makes a document of each, [`variables`] writes its references as they
+//! are written here. A server that cannot be brought over as it was is left out with the reason; the others are not held
+//! up by it.
+
+mod entry;
+mod form;
+mod variables;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+use plexus_kit::syntax;
+use plexus_proto::tool_name;
+use serde_json::Value;
+
+use super::check::{self, MissingReference};
+use super::literals;
+use super::problem::{Cause, FolderError, Problem};
+use super::{Folder, Inward, outline};
+
+/// Longest file that is imported. Programs that keep their servers among other things have long ones.
+pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;
+/// Most servers of one file; those behind them are left out and named.
+const MAX_SERVERS: usize = 256;
+
+/// What an import would do.
+#[derive(Debug, Clone)]
+pub struct ImportPlan {
+    /// The file, as it was named.
+    pub source: String,
+    /// The form in which it was written.
+    pub form: &'static str,
+    /// By name.
+    pub servers: Vec<Planned>,
+    pub skipped: Vec<Skipped>,
+    /// About the file, and about what of its servers is not brought over.
+    pub warnings: Vec<String>,
+}
+
+/// A server that would be added.
+#[derive(Clone)]
+pub struct Planned {
+    pub name: String,
+    pub file: PathBuf,
+    /// What is strange about it but stops nothing.
+    pub warnings: Vec<String>,
+    document: Value,
+}
+
+impl Planned {
+    /// As it will be written, with literal credentials masked.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        match &self.document {
+            Value::Object(fields) => Value::Object(literals::masked(fields)),
+            other => other.clone(),
+        }
+    }
+
+    /// The program it would start, as written; none for a server on the network. Who imports over the network is held
+    /// to the commands that may be added that way.
+    #[must_use]
+    pub fn command(&self) -> Option<&str> {
+        self.document.get("command").and_then(Value::as_str)
+    }
+
+    /// Where it leads into the hub's own network.
+    #[must_use]
+    pub fn inward(&self) -> Inward {
+        outline::inward(&self.document)
+    }
+
+    /// Whether it asks for something of the hub's machine; see [`super::has_references`].
+    #[must_use]
+    pub fn has_references(&self) -> bool {
+        literals::has_references(&self.document)
+    }
+}
+
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planned").field("name", &self.name).field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// A server that is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    pub name: String,
+    pub why: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is left out: {}", self.name, self.why)
+    }
+}
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub struct Applied {
+    pub written: Vec<PathBuf>,
+    pub failed: Vec<Skipped>,
+    /// Some failed for what may pass, such as a full disk.
+    pub incomplete: bool,
+}
+
+impl Folder {
+    /// What importing a file of another program would do. Nothing is written.
+    pub fn import(&self, file_name: &str, text: &str) -> Result<ImportPlan, FolderError> {
+        self.import_admitted(file_name, text, |_| Ok(()))
+    }
+
+    /// The same of those servers only that `admit` lets through; of the others it says why not. It is asked before a
+    /// reference of the server is looked up, which alone would tell what is there.
+    pub fn import_admitted(
+        &self,
+        file_name: &str,
+        text: &str,
+        admit: impl Fn(&Planned) -> Result<(), String>,
+    ) -> Result<ImportPlan, FolderError> {
+        let refuse = |why: String| FolderError::Import { file: file_name.to_owned(), why };
+        if text.len() as u64 > MAX_IMPORT_BYTES {
+            return Err(refuse(format!("is longer than {} MiB", MAX_IMPORT_BYTES / 1024 / 1024)));
+        }
+        let found = syntax::json(text).and_then(form::find).map_err(refuse)?;
+        let mut plan = ImportPlan {
+            source: file_name.to_owned(),
+            form: found.form,
+            servers: Vec::new(),
+            skipped: Vec::new(),
+            warnings: found.warnings,
+        };
+        // A folder that cannot be read is no reason to leave out one server after the other.
+        self.files()?;
+        let mut slugs = BTreeSet::new();
+        for (place, (name, given)) in found.servers.into_iter().enumerate() {
+            let planned = match place < MAX_SERVERS {
+                true => self.plan(&name, &given, &found.inputs, &admit, &mut slugs),
+                false => Err(format!("only {MAX_SERVERS} servers of a file are imported")),
+            };
+            match planned {
+                Ok(server) => plan.servers.push(server),
+                Err(why) => plan.skipped.push(Skipped { name, why }),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Writes the files of a plan. One that cannot be written does not keep the others from it.
+    pub fn apply(&self, plan: &ImportPlan) -> Applied {
+        let _changing = self.changing();
+        let mut applied = Applied::default();
+        for server in &plan.servers {
+            match self.write_new(&server.name, &server.document) {
+                Ok(file) => applied.written.push(file),
+                Err(error) => {
+                    applied.incomplete |= matches!(error, FolderError::Io(_));
+                    applied.failed.push(Skipped { name: server.name.clone(), why: error.to_string() });
+                }
+            }
+        }
+        applied
+    }
+
+    fn plan(
+        &self,
+        given_name: &str,
+        given: &Value,
+        inputs: &form::Inputs,
+        admit: &dyn Fn(&Planned) -> Result<(), String>,
+        slugs: &mut BTreeSet<String>,
+    ) -> Result<Planned, String> {
+        let name = file_name(given_name);
+        let slug = check::usable_name(&name).map_err(|why| format!("its name {why}"))?;
+        let converted = entry::convert(given, inputs)?;
+        if !slugs.insert(slug.to_ascii_lowercase()) {
+            return Err("another server of the file has the same name in the names of tools".to_owned());
+        }
+        match self.taken(&name) {
+            Ok(None) => {}
+            Ok(Some(file)) => return Err(format!("{} is there already", file.display())),
+            Err(error) => return Err(error.to_string()),
+        }
+        let file = self.new_file(&name);
+        let warnings = converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
+        let fields = converted.document.clone();
+        let mut planned = Planned { name, file, warnings, document: Value::Object(converted.document) };
+        admit(&planned)?;
+        let checked = check::check(
+            &planned.name,
+            planned.file.clone(),
+            fields,
+            self.environment(),
+            MissingReference::ExcusedWhileOff,
+        );
+        match checked {
+            Ok(server) => planned.warnings.extend(server.warnings),
+            Err(problems) => {
+                // What is not there now may be there when the hub is next started.
+                let (missing, wrong): (Vec<_>, Vec<_>) =
+                    problems.into_iter().partition(|problem| problem.cause == Cause::Missing);
+                if !wrong.is_empty() {
+                    return Err(wrong.iter().map(in_source).collect::<Vec<_>>().join("; and "));
+                }
+                planned.warnings.extend(missing.iter().map(Problem::to_string));
+            }
+        }
+        Ok(planned)
+    }
+}
+
+/// A problem with what was given, for which there is no file yet.
+fn in_source(problem: &Problem) -> String {
+    let Problem { field, what, fix, .. } = problem;
+    if field.is_empty() { format!("it {what} ({fix})") } else { format!("`{field}` {what} ({fix})") }
+}
+
+/// A name as that of a file: what cannot be in one becomes `-`.
+fn file_name(name: &str) -> String {
+    let keep = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
+    let plain: String = name.chars().map(|c| if keep(c) { c } else { '-' }).collect();
+    let plain = plain.trim_matches(['-', '.', ' ']);
+    // Longer ones differ in their slug only, which has a hash of the whole name.
+    match plain.len() {
+        0..=64 => plain.to_owned(),
+        _ => tool_name::slug(name).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,185 @@
+//! A person gives the hub access to a server, or takes it away.
+
+use std::sync::Arc;
+
+use plexus_kit::{ExposeSecret, Secret};
+use plexus_proto::api::{FinishLoginParams, UpstreamLogin, UpstreamLogout};
+
+use super::{Account, AccountState};
+use crate::config::{HttpConfig, OauthConfig, ServerConfig, is_protected};
+use crate::oauth::grant::Grant;
+use crate::oauth::http::OauthHttp;
+use crate::oauth::login::{self, Logins};
+use crate::oauth::terms::Terms;
+use crate::oauth::vault::StoredGrant;
+use crate::oauth::{LoginError, quoted, token};
+
+impl Account {
+    /// Finds out where a person can give access.
+    pub(crate) async fn begin(
+        &self,
+        http: &HttpConfig,
+        logins: &Logins,
+        redirect: &str,
+    ) -> Result<UpstreamLogin, LoginError> {
+        let terms = self.terms_for_a_person(http)?;
+        let asking = OauthHttp::new(&terms, &self.around.settings)?;
+        let now = self.around.clock.now();
+        let (pending, begun) = login::begin(&asking, &terms, &self.server, redirect, now).await?;
+        logins.add(pending, now)?;
+        Ok(begun)
+    }
+
+    /// Takes what the browser brought back, and keeps what it is worth. `file`: what the server's file says, each time
+    /// that it is asked; access to what is no longer wanted is not taken.
+    pub(crate) async fn finish(
+        &self,
+        file: impl Fn() -> Option<Arc<ServerConfig>> + Send + Sync,
+        logins: &Logins,
+        id: &str,
+        answer: &FinishLoginParams,
+    ) -> Result<(), LoginError> {
+        let logouts = *self.changing.lock().await;
+        let terms = file().and_then(|config| Some(self.terms_for_a_person(config.transport.http()?)));
+        let terms = terms.unwrap_or_else(|| Err(changed()))?;
+        let now = self.around.clock.now();
+        let pending = logins.take(&self.server, id, answer, now)?;
+        if pending.source.binding != terms.binding {
+            return Err(changed());
+        }
+        let code = login::decided(&pending, answer)?;
+        let asking = OauthHttp::new(&terms, &self.around.settings)?;
+        let grant = login::redeem(&asking, &terms, &pending, &code, now).await?;
+        let turn = self.changing.lock().await;
+        let newest = file().and_then(|config| Terms::of(config.transport.http()?).ok());
+        let newest = newest.filter(|newest| newest.binding == grant.source.binding);
+        let (Some(newest), true) = (newest, *turn == logouts) else {
+            let why = if *turn == logouts { changed() } else { logged_out() };
+            drop(turn);
+            self.give_back(&terms, &grant).await;
+            return Err(why);
+        };
+        if let Some(vault) = &self.around.vault {
+            vault.keep(&self.server, &grant).await.map_err(|error| {
+                LoginError::Unreachable(format!("the login cannot be stored: {error}; log in anew"))
+            })?;
+        }
+        let (terms, grant) = (Some(Arc::new(newest)), Some(Arc::new(grant)));
+        self.put(AccountState { terms, grant, ..AccountState::default() });
+        Ok(())
+    }
+
+    /// Forgets access, and tells the authorization server so where it can be told.
+    pub(crate) async fn forget(
+        &self,
+        http: Option<&HttpConfig>,
+        logins: &Logins,
+    ) -> Result<UpstreamLogout, LoginError> {
+        logins.forget(&self.server);
+        if let Some(http) = http {
+            self.follow(http).await?;
+        }
+        let mut turn = self.changing.lock().await;
+        let held = self.held.load_full();
+        let (mut grant, mut unreadable) = (held.grant.clone(), false);
+        if let Some(vault) = &self.around.vault {
+            let later =
+                |error| LoginError::Unreachable(format!("the login cannot be forgotten now: {error}"));
+            // It may have been given for what the file said before: it is forgotten all the same.
+            match vault.read(&self.server).await.map_err(later)? {
+                StoredGrant::Nothing => {}
+                StoredGrant::Unreadable => unreadable = true,
+                StoredGrant::Grant(stored) => {
+                    grant = stored.grant().map(Arc::new);
+                    unreadable = grant.is_none();
+                }
+            }
+            vault.forget(&self.server).await.map_err(later)?;
+        }
+        grant = self.renewing().take_unkept().map(Arc::new).or(grant);
+        *turn += 1;
+        let forgotten = grant.is_some() || unreadable;
+        let why = forgotten.then(|| "it was logged out".to_owned());
+        self.put(AccountState { terms: held.terms.clone(), why, ..AccountState::default() });
+        drop(turn);
+        let told = match &grant {
+            Some(grant) => self.revoke(held.terms.as_deref(), grant).await,
+            None if unreadable => Err("what was kept of it cannot be read".to_owned()),
+            None => Ok(()),
+        };
+        let (name, revoked) = (self.server.clone(), grant.is_some() && told.is_ok());
+        let remark = told.err().map(|why| {
+            format!("{why}: the access may go on until it expires; end it where your account there is kept")
+        });
+        Ok(UpstreamLogout { name, forgotten, revoked, remark })
+    }
+
+    /// Has the authorization server end access (RFC 7009).
+    async fn revoke(&self, terms: Option<&Terms>, grant: &Grant) -> Result<(), String> {
+        let source = &grant.source;
+        let issuer = quoted(&source.issuer);
+        let Some(endpoint) = &source.revocation_endpoint else {
+            return Err(format!("{issuer} has no way to be told"));
+        };
+        let Some(terms) = terms else {
+            return Err(format!("how to reach {issuer} is in the server's file, which cannot be used"));
+        };
+        let asking = OauthHttp::new(terms, &self.around.settings).map_err(|error| error.to_string())?;
+        // A secret is for the authorization server that the file names beside it, which may be another one by now.
+        let unnamed = OauthConfig::default();
+        let oauth = if terms.binding == source.binding { &terms.oauth } else { &unnamed };
+        let tell = async |token: &Secret, kind: &str| {
+            let pairs = [("token", token.expose_secret()), ("token_type_hint", kind)];
+            let (form, authorization) = token::signed(&source.client, oauth, &pairs);
+            let answer = asking.submit(endpoint, form, authorization).await;
+            match answer.map_err(|error| error.to_string())?.status {
+                status if status.is_success() => Ok(()),
+                status => Err(format!("{issuer} answers {status}")),
+            }
+        };
+        // What could be made from it goes first.
+        if let Some(refresh) = &grant.refresh {
+            tell(refresh, "refresh_token").await?;
+        }
+        tell(&grant.access, "access_token").await
+    }
+
+    /// Has access ended that came when nobody wanted it any more.
+    pub(super) async fn give_back(&self, terms: &Terms, grant: &Grant) {
+        if let Err(why) = self.revoke(Some(terms), grant).await {
+            let server = &self.server;
+            tracing::warn!(%server, %why, "access that came too late may go on until it expires");
+        }
+    }
+
+    /// The terms of a server that persons log in to.
+    fn terms_for_a_person(&self, http: &HttpConfig) -> Result<Terms, LoginError> {
+        let server = &self.server;
+        if http.headers.contains_key("authorization") {
+            return Err(LoginError::Unsuitable(format!(
+                "the file of {server} has a header `Authorization`, which is what {server} is shown: remove it to log in"
+            )));
+        }
+        let terms = Terms::of(http)?;
+        if terms.by_itself() {
+            return Err(LoginError::Unsuitable(format!(
+                "{server} is used with the hub's own access (client_credentials), which nobody has to log in for"
+            )));
+        }
+        if !is_protected(&terms.url) {
+            return Err(LoginError::Unsuitable(format!(
+                "the `url` of {server} is not encrypted, and whatever is given for it could be read on the way: write \
+                 it with https://"
+            )));
+        }
+        Ok(terms)
+    }
+}
+
+fn changed() -> LoginError {
+    LoginError::Refused("the server's file has changed since the login was begun: log in anew".to_owned())
+}
+
+fn logged_out() -> LoginError {
+    LoginError::Refused("somebody has logged out since the login was begun: log in anew".to_owned())
+}

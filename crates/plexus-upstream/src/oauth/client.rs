@@ -1,0 +1,256 @@
+//! As whom the hub asks for access.
+//!
+//! A document that describes the hub comes first, where one is configured and the authorization server reads such; then
+//! a client that was registered by hand; else the hub registers itself (RFC 7591), for each login anew: the address that
+//! the browser is sent back to is another one each time.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::HeaderValue;
+use plexus_kit::{ExposeSecret, Secret};
+use plexus_mcp::http_client::shown;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::{Url, form_urlencoded};
+
+use super::discovery::Authority;
+use super::http::OauthHttp;
+use super::redaction::Confided;
+use super::terms::Terms;
+use super::{LoginError, quoted};
+use crate::config::OauthConfig;
+
+const NAME: &str = "Plexus";
+
+/// How a client shows that it is the one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Method {
+    /// It has nothing to show.
+    None,
+    ClientSecretBasic,
+    ClientSecretPost,
+}
+
+impl Method {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ClientSecretBasic => "client_secret_basic",
+            Self::ClientSecretPost => "client_secret_post",
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) id: String,
+    /// That of a client of the file is in the file.
+    pub(super) secret: Option<Secret>,
+    pub(super) method: Method,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// The client to log in as. `redirect` is where the browser is sent back to.
+    pub(super) async fn choose(
+        asking: &OauthHttp,
+        terms: &Terms,
+        authority: &Authority,
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
+        match (&terms.oauth.client_metadata_url, &terms.oauth.client_id) {
+            (Some(document), _) if authority.reads_documents => {
+                Ok(Self { id: document.clone(), secret: None, method: Method::None })
+            }
+            (_, Some(_)) => Self::configured(&terms.oauth, authority),
+            (_, None) => Self::register(asking, authority, redirect).await,
+        }
+    }
+
+    /// The client that the file names.
+    pub(super) fn configured(oauth: &OauthConfig, authority: &Authority) -> Result<Self, LoginError> {
+        let id = oauth
+            .client_id
+            .clone()
+            .ok_or_else(|| LoginError::Unsuitable("the server's file has no `auth.client_id`".to_owned()))?;
+        let method = match oauth.client_secret {
+            None => Method::None,
+            Some(_) => authority.secret_method(),
+        };
+        // Looked up in the file each time: it may be replaced there.
+        Ok(Self { id, secret: None, method })
+    }
+
+    async fn register(asking: &OauthHttp, authority: &Authority, redirect: &str) -> Result<Self, LoginError> {
+        let issuer = quoted(&authority.issuer);
+        let Some(endpoint) = &authority.registration_endpoint else {
+            return Err(LoginError::Unsuitable(format!(
+                "{issuer} lets nobody register by themselves: register the hub there, with the redirect URI \
+                 http://127.0.0.1/callback, and write its `client_id` into `auth` of the server's file"
+            )));
+        };
+        let offered = authority.auth_methods.as_ref();
+        let takes_none = offered.is_none_or(|methods| methods.iter().any(|method| method == "none"));
+        let method = if takes_none { Method::None } else { authority.secret_method() };
+        let document = json!({
+            "client_name": NAME,
+            "redirect_uris": [redirect],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method.as_str(),
+            "application_type": "native",
+        });
+        let answer = asking.submit_json(endpoint, &document).await?;
+        let body = answer.body.unwrap_or_default();
+        if answer.status.is_server_error() {
+            return Err(LoginError::Unreachable(format!("{} answers {}", shown(endpoint), answer.status)));
+        }
+        if !answer.status.is_success() {
+            return Err(LoginError::Refused(format!(
+                "{issuer} does not register the hub ({}){}",
+                answer.status,
+                super::token::said(&body, &Confided::default())
+            )));
+        }
+        Self::registered(&body, method).ok_or_else(|| {
+            LoginError::Refused(format!("{issuer} registered the hub and does not say as whom"))
+        })
+    }
+
+    fn registered(body: &Value, asked: Method) -> Option<Self> {
+        let text = |name: &str| body[name].as_str().filter(|text| !text.is_empty());
+        let id = text("client_id")?.to_owned();
+        let secret = text("client_secret").map(Secret::from);
+        let method = match (text("token_endpoint_auth_method"), &secret) {
+            (_, None) => Method::None,
+            (Some("client_secret_post"), _) => Method::ClientSecretPost,
+            (Some("none"), _) => Method::None,
+            (Some(_), _) => Method::ClientSecretBasic,
+            // A secret that nobody asked for is there to be used.
+            (None, Some(_)) if asked == Method::None => Method::ClientSecretBasic,
+            (None, Some(_)) => asked,
+        };
+        Some(Self { id, secret, method })
+    }
+
+    /// Its own, or that of the file.
+    pub(super) fn secret<'a>(&'a self, oauth: &'a OauthConfig) -> Option<&'a Secret> {
+        self.secret.as_ref().or(oauth.client_secret.as_ref())
+    }
+
+    /// Adds to a form who sends it; what cannot stand there comes back as a header.
+    pub(super) fn sign(
+        &self,
+        oauth: &OauthConfig,
+        form: &mut form_urlencoded::Serializer<'_, String>,
+    ) -> Option<HeaderValue> {
+        let (Some(secret), true) = (self.secret(oauth), self.method != Method::None) else {
+            form.append_pair("client_id", &self.id);
+            return None;
+        };
+        let secret = secret.expose_secret();
+        if self.method == Method::ClientSecretPost {
+            form.append_pair("client_id", &self.id).append_pair("client_secret", secret);
+            return None;
+        }
+        let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let pair = STANDARD.encode(format!("{}:{}", encoded(&self.id), encoded(secret)));
+        let mut header = HeaderValue::from_str(&format!("Basic {pair}")).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+}
+
+impl Authority {
+    /// How a client with a secret shows it here.
+    fn secret_method(&self) -> Method {
+        let takes = |name: &str| {
+            self.auth_methods.as_ref().is_some_and(|methods| methods.iter().any(|method| method == name))
+        };
+        match takes("client_secret_post") && !takes("client_secret_basic") {
+            true => Method::ClientSecretPost,
+            // What everybody takes who does not say otherwise.
+            false => Method::ClientSecretBasic,
+        }
+    }
+}
+
+/// Where a browser may be sent back to: this machine, on a port that whoever logs in listens on.
+pub(super) fn check_redirect(redirect: &str, port: Option<u16>) -> Result<(), LoginError> {
+    let wrong = |why: &str| Err(LoginError::Unsuitable(format!("the redirect URI {why}")));
+    let Ok(url) = Url::parse(redirect) else { return wrong("is no address") };
+    let plain = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    let here = url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "[::1]" | "localhost"));
+    if url.scheme() != "http" || !here || !plain || redirect.len() > 200 {
+        return wrong("must be http://127.0.0.1:PORT/PATH");
+    }
+    match port {
+        Some(port) if url.port() != Some(port) => wrong(&format!(
+            "must have the port {port}, which is the `auth.redirect_port` of the server's file"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_shows_its_secret_as_the_authorization_server_wants_it() {
+        let oauth = OauthConfig { client_secret: Some(Secret::from("from file")), ..OauthConfig::default() };
+        let signed = |method, secret: Option<&str>| {
+            let client = Client { id: "a:b".to_owned(), secret: secret.map(Secret::from), method };
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            let header = client.sign(&oauth, &mut form);
+            (form.finish(), header.map(|header| header.to_str().unwrap().to_owned()))
+        };
+        assert_eq!(signed(Method::None, Some("x")), ("client_id=a%3Ab".to_owned(), None));
+        assert_eq!(
+            signed(Method::ClientSecretPost, None),
+            ("client_id=a%3Ab&client_secret=from+file".to_owned(), None)
+        );
+        let basic = format!("Basic {}", STANDARD.encode("a%3Ab:own"));
+        assert_eq!(signed(Method::ClientSecretBasic, Some("own")), (String::new(), Some(basic)));
+    }
+
+    #[test]
+    fn what_a_registration_answers_counts_and_not_what_was_asked_for() {
+        let method = |body: Value, asked| Client::registered(&body, asked).map(|client| client.method);
+        let secret = json!({ "client_id": "a", "client_secret": "s" });
+        assert_eq!(method(json!({ "client_id": "a" }), Method::ClientSecretBasic), Some(Method::None));
+        assert_eq!(method(secret.clone(), Method::None), Some(Method::ClientSecretBasic));
+        assert_eq!(method(secret, Method::ClientSecretPost), Some(Method::ClientSecretPost));
+        assert_eq!(method(json!({ "client_secret": "s" }), Method::None), None);
+    }
+
+    #[test]
+    fn a_browser_is_sent_back_to_this_machine_only() {
+        for good in ["http://127.0.0.1:1/callback", "http://[::1]:1/x", "http://localhost:1/callback"] {
+            assert_eq!(check_redirect(good, None), Ok(()), "{good}");
+        }
+        for bad in [
+            "https://127.0.0.1:1/callback",
+            "http://evil.example/callback",
+            "http://127.0.0.1.evil.example:1/",
+            "http://a@127.0.0.1:1/callback",
+            "http://127.0.0.1:1/callback?x=1",
+            "nonsense",
+        ] {
+            assert!(check_redirect(bad, None).is_err(), "{bad}");
+        }
+        assert!(check_redirect("http://127.0.0.1:1/callback", Some(2)).is_err());
+        assert_eq!(check_redirect("http://127.0.0.1:2/callback", Some(2)), Ok(()));
+    }
+}

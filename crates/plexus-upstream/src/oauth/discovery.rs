@@ -1,0 +1,239 @@
+//! Who gives access to a server, and how: the documents that say so (RFC 9728, RFC 8414, OpenID Connect Discovery).
+//!
+//! A document is believed only when it says itself that it is about what it was asked for: else a server could have the
+//! hub ask for access to another, or send what one authorization server gave to a second one.
+
+use plexus_mcp::http_client::{names_loopback, shown};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::challenge::Challenge;
+use super::http::OauthHttp;
+use super::terms::Terms;
+use super::{LoginError, quoted};
+use crate::config::is_protected;
+
+/// More authorization servers than this are not looked at.
+const MAX_SERVERS: usize = 16;
+
+/// A server, as it is known to those who give access to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// How it is named where access is asked for.
+    pub(super) id: String,
+    /// Who gives access, in the server's words.
+    pub(super) issuer: String,
+    pub(super) scopes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResourceDocument {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+/// An authorization server.
+#[derive(Debug, Clone)]
+pub(super) struct Authority {
+    pub(super) issuer: String,
+    pub(super) authorization_endpoint: Option<Url>,
+    pub(super) token_endpoint: Url,
+    pub(super) registration_endpoint: Option<Url>,
+    pub(super) revocation_endpoint: Option<Url>,
+    pub(super) scopes: Vec<String>,
+    pub(super) auth_methods: Option<Vec<String>>,
+    /// It protects a code from whoever else gets to see it, which everybody must.
+    pub(super) proves_possession: bool,
+    /// Its answers say whose they are.
+    pub(super) names_itself: bool,
+    /// It reads who a client is from a document.
+    pub(super) reads_documents: bool,
+}
+
+#[derive(Deserialize)]
+struct AuthorityDocument {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    client_id_metadata_document_supported: bool,
+}
+
+/// What a server says of itself, or what its file does.
+pub(super) async fn resource(
+    asking: &OauthHttp,
+    terms: &Terms,
+    challenge: &Challenge,
+) -> Result<Resource, LoginError> {
+    let chosen = terms.oauth.authorization_server.clone();
+    for place in resource_places(&terms.url, challenge)? {
+        let Some(document) = asking.document(&place).await? else { continue };
+        let document: ResourceDocument = read(&place, document)?;
+        if !covers(&document.resource, &terms.url) {
+            return Err(LoginError::Refused(format!(
+                "{} describes another server than the one that was asked: {}",
+                shown(&place),
+                quoted(&document.resource)
+            )));
+        }
+        let mut servers = document.authorization_servers;
+        servers.truncate(MAX_SERVERS);
+        let issuer = match (chosen, servers.is_empty()) {
+            (Some(chosen), false) if !servers.contains(&chosen) => {
+                return Err(LoginError::Refused(format!(
+                    "{} does not name the `authorization_server` of the server's file, but {}",
+                    shown(&terms.url),
+                    quoted(&servers.join(", "))
+                )));
+            }
+            (Some(chosen), _) => chosen,
+            (None, false) => servers.swap_remove(0),
+            (None, true) => break,
+        };
+        return Ok(Resource { id: document.resource, issuer, scopes: document.scopes_supported });
+    }
+    // Servers of the first revision with OAuth are their own authorization servers and say nothing of it.
+    let issuer = terms.oauth.authorization_server.clone().unwrap_or_else(|| shown(&terms.url));
+    Ok(Resource { id: canonical(&terms.url), issuer, scopes: vec![] })
+}
+
+/// Where a server may describe itself: where it says so, else in the usual places.
+fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginError> {
+    if let Some(named) = &challenge.resource_metadata {
+        let named = Url::parse(named).map_err(|_| {
+            let message = format!("{} says that it is described at what is no address", shown(url));
+            LoginError::Refused(message)
+        })?;
+        return Ok(vec![named]);
+    }
+    let mut places = vec![well_known(url, "oauth-protected-resource", url.path())];
+    if !matches!(url.path(), "" | "/") {
+        places.push(well_known(url, "oauth-protected-resource", ""));
+    }
+    Ok(places)
+}
+
+/// An address of the same server below `/.well-known/`.
+fn well_known(url: &Url, name: &str, path: &str) -> Url {
+    let mut place = url.clone();
+    place.set_query(None);
+    place.set_fragment(None);
+    place.set_path(&format!("/.well-known/{name}{}", path.trim_end_matches('/')));
+    place
+}
+
+/// The address of a server as its name.
+fn canonical(url: &Url) -> String {
+    let mut name = url.clone();
+    name.set_fragment(None);
+    let text = name.to_string();
+    if url.path() == "/" && url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text }
+}
+
+/// Whether what is named is the server that was asked, or all that is at and below its address.
+fn covers(resource: &str, url: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    let whole = resource.path().trim_end_matches('/');
+    let below = url.path().strip_prefix(whole);
+    resource.origin() == url.origin()
+        && resource.fragment().is_none()
+        && resource.query().is_none_or(|query| url.query() == Some(query))
+        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The authorization server of this name.
+pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Authority, LoginError> {
+    let url = Url::parse(issuer).ok().filter(is_protected).ok_or_else(|| {
+        let named = quoted(issuer);
+        LoginError::Refused(format!("the authorization server {named:?} has no https address"))
+    })?;
+    for place in authority_places(&url) {
+        let Some(document) = asking.document(&place).await? else { continue };
+        let document: AuthorityDocument = read(&place, document)?;
+        if document.issuer != issuer {
+            return Err(LoginError::Refused(format!(
+                "{} says that it is {}, and was asked for as {}",
+                shown(&place),
+                quoted(&document.issuer),
+                quoted(issuer)
+            )));
+        }
+        return usable(document, &place);
+    }
+    let place = shown(&url);
+    Err(LoginError::Refused(format!(
+        "{place} is said to give access and describes no authorization server; if another one does, write it as \
+         `auth.authorization_server` in the server's file"
+    )))
+}
+
+/// Where an authorization server may describe itself, in the order of the specification.
+fn authority_places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let mut places = vec![
+        well_known(issuer, "oauth-authorization-server", path),
+        well_known(issuer, "openid-configuration", path),
+    ];
+    if !path.is_empty() {
+        let mut appended = issuer.clone();
+        appended.set_query(None);
+        appended.set_path(&format!("{path}/.well-known/openid-configuration"));
+        places.push(appended);
+    }
+    places
+}
+
+fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginError> {
+    // A browser and the hub are sent to this machine only by who is on it.
+    let local = |url: &Url| url.host().is_some_and(|host| names_loopback(&host));
+    let is_local = Url::parse(&document.issuer).is_ok_and(|issuer| local(&issuer));
+    let address = |text: Option<String>| -> Result<Option<Url>, LoginError> {
+        let Some(text) = text else { return Ok(None) };
+        let url = Url::parse(&text).ok().filter(|url| is_protected(url) && (is_local || !local(url)));
+        url.map(Some).ok_or_else(|| {
+            let (place, text) = (shown(place), quoted(&text));
+            LoginError::Refused(format!(
+                "{place} has an address that is not encrypted, is on this machine, or is none at all: {text}"
+            ))
+        })
+    };
+    let token_endpoint = address(document.token_endpoint)?.ok_or_else(|| {
+        LoginError::Refused(format!("{} does not say where it gives out access", shown(place)))
+    })?;
+    Ok(Authority {
+        issuer: document.issuer,
+        authorization_endpoint: address(document.authorization_endpoint)?,
+        token_endpoint,
+        registration_endpoint: address(document.registration_endpoint)?,
+        revocation_endpoint: address(document.revocation_endpoint)?,
+        scopes: document.scopes_supported,
+        auth_methods: document.token_endpoint_auth_methods_supported,
+        proves_possession: document.code_challenge_methods_supported.iter().any(|method| method == "S256"),
+        names_itself: document.authorization_response_iss_parameter_supported,
+        reads_documents: document.client_id_metadata_document_supported,
+    })
+}
+
+fn read<T: for<'d> Deserialize<'d>>(place: &Url, document: Value) -> Result<T, LoginError> {
+    serde_json::from_value(document).map_err(|error| {
+        // It may have words of the document in it.
+        let (place, error) = (shown(place), quoted(&error.to_string()));
+        LoginError::Refused(format!("the description at {place} cannot be used: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

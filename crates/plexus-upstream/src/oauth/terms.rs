@@ -1,0 +1,44 @@
+//! What the file of a server says of access to it.
+
+use plexus_kit::ExposeSecret;
+use serde_json::json;
+use url::Url;
+
+use crate::client::ClientError;
+use crate::config::{Grant, HttpConfig, OauthConfig};
+
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) http: HttpConfig,
+    pub(super) url: Url,
+    pub(super) oauth: OauthConfig,
+    /// The file asks for OAuth by name.
+    pub(super) asked_for: bool,
+    /// What access was or will be given for. Under other terms it is not used.
+    pub(super) binding: String,
+}
+
+impl Terms {
+    pub(super) fn of(http: &HttpConfig) -> Result<Self, ClientError> {
+        let url = Url::parse(http.url.expose_secret()).map_err(|error| {
+            ClientError::Protocol(format!("the `url` of the server's file is none: {error}"))
+        })?;
+        let asked_for = http.auth.oauth.is_some();
+        let oauth = http.auth.oauth.clone().unwrap_or_default();
+        let OauthConfig { scopes, client_id, client_metadata_url, authorization_server, .. } = &oauth;
+        let binding = json!({
+            "url": url.as_str(),
+            "by_itself": oauth.grant == Grant::ClientCredentials,
+            "scopes": scopes,
+            "client_id": client_id,
+            "client_metadata_url": client_metadata_url,
+            "authorization_server": authorization_server,
+        });
+        Ok(Self { http: http.clone(), url, oauth, asked_for, binding: binding.to_string() })
+    }
+
+    /// The hub has access of its own: no person is needed.
+    pub(super) fn by_itself(&self) -> bool {
+        self.oauth.grant == Grant::ClientCredentials
+    }
+}

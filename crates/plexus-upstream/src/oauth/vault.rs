@@ -1,0 +1,65 @@
+//! Access to servers in the database, sealed with the hub's key: a copy of the database alone gives none of it away.
+
+use std::sync::Arc;
+
+use plexus_auth::SealingKey;
+use plexus_kit::{Clock, ExposeSecret, Secret};
+use plexus_store::Store;
+
+use super::grant::{Grant, Stored};
+
+/// The part of what is kept of a server.
+const GRANT: &str = "grant";
+
+/// Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub struct Vault {
+    store: Store,
+    key: Arc<SealingKey>,
+    clock: Clock,
+}
+
+/// What is kept of a server.
+pub(super) enum StoredGrant {
+    Nothing,
+    Grant(Box<Stored>),
+    /// Sealed with another key, or damaged.
+    Unreadable,
+}
+
+impl Vault {
+    #[must_use]
+    pub fn new(store: Store, key: Arc<SealingKey>, clock: Clock) -> Self {
+        Self { store, key, clock }
+    }
+
+    pub(super) async fn read(&self, server: &str) -> Result<StoredGrant, String> {
+        let read = async { self.store.read_committed().await?.upstream_credential(server, GRANT).await };
+        let Some(sealed) = read.await.map_err(|error| error.to_string())? else {
+            return Ok(StoredGrant::Nothing);
+        };
+        let opened = self.key.open_sealed(&[server, GRANT], &sealed);
+        let stored = opened.and_then(|text| serde_json::from_str(text.expose_secret()).ok());
+        Ok(stored.map_or(StoredGrant::Unreadable, |stored| StoredGrant::Grant(Box::new(stored))))
+    }
+
+    /// Returns when it is committed.
+    pub(super) async fn keep(&self, server: &str, grant: &Grant) -> Result<(), String> {
+        let text = serde_json::to_string(&grant.stored()).map_err(|error| error.to_string())?;
+        let sealed = self.key.seal(&[server, GRANT], &Secret::from(text));
+        let sealed = sealed.map_err(|error| error.to_string())?;
+        let (server, now) = (server.to_owned(), self.clock.now());
+        let kept = self.store.write(move |conn| {
+            Box::pin(async move { conn.keep_upstream_credential(&server, GRANT, &sealed, now).await })
+        });
+        kept.await.map_err(|error| error.to_string())
+    }
+
+    pub(super) async fn forget(&self, server: &str) -> Result<(), String> {
+        let server = server.to_owned();
+        let forgotten = self.store.write(move |conn| {
+            Box::pin(async move { conn.forget_upstream_credentials(&server).await.map(drop) })
+        });
+        forgotten.await.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,243 @@
+//! From a request to its result, however often its server asks in between.
+//!
+//! A server of the stateless era asks by what it answers with: the request is made again with what it wanted to know, over
+//! the same connection. A session asks on the way, which `asking` answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plexus_proto::ErrorCode;
+use plexus_proto::api::UpstreamEra;
+use plexus_tools::{
+    Answer, Answers, CallError, Capabilities, Inquiry, MAX_QUESTIONS, ProgressSink, Question, RawJson,
+    ToolContext, Unasked,
+};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::questions::{CallerDialog, normal_form};
+use super::task;
+use super::upstream_call::{CallOutcome, MISSING_CAPABILITY, Operation};
+use crate::client::{Client, ClientError, Inputs, Outgoing, Replied, Request, Returned};
+use crate::supervision::unit::Unit;
+
+/// How often a server may ask before it answers.
+const MAX_ROUNDS: usize = 16;
+/// The user has to go somewhere first; nothing was run. Only 2025-11-25 has it.
+const URL_FIRST: i64 = -32042;
+
+/// Why there is no result.
+pub(in crate::supervision) enum Failed {
+    Client(ClientError),
+    /// In words for the caller.
+    Call(CallError),
+}
+
+impl From<ClientError> for Failed {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// Makes a request until there is a result.
+pub(super) async fn to_the_end(
+    unit: &Arc<Unit>,
+    client: &Client,
+    operation: &Operation<'_>,
+    progress: Option<ProgressSink>,
+    dialog: &CallerDialog,
+    context: &ToolContext,
+) -> Result<CallOutcome, Failed> {
+    let send =
+        async |inputs: Inputs| send(client, operation, progress.clone(), dialog, context, inputs).await;
+    let mut inputs = Inputs::default();
+    if client.peer().era == UpstreamEra::Stateless {
+        inputs.responses = context.inputs().cloned();
+    }
+    let first = match send(inputs).await {
+        Ok(Sent::CallOutcome(ended)) => return Ok(ended),
+        Err(ClientError::Rpc { code: URL_FIRST, message, data }) => {
+            return Box::pin(async {
+                let error = ClientError::Rpc { code: URL_FIRST, message, data: data.clone() };
+                after_urls(dialog, context, data, error).await?;
+                match send(Inputs::default()).await? {
+                    Sent::CallOutcome(ended) => Ok(ended),
+                    _ => Err(ClientError::Protocol("the server asks in two ways at once".to_owned()).into()),
+                }
+            })
+            .await;
+        }
+        other => other?,
+    };
+    // What is rare is boxed: every call carries the rest of this with it.
+    Box::pin(async {
+        let mut sent = first;
+        for _ in 0..MAX_ROUNDS {
+            unit.activity.hear();
+            let (questions, state) = match sent {
+                Sent::CallOutcome(ended) => return Ok(ended),
+                Sent::Task { id, poll } => {
+                    return task::follow(unit, client, id, poll, dialog, context).await;
+                }
+                Sent::Ask { questions, state } => (questions, state),
+            };
+            let responses = match questions.is_empty() {
+                // It only wants to be called again.
+                true => None,
+                false => Some(answers(questions, dialog, context).await?),
+            };
+            dialog.note_round();
+            sent = send(Inputs { responses, state }).await?;
+        }
+        match sent {
+            Sent::CallOutcome(ended) => Ok(ended),
+            _ => {
+                let why = format!("it asked {MAX_ROUNDS} times before it answered, which is too often");
+                Err(ClientError::Protocol(why).into())
+            }
+        }
+    })
+    .await
+}
+
+/// What came back.
+enum Sent {
+    CallOutcome(CallOutcome),
+    Ask { questions: Vec<Question>, state: Option<String> },
+    Task { id: String, poll: std::time::Duration },
+}
+
+async fn send(
+    client: &Client,
+    operation: &Operation<'_>,
+    progress: Option<ProgressSink>,
+    dialog: &CallerDialog,
+    context: &ToolContext,
+    inputs: Inputs,
+) -> Result<Sent, ClientError> {
+    let (cancel, trace) = (context.cancel.clone(), context.trace_context().cloned());
+    let bridge = dialog.bridge.clone();
+    match operation {
+        Operation::Call { tool, arguments, as_task } => {
+            let (tool, arguments, as_task) = ((*tool).to_owned(), arguments.clone(), *as_task);
+            let call = Outgoing { tool, arguments, progress, cancel, trace, bridge, inputs, as_task };
+            Ok(match client.call(call).await? {
+                Returned::Output(output) => Sent::CallOutcome(CallOutcome::Output(output)),
+                Returned::Ask { questions, state } => Sent::Ask { questions, state },
+                Returned::Task { id, poll } => Sent::Task { id, poll },
+            })
+        }
+        Operation::Request { method, params } => {
+            let (method, params, cancel) = (*method, params.clone(), Some(cancel));
+            let request = Request { method, params, cancel, bridge, inputs, trace };
+            Ok(match client.request(request).await? {
+                Replied::Result(result) => Sent::CallOutcome(CallOutcome::Result(result)),
+                Replied::Ask { questions, state } => Sent::Ask { questions, state },
+            })
+        }
+    }
+}
+
+/// What the caller says to these questions, as an object by their keys.
+pub(super) async fn answers(
+    questions: Vec<Question>,
+    dialog: &CallerDialog,
+    context: &ToolContext,
+) -> Result<RawJson, Failed> {
+    let can = dialog.bridge.capabilities;
+    if questions.iter().any(|question| can.lacks(question).is_some()) {
+        let why = "it asks for what the request did not say that it can be asked";
+        return Err(ClientError::Protocol(why.to_owned()).into());
+    }
+    let normal = |question: Question| {
+        let params = normal_form(question.inquiry, question.params).map_err(|refusal| match refusal {
+            Answer::Error { message, .. } => ClientError::Protocol(message),
+            Answer::Result(_) => ClientError::Protocol("it asks nothing".to_owned()),
+        })?;
+        Ok(Question { params, ..question })
+    };
+    let questions = questions.into_iter().map(normal).collect::<Result<Vec<_>, ClientError>>()?;
+    let inquiries: BTreeMap<String, Inquiry> =
+        questions.iter().map(|question| (question.key.clone(), question.inquiry)).collect();
+    let answers = context.ask(questions).await.map_err(|unasked| Failed::Call(nobody_answers(&unasked)))?;
+    given(&inquiries, &answers)
+}
+
+/// The stateless era has no way to answer with an error.
+fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<RawJson, Failed> {
+    const CANCELLED: &str = r#"{"action":"cancel"}"#;
+    let mut given: BTreeMap<&str, &RawValue> = BTreeMap::new();
+    let unwritten = |_| Failed::Client(ClientError::Protocol("an answer cannot be passed on".to_owned()));
+    for (key, inquiry) in inquiries {
+        let text = match (answers.get(key), inquiry) {
+            (Some(Answer::Result(result)), _) => result.as_str(),
+            (Some(Answer::Error { .. }), Inquiry::Elicit) => CANCELLED,
+            (Some(Answer::Error { message, code, .. }), Inquiry::Sample | Inquiry::Roots) => {
+                let message = format!("the client did not answer {}: {message} ({code})", inquiry.as_str());
+                return Err(Failed::Call(CallError::new(ErrorCode::ToolFailed, message)));
+            }
+            // The server asks again for what is missing.
+            (None, _) => continue,
+        };
+        given.insert(key, serde_json::from_str(text).map_err(unwritten)?);
+    }
+    Ok(RawJson::of(&to_raw_value(&given).map_err(unwritten)?))
+}
+
+/// Why nobody answers, for whoever called.
+fn nobody_answers(unasked: &Unasked) -> CallError {
+    let code = match unasked {
+        Unasked::Incapable(_) => ErrorCode::ToolFailed,
+        Unasked::TooMany(_) => ErrorCode::Overloaded,
+        Unasked::Expired => ErrorCode::DeadlineExceeded,
+        Unasked::Gone => ErrorCode::Cancelled,
+    };
+    let message = format!("the tool asks something and gets no answer: {unasked}");
+    let error = CallError::new(code, message);
+    match unasked {
+        Unasked::Incapable(lacking) => {
+            let data = json!({ "requiredCapabilities": lacking.to_json() });
+            error.hint("Call it from an MCP client that can be asked this.").from_rpc(
+                MISSING_CAPABILITY,
+                unasked.to_string(),
+                Some(data),
+            )
+        }
+        _ => {
+            error.hint("It may have done a part of its work. Look first, and call again only if it has not.")
+        }
+    }
+}
+
+/// Sends the user where the server wants it to have been first. The error, where that cannot be done.
+async fn after_urls(
+    dialog: &CallerDialog,
+    context: &ToolContext,
+    data: Option<Value>,
+    error: ClientError,
+) -> Result<(), Failed> {
+    let listed = data.as_ref().and_then(|data| data["elicitations"].as_array()).map(Vec::as_slice);
+    let listed = listed.unwrap_or_default();
+    let can: Capabilities = dialog.bridge.capabilities;
+    if !can.url || listed.is_empty() || listed.len() > MAX_QUESTIONS {
+        return Err(error.into());
+    }
+    let question = |(number, elicitation): (usize, &Value)| {
+        let params = to_raw_value(elicitation).ok().map(|params| RawJson::of(&params));
+        let question = Question { key: format!("q{}", number + 1), inquiry: Inquiry::Elicit, params };
+        question.is_url().then_some(question)
+    };
+    let Some(questions) = listed.iter().enumerate().map(question).collect::<Option<Vec<_>>>() else {
+        return Err(error.into());
+    };
+    let asked = questions.len();
+    let answers = answers(questions, dialog, context).await?;
+    dialog.note_round();
+    let answers: BTreeMap<String, Value> = answers.parsed().unwrap_or_default();
+    let accepted = answers.values().filter(|answer| answer["action"] == "accept").count();
+    if accepted == asked {
+        return Ok(());
+    }
+    let message = "the tool wants the user to open a web page first, and the user did not";
+    Err(Failed::Call(CallError::new(ErrorCode::ToolFailed, message).hint("Nothing was run.")))
+}

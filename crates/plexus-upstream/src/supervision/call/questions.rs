@@ -1,0 +1,315 @@
+//! Asking a caller what a server wants to know, in the course of one call.
+//!
+//! A question of a session comes as a request, and is brought into the form of 2026-07-28 here, which is the form that
+//! questions have inside of the hub.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_util::future::BoxFuture;
+use plexus_tools::{Answer, Capabilities, Inquiry, Question, RawJson, ToolContext, Unasked};
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Answerer, Bridge};
+use crate::config::ServerConfig;
+use crate::supervision::unit::Unit;
+
+/// Questions in the course of one call; a server that has more is told that nobody answers them.
+const MAX_QUESTIONS_OF_CALL: u64 = 128;
+
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL: i64 = -32603;
+
+/// Everything that the hub can pass on, for a session that is of no caller.
+pub(in crate::supervision) const EVERYTHING: Capabilities = Capabilities {
+    form: true,
+    url: true,
+    sampling: true,
+    sampling_tools: true,
+    sampling_context: true,
+    roots: true,
+    tasks: false,
+};
+
+/// What passes between a caller and a server in the course of one call. When it is dropped, nobody is asked any more.
+pub(super) struct CallerDialog {
+    pub(super) bridge: Bridge,
+    asking: Option<Arc<QuestionRelay>>,
+    /// The server has asked by its results, and was answered.
+    rounds: AtomicBool,
+}
+
+impl CallerDialog {
+    pub(in crate::supervision) fn of(unit: &Arc<Unit>, config: &ServerConfig, context: &ToolContext) -> Self {
+        let log = context.log_sink();
+        // Whether its client takes tasks is no affair of the server: the hub follows them itself.
+        let capabilities = match config.questions {
+            true => Capabilities { tasks: false, ..context.capabilities() },
+            false => Capabilities::default(),
+        };
+        let number = unit.missing_capabilities.number();
+        let asking = (!capabilities.is_empty()).then(|| Arc::new(QuestionRelay::new(unit, context, number)));
+        let caller = (asking.is_some() || log.is_some())
+            .then(|| format!("{} {}", context.principal.subject(), context.session_id).into());
+        let answerer = asking.clone().map(|asking| asking as Arc<dyn Answerer>);
+        let bridge = Bridge { caller, answerer, number, capabilities, log };
+        Self { bridge, asking, rounds: AtomicBool::new(false) }
+    }
+
+    /// Somebody was asked: from now on the call cannot be made as if nobody had been.
+    pub(super) fn has_asked(&self) -> bool {
+        self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(|asking| asking.has_asked())
+    }
+
+    pub(super) fn note_round(&self) {
+        self.rounds.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for CallerDialog {
+    fn drop(&mut self) {
+        if let Some(asking) = &self.asking {
+            asking.over.cancel();
+        }
+    }
+}
+
+/// Answers what a session asks on the way.
+struct QuestionRelay {
+    context: ToolContext,
+    unit: Weak<Unit>,
+    /// Of the call.
+    call: u64,
+    /// Of the last question.
+    number: AtomicU64,
+    asked: AtomicBool,
+    /// The call has ended.
+    over: CancellationToken,
+}
+
+impl QuestionRelay {
+    fn new(unit: &Arc<Unit>, context: &ToolContext, call: u64) -> Self {
+        Self {
+            context: context.clone(),
+            unit: Arc::downgrade(unit),
+            call,
+            number: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
+            over: CancellationToken::new(),
+        }
+    }
+
+    fn question(&self, inquiry: Inquiry, params: Option<RawJson>) -> Result<Question, Answer> {
+        let params = normal_form(inquiry, params)?;
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > MAX_QUESTIONS_OF_CALL {
+            return Err(refusal(INTERNAL, "this call has asked more than anybody answers"));
+        }
+        let question = Question { key: format!("q{number}"), inquiry, params };
+        let can = self.context.capabilities();
+        match can.lacks(&question) {
+            None => Ok(question),
+            Some(lacking) => {
+                if let Some(unit) = self.unit.upgrade() {
+                    unit.missing_capabilities.note(self.call, lacking);
+                }
+                // Of what it can be asked at all, this is only one way.
+                let has_base = (lacking.url && can.form) || (lacking.sampling_tools && can.sampling);
+                let code = if has_base { INVALID_PARAMS } else { METHOD_NOT_FOUND };
+                Err(refusal(code, Unasked::Incapable(lacking).to_string()))
+            }
+        }
+    }
+}
+
+impl Answerer for QuestionRelay {
+    fn note_asked(&self) {
+        self.asked.store(true, Ordering::Release);
+    }
+
+    fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.over.is_cancelled() || self.context.cancel.is_cancelled()
+    }
+
+    fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        // Who asks is there.
+        if let Some(unit) = self.unit.upgrade() {
+            unit.activity.hear();
+        }
+        let question = match self.question(inquiry, params) {
+            Ok(question) => question,
+            Err(refusal) => return Box::pin(std::future::ready(refusal)),
+        };
+        self.asked.store(true, Ordering::Release);
+        let (context, over) = (self.context.clone(), self.over.clone());
+        Box::pin(async move {
+            let key = question.key.clone();
+            let asked = tokio::select! {
+                biased;
+                () = over.cancelled() => return refusal(INTERNAL, "the call that asks has ended"),
+                asked = context.ask(vec![question]) => asked,
+            };
+            match asked {
+                Ok(mut answers) => {
+                    answers.remove(&key).unwrap_or_else(|| refusal(INTERNAL, "the client did not answer"))
+                }
+                Err(unasked) => refusal(INTERNAL, unasked.to_string()),
+            }
+        })
+    }
+}
+
+/// The parameters of a question in the form of 2026-07-28, from that of any revision.
+pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<Option<RawJson>, Answer> {
+    let wrong = |why: &str| refusal(INVALID_PARAMS, format!("{}: {why}", inquiry.as_str()));
+    let Some(params) = params else {
+        return match inquiry {
+            Inquiry::Roots => Ok(None),
+            Inquiry::Elicit | Inquiry::Sample => Err(wrong("it has no parameters")),
+        };
+    };
+    let mut params: Map<String, Value> =
+        params.parsed().map_err(|_| wrong("its parameters are not an object"))?;
+    params.remove("task");
+    if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.remove("progressToken");
+        if meta.is_empty() {
+            params.remove("_meta");
+        }
+    }
+    if inquiry == Inquiry::Elicit {
+        if !params.get("message").is_some_and(Value::is_string) {
+            return Err(wrong("it has no `message`"));
+        }
+        match params.get("mode").map(|mode| mode.as_str().unwrap_or_default()) {
+            None | Some("form") => {
+                params.insert("mode".to_owned(), Value::from("form"));
+                if !params.get("requestedSchema").is_some_and(Value::is_object) {
+                    return Err(wrong("it has no `requestedSchema`"));
+                }
+            }
+            Some("url") => {
+                params.remove("elicitationId");
+                // A person is to open it in a browser, and nothing else on their machine.
+                if !params.get("url").and_then(Value::as_str).is_some_and(is_web) {
+                    return Err(wrong("it has no `url` that begins with https:// or http://"));
+                }
+            }
+            Some(_) => return Err(wrong("its `mode` is not known here")),
+        }
+    }
+    if params.is_empty() {
+        return Ok(None);
+    }
+    let text = to_raw_value(&params).map_err(|_| wrong("its parameters cannot be written"))?;
+    Ok(Some(RawJson::of(&text)))
+}
+
+fn is_web(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
+}
+
+fn refusal(code: i64, message: impl Into<String>) -> Answer {
+    Answer::Error { code, message: message.into(), data: None }
+}
+
+/// Calls that are noted; the oldest is forgotten first.
+const MOST: usize = 256;
+
+#[derive(Debug, Default)]
+pub(in crate::supervision) struct MissingCapabilities {
+    last: AtomicU64,
+    count: AtomicUsize,
+    noted: Mutex<BTreeMap<u64, Capabilities>>,
+}
+
+impl MissingCapabilities {
+    /// What a call is noted under.
+    pub(in crate::supervision) fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(in crate::supervision) fn note(&self, call: u64, lacking: Capabilities) {
+        let mut noted = self.noted();
+        let before = noted.get(&call).copied().unwrap_or_default();
+        noted.insert(call, before.and(lacking));
+        if noted.len() > MOST {
+            noted.pop_first();
+        }
+        self.count.store(noted.len(), Ordering::Release);
+    }
+
+    /// What the client of a call that has ended lacks.
+    pub(in crate::supervision) fn take(&self, call: u64) -> Option<Capabilities> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut noted = self.noted();
+        let lacking = noted.remove(&call);
+        self.count.store(noted.len(), Ordering::Release);
+        lacking
+    }
+
+    fn noted(&self) -> MutexGuard<'_, BTreeMap<u64, Capabilities>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn normal(inquiry: Inquiry, params: Value) -> Result<Option<Value>, i64> {
+        let raw = to_raw_value(&params).unwrap();
+        match normal_form(inquiry, Some(RawJson::of(&raw))) {
+            Ok(params) => Ok(params.map(|params| params.parsed().unwrap())),
+            Err(Answer::Error { code, .. }) => Err(code),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_question_of_any_revision_has_one_form() {
+        let schema = json!({ "type": "object", "properties": {} });
+        let old = json!({ "message": "?", "requestedSchema": schema, "_meta": { "progressToken": 1 } });
+        let form = json!({ "mode": "form", "message": "?", "requestedSchema": schema });
+        assert_eq!(normal(Inquiry::Elicit, old), Ok(Some(form.clone())));
+        assert_eq!(normal(Inquiry::Elicit, form.clone()), Ok(Some(form)));
+        let url = json!({ "mode": "url", "message": "?", "url": "https://a.example", "elicitationId": "1" });
+        let without = json!({ "mode": "url", "message": "?", "url": "https://a.example" });
+        assert_eq!(normal(Inquiry::Elicit, url), Ok(Some(without)));
+        let sampling = json!({ "messages": [], "maxTokens": 1 });
+        let with_task = json!({ "messages": [], "maxTokens": 1, "task": { "ttl": 1 } });
+        assert_eq!(normal(Inquiry::Sample, with_task), Ok(Some(sampling)));
+        assert_eq!(normal(Inquiry::Roots, json!({ "_meta": { "progressToken": 1 } })), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_question_is_refused() {
+        for wrong in [
+            json!([]),
+            json!({}),
+            json!({ "message": 7, "requestedSchema": {} }),
+            json!({ "message": "?" }),
+            json!({ "message": "?", "mode": "url" }),
+            json!({ "message": "?", "mode": "url", "url": "javascript:alert(1)" }),
+            json!({ "message": "?", "mode": "url", "url": "file:///etc/passwd" }),
+            json!({ "message": "?", "mode": "telepathy", "requestedSchema": {} }),
+            json!({ "message": "?", "mode": null, "requestedSchema": {} }),
+        ] {
+            assert_eq!(normal(Inquiry::Elicit, wrong.clone()), Err(INVALID_PARAMS), "{wrong}");
+        }
+        assert!(matches!(normal_form(Inquiry::Sample, None), Err(Answer::Error { .. })));
+        assert_eq!(normal_form(Inquiry::Roots, None), Ok(None));
+    }
+}

@@ -1,0 +1,172 @@
+//! A call that goes on as a task of its server: looked at until it has ended.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plexus_kit::Stage;
+use plexus_proto::api::UpstreamEra;
+use plexus_tools::ToolContext;
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::input_rounds::{self, Failed};
+use super::questions::CallerDialog;
+use super::upstream_call::CallOutcome;
+use crate::client::{
+    Client, ClientError, Method, Present, Replied, Request, Returned, TaskState, called, task_state,
+};
+use crate::supervision::unit::Unit;
+
+/// Looks in a row that fail before the task is given up for lost.
+const MAX_MISSES: usize = 5;
+
+/// A task that the server works on. Dropped before its end, the server hears that nobody wants it.
+struct Followed<'f> {
+    unit: &'f Arc<Unit>,
+    client: &'f Client,
+    id: String,
+    /// Between two looks no request is under way, and the server is at work all the same.
+    present: Option<Present>,
+    ended: bool,
+}
+
+impl Followed<'_> {
+    fn request(&self, method: Method, dialog: &CallerDialog) -> Request {
+        let params = Map::from_iter([("taskId".to_owned(), Value::from(&*self.id))]);
+        Request { bridge: dialog.bridge.clone(), ..Request::new(method, params) }
+    }
+}
+
+impl Drop for Followed<'_> {
+    fn drop(&mut self) {
+        // Where tasks end because all of them do, nobody is left to say it.
+        if self.ended || Handle::try_current().is_err() {
+            return;
+        }
+        if let Some(present) = self.present.take() {
+            present.depart();
+        }
+        let params = Map::from_iter([("taskId".to_owned(), Value::from(&*self.id))]);
+        let (client, request) = (self.client.clone(), Request::new(Method::CancelTask, params));
+        let name = format!("upstream {}: cancel a task", self.unit.name);
+        self.unit.shared.supervisor.spawn(Stage::Work, name, async move {
+            // A server that does not hear of it works for nobody.
+            let _ = client.request(request).await;
+        });
+    }
+}
+
+/// In a session there is a request that is answered when the task has ended, and the server asks meanwhile.
+async fn in_session(
+    task: &mut Followed<'_>,
+    dialog: &CallerDialog,
+    context: &ToolContext,
+) -> Result<CallOutcome, Failed> {
+    let cancel = Some(context.cancel.clone());
+    let request = Request { cancel, ..task.request(Method::TaskResult, dialog) };
+    let replied = task.client.request(request).await.map_err(begun)?;
+    task.ended = true;
+    match replied {
+        Replied::Result(result) => ended(&result),
+        Replied::Ask { .. } => Err(ClientError::Protocol("tasks/result asks something".to_owned()).into()),
+    }
+}
+
+fn ended(result: &Bytes) -> Result<CallOutcome, Failed> {
+    match called(result)? {
+        Returned::Output(output) => Ok(CallOutcome::Output(output)),
+        _ => Err(ClientError::Protocol("a task ended with what is no result".to_owned()).into()),
+    }
+}
+
+/// A call that has begun is lost, whatever is said of its task.
+fn begun(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why) => {
+            ClientError::Lost(why)
+        }
+        error => error,
+    }
+}
+
+pub(in crate::supervision) async fn follow(
+    unit: &Arc<Unit>,
+    client: &Client,
+    id: String,
+    poll: Duration,
+    dialog: &CallerDialog,
+    context: &ToolContext,
+) -> Result<CallOutcome, Failed> {
+    let present = Some(client.present(dialog.bridge.clone()));
+    let mut task = Followed { unit, client, id, present, ended: false };
+    if client.peer().era == UpstreamEra::Session {
+        return in_session(&mut task, dialog, context).await;
+    }
+    let mut poll = poll;
+    let mut misses = 0;
+    let mut answered = BTreeSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(ClientError::Cancelled.into()),
+            () = tokio::time::sleep(poll) => {}
+        }
+        let state = match client.request(task.request(Method::GetTask, dialog)).await {
+            Ok(Replied::Result(result)) => task_state(&result)?,
+            Ok(Replied::Ask { .. }) => {
+                return Err(ClientError::Protocol("tasks/get asks something".to_owned()).into());
+            }
+            // The task may go on all the same.
+            Err(ClientError::Busy(why) | ClientError::Lost(why) | ClientError::Unreachable(why)) => {
+                misses += 1;
+                if misses == MAX_MISSES || client.has_ended() {
+                    return Err(ClientError::Lost(why).into());
+                }
+                continue;
+            }
+            // The call has begun, whatever became of it.
+            Err(ClientError::NeedsLogin(why) | ClientError::Protocol(why)) => {
+                return Err(ClientError::Lost(why).into());
+            }
+            Err(ClientError::Rpc { message, code, .. }) => {
+                let why = format!("the task that it had become cannot be asked after: {message} ({code})");
+                return Err(ClientError::Lost(why).into());
+            }
+            Err(ClientError::Cancelled) => return Err(ClientError::Cancelled.into()),
+        };
+        misses = 0;
+        unit.activity.hear();
+        match state {
+            TaskState::Working(again) => poll = again,
+            TaskState::Asks { questions, poll: again } => {
+                poll = again;
+                // What is answered may still be listed for a moment.
+                let new: Vec<_> =
+                    questions.into_iter().filter(|question| answered.insert(question.key.clone())).collect();
+                if new.is_empty() {
+                    continue;
+                }
+                let responses = input_rounds::answers(new, dialog, context).await?;
+                dialog.note_round();
+                let mut update = task.request(Method::UpdateTask, dialog);
+                update.inputs.responses = Some(responses);
+                client.request(update).await?;
+            }
+            TaskState::Completed(result) => {
+                task.ended = true;
+                return ended(&result);
+            }
+            TaskState::Failed(error) => {
+                task.ended = true;
+                return Err(error.into());
+            }
+            TaskState::Cancelled => {
+                task.ended = true;
+                let why = "the server cancelled the task that the call had become";
+                return Err(ClientError::Protocol(why.to_owned()).into());
+            }
+        }
+    }
+}

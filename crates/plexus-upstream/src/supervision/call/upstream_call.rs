@@ -1,0 +1,235 @@
+//! What is carried out at a server for a caller, whatever happens on the way.
+//!
+//! What a caller is told holds: that nothing was run is said only of what did not reach the server. Such a call
+//! goes to the next connection, once, when the one it was to go to has ended. A tool that may be run twice is run again
+//! here, once, when its server was lost; any other call that was lost is left to its caller, who is told to look first.
+//! So is one in the course of which a question was answered: nobody is asked twice because a server was lost.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plexus_proto::ErrorCode;
+use plexus_tools::{CallError, Capabilities, ForeignOutput, ProgressSink, ToolContext};
+use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::input_rounds::{self, Failed};
+use super::questions::CallerDialog;
+use super::route::{self, Connected, Patience, Route};
+use crate::client::{ClientError, Method, for_callers};
+use crate::config::ServerConfig;
+use crate::supervision::unit::Unit;
+
+const INVALID_PARAMS: i64 = -32602;
+/// The server cannot do without asking, and its client cannot be asked.
+pub(super) const MISSING_CAPABILITY: i64 = -32021;
+
+/// What is to be done.
+pub(super) enum Operation<'e> {
+    Call { tool: &'e str, arguments: Arc<Value>, as_task: bool },
+    Request { method: Method, params: Map<String, Value> },
+}
+
+impl Operation<'_> {
+    /// For those who read why it failed.
+    fn name(&self) -> &str {
+        match self {
+            Self::Call { tool, .. } => tool,
+            Self::Request { method, .. } => method.name(),
+        }
+    }
+}
+
+/// What became of it.
+pub(super) enum CallOutcome {
+    Output(ForeignOutput),
+    /// The text of the result of a request.
+    Result(Bytes),
+}
+
+/// A request of one caller at one server.
+pub(super) struct UpstreamCall<'c> {
+    reach: Route<'c>,
+    dialog: CallerDialog,
+    /// It may be carried out twice.
+    repeatable: bool,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl<'c> UpstreamCall<'c> {
+    /// Waits for a place among those who are there.
+    pub(in crate::supervision) async fn begin(
+        unit: &'c Arc<Unit>,
+        config: &ServerConfig,
+        context: &'c ToolContext,
+        repeatable: bool,
+    ) -> Result<Self, CallError> {
+        let gate = unit.gate.load_full();
+        let place = tokio::select! {
+            biased;
+            place = gate.enter(&unit.name) => place?,
+            () = context.cancel.cancelled() => return Err(route::cancelled_before()),
+        };
+        let dialog = CallerDialog::of(unit, config, context);
+        let reach = Route { unit, context, own: config.per_session, can: dialog.bridge.capabilities };
+        Ok(Self { reach, dialog, repeatable, _place: place })
+    }
+
+    pub(in crate::supervision) async fn run(
+        &self,
+        operation: &Operation<'_>,
+    ) -> Result<CallOutcome, CallError> {
+        let connected = self.reach.connection(Patience::Starting).await?;
+        let error = match self.once(&connected, operation).await {
+            Ok(ended) => return Ok(ended),
+            Err(Failed::Call(error)) => return Err(error),
+            Err(Failed::Client(error)) => error,
+        };
+        let ended = connected.client.has_ended();
+        // From here on it only waits.
+        drop(connected);
+        match error {
+            // It has begun its work, and somebody was asked in the course of it.
+            ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why)
+                if self.dialog.has_asked() =>
+            {
+                Err(self.explain(operation, ClientError::Lost(why)))
+            }
+            ClientError::Lost(why) if self.may_repeat() => Box::pin(self.again(why, operation)).await,
+            ClientError::Unreachable(_) if ended => Box::pin(self.anew(operation)).await,
+            error => Err(self.explain(operation, error)),
+        }
+    }
+
+    /// What the caller could not be asked in the course of it.
+    pub(in crate::supervision) fn lacking(&self) -> Option<Capabilities> {
+        self.reach.unit.missing_capabilities.take(self.dialog.bridge.number)
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.repeatable && !self.dialog.has_asked()
+    }
+
+    /// It was not sent, because the connection had ended: the next one may be on its way.
+    async fn anew(&self, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
+        let connected = self.reach.connection(Patience::Starting).await?;
+        self.once(&connected, operation).await.map_err(|failed| match failed {
+            Failed::Call(error) => error,
+            Failed::Client(error) => self.explain(operation, error),
+        })
+    }
+
+    /// It was lost and may be run twice. What can be said when that fails too is not that nothing was run.
+    async fn again(&self, why: String, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
+        let (server, name) = (&self.reach.unit.name, operation.name());
+        tracing::debug!(%server, name, "runs again: its server was lost");
+        let Ok(connected) = self.reach.connection(Patience::Away).await else {
+            return Err(self.explain(operation, ClientError::Lost(why)));
+        };
+        self.once(&connected, operation).await.map_err(|failed| match failed {
+            Failed::Call(error) => error,
+            Failed::Client(
+                ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_),
+            ) => self.explain(operation, ClientError::Lost(why)),
+            Failed::Client(ClientError::Lost(why)) if self.may_repeat() => {
+                self.harmless(operation, " twice", &why)
+            }
+            Failed::Client(error) => self.explain(operation, error),
+        })
+    }
+
+    async fn once(
+        &self,
+        connected: &Connected<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<CallOutcome, Failed> {
+        let Connected { client, place, .. } = connected;
+        let (unit, context) = (self.reach.unit, self.reach.context);
+        let progress = context.progress_sink().map(|sink| self.listening(sink));
+        let ended = input_rounds::to_the_end(unit, client, operation, progress, &self.dialog, context).await;
+        match &ended {
+            Ok(_) | Err(Failed::Client(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
+                unit.activity.hear();
+            }
+            // Over HTTP a session outlives what was lost in it; a server that has forgotten it says so.
+            Err(Failed::Client(ClientError::Lost(_))) if place.is_some() && !client.is_pipe() => {}
+            Err(Failed::Client(
+                ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_),
+            )) => match place {
+                Some(place) => unit.sessions.forget(context.session_id, place),
+                // The unit looks for itself whether the server is still there.
+                None => unit.list_changed.notify_one(),
+            },
+            Err(Failed::Call(_) | Failed::Client(ClientError::Busy(_) | ClientError::Cancelled)) => {}
+        }
+        ended
+    }
+
+    /// Progress is a sign of life.
+    fn listening(&self, sink: ProgressSink) -> ProgressSink {
+        let unit = Arc::downgrade(self.reach.unit);
+        Arc::new(move |progress| {
+            if let Some(unit) = unit.upgrade() {
+                unit.activity.hear();
+            }
+            sink(progress);
+        })
+    }
+
+    /// It was lost, which does no harm.
+    fn harmless(&self, operation: &Operation<'_>, how_often: &str, why: &str) -> CallError {
+        let (server, name, why) = (&self.reach.unit.name, operation.name(), for_callers(why));
+        let message = format!("{server} was lost{how_often} while {name} ran: {why}");
+        CallError::new(ErrorCode::Unavailable, message)
+            .hint("The tool may be run again without harm. Try again in a while.")
+    }
+
+    /// The server's failure in words for the caller.
+    fn explain(&self, operation: &Operation<'_>, error: ClientError) -> CallError {
+        let (unit, name) = (self.reach.unit, operation.name());
+        match error {
+            ClientError::Lost(why) if self.may_repeat() => self.harmless(operation, "", &why),
+            ClientError::Rpc { code: INVALID_PARAMS, message, data } => {
+                let said = format!("{} does not accept the arguments: {message}", unit.name);
+                CallError::new(ErrorCode::InvalidArguments, said)
+                    .details(data.clone().unwrap_or_default())
+                    .from_rpc(INVALID_PARAMS, message, data)
+            }
+            error => explain(unit, name, error),
+        }
+    }
+}
+
+/// A server's failure in words for whoever it was asked for.
+pub(super) fn explain(unit: &Unit, name: &str, error: ClientError) -> CallError {
+    let server = &unit.name;
+    match error {
+        ClientError::Unreachable(why) => route::unavailable(unit, &why),
+        ClientError::Busy(why) => route::busy(unit, &why),
+        ClientError::NeedsLogin(why) => route::locked(unit, &why),
+        ClientError::Lost(why) => CallError::new(
+            ErrorCode::Unavailable,
+            format!("{server} was lost while {name} ran: {}", for_callers(&why)),
+        )
+        .hint("Nobody knows whether it has done its work. Look first, and call again only if it has not."),
+        ClientError::Rpc { code, message, data } => {
+            let said = format!("{server} answered with an error: {message} ({code})");
+            let error = CallError::new(ErrorCode::ToolFailed, said).details(data.clone().unwrap_or_default());
+            let error = match code {
+                MISSING_CAPABILITY => {
+                    let lacking = data.as_ref().map(|data| Capabilities::read(&data["requiredCapabilities"]));
+                    let lacking = lacking.filter(|lacking| !lacking.is_empty());
+                    let what = lacking.map(|lacking| format!(" this: {lacking}")).unwrap_or_default();
+                    error.hint(format!("Call it from an MCP client that can be asked{what}."))
+                }
+                _ => error,
+            };
+            error.from_rpc(code, message, data)
+        }
+        ClientError::Protocol(why) => {
+            CallError::new(ErrorCode::ToolFailed, format!("the answer of {server} cannot be used: {why}"))
+                .hint("The tool may have done its work all the same.")
+        }
+        ClientError::Cancelled => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
+    }
+}

@@ -1,0 +1,79 @@
+//! Tools of servers that run on other machines: what is said of them comes over a link, and is looked at as what any
+//! server says.
+//!
+//! Which definitions are approved is decided on the machine that runs the server, by who runs the machine. What nobody can
+//! see is left out here too, whatever was decided there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_mcp::param_headers::param_headers;
+use plexus_proto::api::FlagKind;
+use plexus_tools::{Access, Host, Placement, ToolSpec, UpstreamTool};
+use serde_json::{Map, Value};
+
+use crate::supervision::catalog::{self, definition};
+use crate::trust::{self, MAX_DEFINITION, MAX_NAME};
+
+/// What a call may take; the machine keeps to what its own file of the server says.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// What a hub says of a tool of a server of this slug that runs elsewhere, by this canonical name; else why it is left out.
+pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) -> Result<ToolSpec, String> {
+    let there = said.get("name").and_then(Value::as_str).unwrap_or_default();
+    let shown: String = there.chars().take(40).collect();
+    if there.is_empty() || there.len() > MAX_NAME {
+        return Err(format!("{shown:?} has no name of 1 to {MAX_NAME} bytes and is left out"));
+    }
+    let size = serde_json::to_vec(said).map_or(usize::MAX, |json| json.len());
+    if size > MAX_DEFINITION {
+        return Err(format!(
+            "the definition of {shown:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
+        ));
+    }
+    let unseen = |kind: FlagKind| matches!(kind, FlagKind::HiddenText | FlagKind::TerminalEscape);
+    if let Some(flag) = trust::flags(said).into_iter().find(|flag| unseen(flag.kind)) {
+        return Err(format!("{shown:?} has {} in {} and is left out", flag.kind.as_str(), flag.at));
+    }
+    let mut definition = said.clone();
+    definition::clean(&mut definition).map_err(|why| format!("{shown:?} {why} and is left out"))?;
+    catalog::bound_description(&mut definition);
+    let input_schema = definition.remove("inputSchema").unwrap_or_default();
+    // A machine is called with arguments and nothing else.
+    if param_headers(&input_schema).is_ok_and(|marks| !marks.is_empty()) {
+        return Err(format!(
+            "{shown:?} wants arguments in headers, which do not go over a link, and is left out"
+        ));
+    }
+    let text = |member: &str| definition.get(member).and_then(Value::as_str).map(str::to_owned);
+    let tool = plexus_proto::tool_name::split(there).map_or(there, |(_, tool)| tool).to_owned();
+    let mut annotations = catalog::annotations(&definition);
+    annotations.idempotent_hint |= annotations.read_only_hint;
+    Ok(ToolSpec {
+        name: Cow::Owned(name),
+        title: Cow::Owned(text("title").unwrap_or_else(|| tool.clone())),
+        description: Cow::Owned(text("description").unwrap_or_default()),
+        input_schema,
+        output_schema: definition.get("outputSchema").cloned(),
+        access: Access { annotations, bufferable: false, repeated: false },
+        actions: Vec::new(),
+        placement: Placement::Upstream(Arc::new(UpstreamTool {
+            server: slug.to_owned(),
+            tool,
+            groups: Vec::new(),
+            bare: false,
+            repeats_arguments: false,
+            node: Some(host.clone()),
+            definition,
+        })),
+        deadline: DEADLINE,
+        time: None,
+        admin: false,
+        starts_agents: false,
+        handling: plexus_tools::Handling::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

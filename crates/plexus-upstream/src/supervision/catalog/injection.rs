@@ -1,0 +1,157 @@
+//! Arguments that the hub fills in, so that a model never has to type them.
+//!
+//! What is filled in whole is taken out of the schema that a model sees; whatever it sends under that name all the
+//! same is replaced. A path stays in the schema, and is made absolute on its way.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use plexus_proto::ErrorCode;
+use plexus_tools::{CallError, ToolContext};
+use serde_json::{Map, Value};
+
+use crate::config::Inject;
+
+/// The arguments of one tool that are filled in: those of the server's that this tool has.
+pub(super) type Injected = Vec<(String, Inject)>;
+
+/// Which of the arguments a schema has, and the schema without those that a model need not know of.
+pub(super) fn prepare(mut schema: Value, inject: &BTreeMap<String, Inject>) -> (Value, Injected) {
+    let mut injected = Injected::new();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return (schema, injected);
+    };
+    for (name, what) in inject {
+        if !properties.contains_key(name) {
+            continue;
+        }
+        if *what != Inject::Path {
+            properties.remove(name);
+        }
+        injected.push((name.clone(), *what));
+    }
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        let hidden = |name: &Value| {
+            injected.iter().any(|(hidden, what)| *what != Inject::Path && name.as_str() == Some(hidden))
+        };
+        required.retain(|name| !hidden(name));
+        // The older drafts of JSON Schema have no empty list here.
+        if required.is_empty()
+            && let Some(schema) = schema.as_object_mut()
+        {
+            schema.remove("required");
+        }
+    }
+    (schema, injected)
+}
+
+/// Fills the arguments of a call in.
+pub(in crate::supervision) fn fill(
+    injected: &Injected,
+    context: &ToolContext,
+    home: Option<&Path>,
+    arguments: &mut Map<String, Value>,
+) -> Result<(), CallError> {
+    for (name, what) in injected {
+        match what {
+            Inject::SessionId => {
+                arguments.insert(name.clone(), context.session_id.to_string().into());
+            }
+            Inject::SessionFiles => {
+                arguments.insert(name.clone(), text(&files_dir(context)?).into());
+            }
+            Inject::Path => {
+                if let Some(Value::String(path)) = arguments.get_mut(name) {
+                    let folder = files_dir(context)?;
+                    *path = text(&absolute(path, &folder, home));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn files_dir(context: &ToolContext) -> Result<PathBuf, CallError> {
+    context.files_dir(context.session_id).map_err(|error| {
+        tracing::error!(%error, session = %context.session_id, "cannot make the session's folder");
+        CallError::new(ErrorCode::Internal, "the hub could not make the folder for files of the session")
+    })
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// `~` is the home folder, a relative path is inside `folder`; `.` and `..` are worked out without looking at the
+/// disk.
+fn absolute(path: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
+    let from_home = match (path.strip_prefix('~'), home) {
+        (Some(""), Some(home)) => Some(home.to_owned()),
+        (Some(rest), Some(home)) => rest.strip_prefix('/').map(|rest| home.join(rest)),
+        _ => None,
+    };
+    let whole = from_home.unwrap_or_else(|| folder.join(path));
+    let mut plain = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_whole_is_not_shown_and_what_a_tool_has_not_is_left_alone() {
+        let inject = BTreeMap::from([
+            ("session".to_owned(), Inject::SessionId),
+            ("folder".to_owned(), Inject::SessionFiles),
+            ("file".to_owned(), Inject::Path),
+            ("absent".to_owned(), Inject::SessionId),
+        ]);
+        let schema = json!({
+            "type": "object",
+            "properties": { "session": {}, "folder": {}, "file": { "type": "string" }, "text": {} },
+            "required": ["session", "file"],
+        });
+        let (shown, injected) = prepare(schema, &inject);
+        let expected = json!({
+            "type": "object",
+            "properties": { "file": { "type": "string" }, "text": {} },
+            "required": ["file"],
+        });
+        assert_eq!(shown, expected);
+        let names: Vec<_> = injected.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["file", "folder", "session"]);
+        let nothing_left =
+            json!({ "type": "object", "properties": { "session": {} }, "required": ["session"] });
+        let (shown, _) = prepare(nothing_left, &inject);
+        assert_eq!(shown, json!({ "type": "object", "properties": {} }));
+    }
+
+    #[test]
+    fn paths_become_absolute() {
+        let (folder, home) = (Path::new("/data/files"), Path::new("/home/ann"));
+        for (given, becomes) in [
+            ("notes.txt", "/data/files/notes.txt"),
+            ("./a/../b.txt", "/data/files/b.txt"),
+            ("~", "/home/ann"),
+            ("~/plan.md", "/home/ann/plan.md"),
+            ("~bob/plan.md", "/data/files/~bob/plan.md"),
+            ("/etc/../tmp/x", "/tmp/x"),
+            ("../../../..", "/"),
+        ] {
+            assert_eq!(absolute(given, folder, Some(home)), Path::new(becomes), "{given}");
+        }
+        assert_eq!(absolute("~/x", folder, None), Path::new("/data/files/~/x"));
+    }
+}

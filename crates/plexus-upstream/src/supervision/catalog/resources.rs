@@ -1,0 +1,245 @@
+//! What a server offers beside its tools: asked for, put where callers find it, and used on their behalf.
+//!
+//! A caller's access to it is that to a [facility](plexus_tools::Facility), a tool which no list shows. So scopes,
+//! profiles, quotas, deadlines and records are those of any call.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use plexus_mcp::offers::{CompletionError, Lists, Offer};
+use plexus_proto::{ErrorCode, tool_name};
+use plexus_tools::{
+    Access, Action, CallError, Facility, Outcome, Placement, RawJson, Run, Tool, ToolContext, ToolOutput,
+    ToolSpec, UpstreamTool,
+};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::client::{self, Bridge, Client, ClientError, Listed, Method, Replied, Request, for_callers};
+use crate::config::ServerConfig;
+use crate::supervision::call;
+use crate::supervision::lifecycle::reload::Target;
+use crate::supervision::unit::Unit;
+
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+
+/// What the registry has of a server beside its tools.
+#[derive(Default)]
+pub(in crate::supervision) struct Offering {
+    offer: ArcSwap<Offer>,
+    published: Mutex<Published>,
+}
+
+#[derive(Default)]
+struct Published {
+    is: bool,
+    /// One for each, so that the registry sees that a facility is the one it has.
+    runs: Option<[Arc<Run>; 2]>,
+}
+
+impl Offering {
+    /// As it was listed last; empty while nothing is.
+    pub(in crate::supervision) fn offer(&self) -> Arc<Offer> {
+        self.offer.load_full()
+    }
+}
+
+/// Asks a server for all that it says it has. A list that cannot be had is the one that there was.
+pub(in crate::supervision) async fn ask(client: &Client, said: client::Offers, before: &Offer) -> Offer {
+    let before = before.lists();
+    let resources = said.resources;
+    Offer::new(Lists {
+        resources: list(client, Listed::Resources, resources, before.resources).await,
+        templates: list(client, Listed::Templates, resources, before.templates).await,
+        prompts: list(client, Listed::Prompts, said.prompts, before.prompts).await,
+        subscribe: resources && said.subscribe,
+        completions: said.completions,
+    })
+}
+
+type Entries = Vec<Map<String, Value>>;
+
+async fn list(client: &Client, what: Listed, has: bool, before: Option<Entries>) -> Option<Entries> {
+    if !has {
+        return None;
+    }
+    match client.list_all(what).await {
+        Ok(entries) => Some(entries),
+        // Many have resources and know of no templates.
+        Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) => Some(Entries::new()),
+        Err(error) => {
+            tracing::warn!(?what, %error, "a list of a server cannot be had; what it listed before stays");
+            Some(before.unwrap_or_default())
+        }
+    }
+}
+
+impl Unit {
+    /// Puts this where callers find it. Costs nothing when it is what is there.
+    pub(in crate::supervision) fn publish_offer(self: &Arc<Self>, offer: Offer) {
+        let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = match &self.wanted.borrow().target {
+            Target::Run(config) | Target::Off(config) => config.clone(),
+            _ => return,
+        };
+        let runs = published
+            .runs
+            .get_or_insert_with(|| {
+                [Facility::Resources, Facility::Prompts].map(|facility| handler(self, facility))
+            })
+            .clone();
+        published.is = true;
+        let before = self.offering.offer();
+        let changed = *before != offer;
+        let offer = if changed { Arc::new(offer) } else { before };
+        if changed {
+            for warning in &offer.warnings {
+                tracing::warn!(server = %self.name, "{warning}");
+            }
+            self.offering.offer.store(offer.clone());
+        }
+        self.shared.registry.set_facilities(&self.slug, facilities(&config, &offer, runs));
+        if changed {
+            self.shared.offered();
+        }
+    }
+
+    /// The same again by a file that may say something else of it.
+    pub(in crate::supervision) fn publish_offer_again(self: &Arc<Self>) {
+        let is = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner).is;
+        if is {
+            self.publish_offer(Offer::new(self.offering.offer().lists()));
+        }
+    }
+
+    pub(in crate::supervision) fn withdraw_offer(&self) {
+        let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut *published).is {
+            self.offering.offer.store(Arc::default());
+            self.shared.registry.set_facilities(&self.slug, []);
+            self.shared.offered();
+        }
+    }
+}
+
+/// What the registry is to know of an offer.
+fn facilities(config: &ServerConfig, offer: &Offer, [resources, prompts]: [Arc<Run>; 2]) -> Vec<Tool> {
+    let mut facilities = Vec::new();
+    if offer.resources.is_some() {
+        facilities.push(Tool::upstream(spec(config, Facility::Resources, Vec::new()), resources));
+    }
+    if let Some(listed) = &offer.prompts {
+        // A scope may name one prompt, as it may name one action of a tool.
+        let names: BTreeSet<String> = listed.iter().filter_map(prompt_of).collect();
+        let action = |name| Action { name: Cow::Owned(name), access: Access::READ };
+        let actions = names.into_iter().map(action).collect();
+        facilities.push(Tool::upstream(spec(config, Facility::Prompts, actions), prompts));
+    }
+    facilities
+}
+
+/// A prompt's name as scopes have it.
+fn prompt_of(prompt: &Map<String, Value>) -> Option<String> {
+    prompt.get("name")?.as_str().map(tool_name::sanitized)
+}
+
+fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> ToolSpec {
+    let word = facility.as_str();
+    ToolSpec {
+        name: Cow::Owned(facility.name(&config.slug)),
+        title: Cow::Borrowed(word),
+        description: Cow::Borrowed(""),
+        input_schema: json!({ "type": "object" }),
+        output_schema: None,
+        access: Access { bufferable: false, ..Access::READ },
+        actions,
+        placement: Placement::Upstream(Arc::new(UpstreamTool {
+            server: config.slug.clone(),
+            tool: word.to_owned(),
+            groups: Vec::new(),
+            bare: config.bare_names,
+            repeats_arguments: false,
+            node: None,
+            definition: Map::new(),
+        })),
+        deadline: config.timeout,
+        admin: false,
+        time: None,
+        starts_agents: false,
+        handling: plexus_tools::Handling::default(),
+    }
+}
+
+/// What reads a resource or gets a prompt. It knows the unit and nothing else, so it stays right whatever becomes of the
+/// server.
+fn handler(unit: &Arc<Unit>, facility: Facility) -> Arc<Run> {
+    let unit = Arc::downgrade(unit);
+    Arc::new(move |context, arguments| {
+        let unit = unit.clone();
+        Box::pin(async move { run(&unit, facility, context, arguments).await })
+    })
+}
+
+async fn run(
+    unit: &Weak<Unit>,
+    facility: Facility,
+    context: ToolContext,
+    arguments: Value,
+) -> Result<Outcome, CallError> {
+    let gone = || CallError::new(ErrorCode::UnknownTool, "the server is gone");
+    let unit = unit.upgrade().ok_or_else(gone)?;
+    let Value::Object(params) = arguments else { return Err(gone()) };
+    let (method, member) = match facility {
+        Facility::Resources => (Method::ReadResource, "contents"),
+        Facility::Prompts => (Method::GetPrompt, "messages"),
+    };
+    if facility == Facility::Prompts && !may_get(&context, &unit.slug, &params) {
+        return Err(CallError::new(ErrorCode::UnknownTool, "there is no such prompt that you may use"));
+    }
+    let text = call::request(&unit, &context, Request::new(method, params)).await?;
+    let unusable = |what: String| {
+        let message = format!("the answer of {} cannot be used: {what}", unit.name);
+        CallError::new(ErrorCode::ToolFailed, message)
+    };
+    let result: &RawValue = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
+    let members: std::collections::BTreeMap<String, &RawValue> =
+        serde_json::from_str(result.get()).map_err(|error| unusable(error.to_string()))?;
+    if !members.get(member).is_some_and(|value| value.get().starts_with('[')) {
+        return Err(unusable(format!("it has no {member:?} that is an array")));
+    }
+    Ok(Outcome::Ready(ToolOutput::Passed(RawJson::within(&text, result))))
+}
+
+/// The result of a completion, by the connection that all share.
+pub(in crate::supervision) async fn complete(
+    unit: &Unit,
+    asked: Map<String, Value>,
+) -> Result<Option<Bytes>, CompletionError> {
+    let Some(client) = unit.client.load_full().filter(|client| !client.has_ended()) else {
+        unit.called.notify_one();
+        return Ok(None);
+    };
+    let uncompleted = |message: &str, is_about_params| {
+        let message = format!("{} did not complete it: {}", unit.name, for_callers(message));
+        Err(CompletionError { message, is_about_params })
+    };
+    // Whoever types it is not known here: for as long as it takes it may be anybody.
+    let _present = client.present(Bridge::default());
+    match client.request(Request::new(Method::Complete, asked)).await {
+        Ok(Replied::Result(text)) => Ok(Some(text)),
+        Ok(Replied::Ask { .. }) => uncompleted("it asks back, which nothing that is typed can answer", false),
+        Err(ClientError::Rpc { code, message, .. }) => uncompleted(&message, code == INVALID_PARAMS),
+        Err(error) => uncompleted(&error.to_string(), false),
+    }
+}
+
+/// Whether a scope reaches this prompt: it may be one of single prompts.
+fn may_get(context: &ToolContext, server: &str, params: &Map<String, Value>) -> bool {
+    let scope = format!("call:{}", Facility::Prompts.name(server));
+    let one = prompt_of(params).map(|prompt| format!("{scope}.{prompt}"));
+    context.principal.allows(&scope) || one.is_some_and(|one| context.principal.allows(&one))
+}

@@ -1,0 +1,218 @@
+//! From the files to the units: only what has changed is touched.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::Stage;
+use plexus_proto::api::{ReloadFailure, ReloadReport};
+
+use super::Lifecycle;
+use crate::config::{Entry, Reading, ServerConfig, Transport};
+use crate::supervision::unit::Unit;
+use crate::supervision::{Upstreams, status};
+
+/// What reading the files has come to.
+#[derive(Debug, Default)]
+pub(in crate::supervision) struct Applied {
+    added: Vec<(Arc<Unit>, u64)>,
+    changed: Vec<(Arc<Unit>, u64)>,
+    /// As they were, but what was wanted of them before is not done yet: their files have changed a moment ago, and whoever
+    /// looked was faster than whoever asks now.
+    pending: Vec<(Arc<Unit>, u64)>,
+    removed: Vec<String>,
+}
+
+impl Upstreams {
+    /// Reads the files again; only what has changed is restarted. Tells how that went, of servers that come up in time.
+    ///
+    /// A folder that cannot be read changes nothing: that is no reason to stop servers that run.
+    pub async fn reload(&self) -> ReloadReport {
+        self.reload_within(self.0.shared.timing.settle).await
+    }
+
+    /// The same for a caller who does not wait longer than this for what is started.
+    pub async fn reload_within(&self, patience: Duration) -> ReloadReport {
+        match self.read_again(Reading::All).await {
+            Ok(applied) => applied.report(patience).await,
+            Err(error) => {
+                let name = self.folder().dir().display().to_string();
+                let message = format!("the folder cannot be read, and nothing was changed: {error}");
+                let failed = vec![ReloadFailure { name, message }];
+                ReloadReport { failed, ..ReloadReport::default() }
+            }
+        }
+    }
+
+    /// The same without waiting for any server.
+    pub(super) async fn read_again(&self, reading: Reading) -> Result<Applied, String> {
+        // One at a time: an older look at the folder must not be applied after a newer one.
+        let _turn = self.0.reloading.lock().await;
+        Ok(self.apply(self.scan(reading).await?))
+    }
+
+    /// Asks one server to be started anew by what its file says now, and what the references in it stand for; the number
+    /// to wait for. Where the file cannot be read it starts as it did. No other server is touched.
+    pub(in crate::supervision) async fn start_anew(&self, unit: &Unit) -> u64 {
+        let _turn = self.0.reloading.lock().await;
+        let entries = self.scan(Reading::One(unit.name.clone())).await.unwrap_or_default();
+        let target = entries.into_iter().find(|entry| entry.name == unit.name).map(Target::of);
+        unit.want_restart(target)
+    }
+
+    async fn scan(&self, reading: Reading) -> Result<Vec<Entry>, String> {
+        let this = self.clone();
+        let scan = move || this.folder().scan_for(&reading).map_err(|error| error.to_string());
+        tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()
+    }
+
+    /// Makes each unit aim at what its file says now.
+    pub(in crate::supervision) fn apply(&self, entries: Vec<Entry>) -> Applied {
+        let mut applied = Applied::default();
+        let mut units = self.lock();
+        let there: BTreeSet<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        units.retain(|name, unit| {
+            let stays = there.contains(name);
+            if !stays {
+                unit.retire();
+                applied.removed.push(name.clone());
+            }
+            stays
+        });
+        for entry in entries {
+            let (name, slug) = (entry.name.clone(), entry.slug.clone().unwrap_or_default());
+            let target = Target::of(entry);
+            let config = target.config().cloned();
+            match units.get(&name) {
+                Some(unit) => {
+                    if let Some(turn) = unit.want(target) {
+                        warn(&name, config.as_deref());
+                        applied.changed.push((unit.clone(), turn));
+                    } else if let Some(turn) = unit.pending() {
+                        applied.pending.push((unit.clone(), turn));
+                    }
+                }
+                None => {
+                    warn(&name, config.as_deref());
+                    let unit = Unit::new(name.clone(), slug, target, self.0.shared.clone());
+                    let life = Lifecycle::new(unit.clone());
+                    let supervisor = &self.0.shared.supervisor;
+                    supervisor.spawn(Stage::Work, format!("upstream {name}"), life.run());
+                    applied.added.push((unit.clone(), 1));
+                    units.insert(name, unit);
+                }
+            }
+        }
+        self.0.shared.changed();
+        applied
+    }
+}
+
+/// Says what is odd about a file, when it is taken.
+fn warn(name: &str, config: Option<&ServerConfig>) {
+    for warning in config.map(|config| config.warnings.as_slice()).unwrap_or_default() {
+        tracing::warn!(server = name, "{warning}");
+    }
+}
+
+impl Applied {
+    /// Names of the servers whose files are new, gone or changed.
+    pub(in crate::supervision) fn names(&self) -> Vec<&str> {
+        let started = self.added.iter().chain(&self.changed).map(|(unit, _)| unit.name.as_str());
+        started.chain(self.removed.iter().map(String::as_str)).collect()
+    }
+
+    /// Waits for what was started, all of it at the same time.
+    async fn report(self, patience: Duration) -> ReloadReport {
+        let names = |units: &[(Arc<Unit>, u64)]| units.iter().map(|(unit, _)| unit.name.clone()).collect();
+        let mut report = ReloadReport {
+            added: names(&self.added),
+            removed: self.removed,
+            changed: names(&self.changed),
+            failed: Vec::new(),
+        };
+        let started = self.added.iter().chain(&self.changed).chain(&self.pending);
+        let settled = started.map(|(unit, turn)| async move { (unit, unit.settled(*turn, patience).await) });
+        for (unit, status) in futures_util::future::join_all(settled).await {
+            if let Some(mut message) = status::trouble(&status) {
+                if let Some(remark) = unit.remark(status.state) {
+                    message.push_str(&format!("; {remark}"));
+                }
+                report.failed.push(ReloadFailure { name: unit.name.clone(), message });
+            }
+        }
+        report.failed.sort_by(|one, other| one.name.cmp(&other.name));
+        report
+    }
+}
+
+/// A wish, and how it is told that it was fulfilled: the unit repeats the number of the newest one it has acted on.
+#[derive(Debug, Clone)]
+pub(in crate::supervision) struct DesiredState {
+    pub(in crate::supervision) turn: u64,
+    /// Grows when the server is to be started anew whatever its file says.
+    pub(in crate::supervision) restarts: u64,
+    pub(in crate::supervision) target: Target,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::supervision) enum Target {
+    Run(Arc<ServerConfig>),
+    Off(Arc<ServerConfig>),
+    /// The file is wrong.
+    Wrong {
+        file: PathBuf,
+        message: Arc<str>,
+    },
+    /// There is no file any more.
+    Gone,
+}
+
+impl Target {
+    pub(in crate::supervision) fn of(entry: Entry) -> Self {
+        match entry.server {
+            Ok(config) if config.enabled => Self::Run(Arc::new(config)),
+            Ok(config) => Self::Off(Arc::new(config)),
+            Err(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Self::Wrong { file: entry.file, message: problems.join("\n").into() }
+            }
+        }
+    }
+
+    pub(in crate::supervision) fn config(&self) -> Option<&Arc<ServerConfig>> {
+        match self {
+            Self::Run(config) | Self::Off(config) => Some(config),
+            Self::Wrong { .. } | Self::Gone => None,
+        }
+    }
+
+    /// True if a unit that aims at this has nothing to do to get to the other.
+    pub(in crate::supervision) fn is_equivalent(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Run(one), Self::Run(other)) => runs_on(one, other) && presented_alike(one, other),
+            (Self::Off(one), Self::Off(other)) => presented_alike(one, other),
+            (Self::Wrong { file, message }, Self::Wrong { file: other_file, message: other }) => {
+                file == other_file && message == other
+            }
+            (Self::Gone, Self::Gone) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a server that was started with one goes on with the other.
+pub(super) fn runs_on(one: &ServerConfig, other: &ServerConfig) -> bool {
+    one.fingerprint == other.fingerprint
+}
+
+/// Whether what the hub makes of the server is the same.
+fn presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
+    // What others may do to a file is warned about, and changes without it.
+    one.presentation == other.presentation && one.file == other.file && one.warnings == other.warnings
+}
+
+pub(super) fn is_process(config: &ServerConfig) -> bool {
+    matches!(config.transport, Transport::Stdio(_))
+}

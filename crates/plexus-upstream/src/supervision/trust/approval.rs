@@ -1,0 +1,121 @@
+//! Approving what servers say, and telling what is strange about it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plexus_proto::api::{FlaggedTool, PendingTool, ToolApproval, ToolFlag, UpstreamApproval};
+use plexus_store::StoreError;
+use plexus_tools::Registry;
+
+use crate::supervision::Upstreams;
+use crate::supervision::unit::Unit;
+use crate::trust::{self, Approved};
+
+/// Why nothing was approved.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproveError {
+    #[error("there is no such server")]
+    NoServer,
+    /// It has changed since it was looked at, or does not wait.
+    #[error("{0} is not what was looked at")]
+    Other(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Upstreams {
+    /// What waits to be approved of a server; none: there is no such server.
+    #[must_use]
+    pub fn pending(&self, name: &str) -> Option<Vec<PendingTool>> {
+        let judgement = self.unit(name)?.judgement.load_full();
+        Some(judgement.held.iter().map(trust::HeldBack::pending).collect())
+    }
+
+    /// Approves exactly these definitions, all or none; they are listed when this returns.
+    ///
+    /// # Errors
+    /// When one of them is not what waits now, or it cannot be stored.
+    pub async fn approve(
+        &self,
+        name: &str,
+        wanted: &[ToolApproval],
+        by: &str,
+    ) -> Result<UpstreamApproval, ApproveError> {
+        let unit = self.unit(name).ok_or(ApproveError::NoServer)?;
+        // No other list comes in between: what is looked at here is what is approved.
+        let _turn = unit.turn().await;
+        let judgement = unit.judgement.load_full();
+        let approved = match self.0.shared.pins.approve(name, &judgement, wanted, by).await? {
+            Approved::Done(approved) => approved,
+            Approved::Other(tool) => return Err(ApproveError::Other(tool)),
+        };
+        unit.judge_again().await;
+        let held = unit.judgement.load_full();
+        let pending = held.held.iter().map(|held| held.said.name.clone()).collect();
+        Ok(UpstreamApproval { name: name.to_owned(), approved, pending })
+    }
+
+    /// Reads the files again after that of a server was taken away on purpose, and forgets what was approved of it: the next
+    /// server of that name is another one. A file that is only gone is remembered.
+    ///
+    /// # Errors
+    /// When that cannot be stored.
+    pub async fn reload_without(&self, name: &str) -> Result<(), StoreError> {
+        let gone = self.unit(name);
+        self.reload().await;
+        if let Some(unit) = gone {
+            // What is being judged of it may still be stored.
+            let _turn = unit.turn().await;
+            self.0.shared.pins.forget(name).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Unit {
+    /// Its tools that are listed although something about them is strange, by themselves or beside those of others.
+    pub(in crate::supervision) fn flagged(&self) -> Vec<FlaggedTool> {
+        let (judgement, catalog) = (self.judgement.load(), self.catalog.load());
+        let oddities = self.shared.review_cache.of(&self.shared.registry);
+        let mut flagged = judgement.flagged.clone();
+        for (canonical, entry) in &catalog.entries {
+            let Some(odd) = oddities.get(canonical) else { continue };
+            let name = trust::visible(&entry.tool);
+            match flagged.iter_mut().find(|tool| tool.name == name) {
+                Some(tool) => {
+                    let new = odd.iter().filter(|flag| !tool.flags.contains(flag)).cloned();
+                    let new: Vec<ToolFlag> = new.collect();
+                    tool.flags.extend(new);
+                }
+                None => {
+                    let decided_by = judgement.decided_by.get(&entry.tool).cloned().unwrap_or_default();
+                    flagged.push(FlaggedTool { name, flags: odd.clone(), decided_by });
+                }
+            }
+        }
+        flagged
+    }
+}
+
+/// Flags by our names of the tools.
+type Flags = Arc<BTreeMap<String, Vec<ToolFlag>>>;
+
+/// What is strange about listed tools because of other tools: found out when somebody asks, once for each list of tools.
+#[derive(Debug, Default)]
+pub(in crate::supervision) struct ReviewCache {
+    /// Of this version of the registry.
+    known: Mutex<Option<(u64, Flags)>>,
+}
+
+impl ReviewCache {
+    fn of(&self, registry: &Registry) -> Flags {
+        let version = *registry.versions().borrow();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, flags)) = known.filter(|(of, _)| *of == version) {
+            return flags;
+        }
+        let found = Arc::new(trust::review(&registry.all()));
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, found.clone()));
+        found
+    }
+}

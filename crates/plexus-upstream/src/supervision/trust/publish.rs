@@ -1,0 +1,227 @@
+//! From what a server says of its tools to what the registry lists of it: judged first, and published then.
+//!
+//! One list at a time is judged for a server, so that an older one is never published after a newer one, nor one from
+//! before an approval after it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plexus_proto::tool_name;
+use plexus_tools::{Run, Tool};
+
+use crate::config::{Approve, ServerConfig};
+use crate::supervision::call::concurrency::Gate;
+use crate::supervision::lifecycle::reload::Target;
+use crate::supervision::unit::Unit;
+use crate::supervision::{call, catalog};
+use crate::trust::{Judgement, Offer};
+
+/// What the registry has of a server, and from what it was made.
+#[derive(Default)]
+pub(in crate::supervision) struct Listing {
+    /// Held while a list is judged and published.
+    turn: tokio::sync::Mutex<()>,
+    listed: Mutex<Listed>,
+}
+
+#[derive(Default)]
+struct Listed {
+    published: bool,
+    /// What it was made from.
+    from: Option<(Arc<ServerConfig>, Arc<Offer>)>,
+    /// One for each name and the tool that it stands for, so that the registry sees that a tool is the one it has.
+    runs: HashMap<(String, String), Arc<Run>>,
+}
+
+impl Listing {
+    fn lock(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is published is made from this.
+    fn offer(&self) -> Option<Arc<Offer>> {
+        let listed = self.lock();
+        listed.from.as_ref().filter(|_| listed.published).map(|(_, offer)| offer.clone())
+    }
+}
+
+impl Unit {
+    /// Lists what of this is approved. Costs nothing when it is what was listed last. False when nobody can tell what is
+    /// approved of it.
+    pub(in crate::supervision) async fn publish(self: &Arc<Self>, offer: Offer) -> bool {
+        let _turn = self.listing.turn.lock().await;
+        self.publish_in_turn(Arc::new(offer)).await
+    }
+
+    /// The file may change while it is judged by; what is listed goes by the newest one.
+    async fn publish_in_turn(self: &Arc<Self>, offer: Arc<Offer>) -> bool {
+        while let Some(config) = self.config() {
+            if self.lists(&config, &offer) {
+                return true;
+            }
+            let Some(judgement) = self.judged(&config, &offer).await else { return false };
+            if self.present(&config, &offer, judgement) {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Judges once more what is listed, because something else is approved now.
+    pub(super) async fn judge_again(self: &Arc<Self>) {
+        let Some((offer, config)) = self.listing.offer().zip(self.config()) else { return };
+        let Some(judgement) = self.judged(&config, &offer).await else { return };
+        // Withdrawn meanwhile, it stays so; with another file, or another list, it is judged anyway.
+        if self.listing.offer().is_some_and(|now| Arc::ptr_eq(&now, &offer)) {
+            self.present(&config, &offer, judgement);
+        }
+    }
+
+    /// One at a time decides on what is listed.
+    pub(in crate::supervision) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.listing.turn.lock().await
+    }
+
+    /// None where it cannot be told what is approved: then the list stays as it is, and is asked for again.
+    async fn judged(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> Option<Arc<Judgement>> {
+        match self.shared.pins.judge(config, offer).await {
+            Ok(judgement) => Some(Arc::new(judgement)),
+            Err(error) => {
+                tracing::error!(server = %self.name, %error, "cannot tell which of its tools are approved");
+                self.list_changed.notify_one();
+                None
+            }
+        }
+    }
+
+    fn lists(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> bool {
+        let listed = self.listing.lock();
+        let same = |(of, from): &(Arc<ServerConfig>, Arc<Offer>)| Arc::ptr_eq(of, config) && from == offer;
+        listed.published && listed.from.as_ref().is_some_and(same)
+    }
+
+    /// Lists what the judgement admits. False when the file is another by now.
+    fn present(
+        self: &Arc<Self>,
+        config: &Arc<ServerConfig>,
+        offer: &Arc<Offer>,
+        judgement: Arc<Judgement>,
+    ) -> bool {
+        let mut listed = self.listing.lock();
+        match &self.wanted.borrow().target {
+            Target::Run(now) | Target::Off(now) if !Arc::ptr_eq(now, config) => return false,
+            Target::Gone => return true,
+            _ => {}
+        }
+        let (catalog, specs) =
+            catalog::build(config, &offer.definitions, |definition| judgement.admits(definition));
+        for warning in &catalog.warnings {
+            tracing::warn!(server = %self.name, "{warning}");
+        }
+        self.tell_of(&judgement);
+        listed
+            .runs
+            .retain(|(name, tool), _| catalog.entries.get(name).is_some_and(|entry| entry.tool == *tool));
+        let tools: Vec<Tool> = specs
+            .into_iter()
+            .map(|spec| {
+                let name = spec.name.to_string();
+                let tool = catalog.entries.get(&name).map(|entry| entry.tool.clone()).unwrap_or_default();
+                let make = || call::handler(self, name.clone(), tool.clone());
+                let run = listed.runs.entry((name.clone(), tool.clone())).or_insert_with(make);
+                Tool::upstream(spec, run.clone())
+            })
+            .collect();
+        // First: a call that finds the tool finds how to call it.
+        self.catalog.store(Arc::new(catalog));
+        let held =
+            judgement.held.iter().map(|held| self.canonical(&held.said.name, config)).collect::<Vec<_>>();
+        self.shared.registry.set_held(&self.name, held);
+        self.judgement.store(judgement);
+        self.shared.registry.set_upstream(&self.slug, tools);
+        *listed = Listed {
+            published: true,
+            from: Some((config.clone(), offer.clone())),
+            runs: std::mem::take(&mut listed.runs),
+        };
+        self.shared.changed();
+        true
+    }
+
+    /// Our name of a tool.
+    fn canonical(&self, tool: &str, config: &ServerConfig) -> String {
+        tool_name::canonical(&self.slug, config.tools.name_of(tool))
+    }
+
+    /// Says what is held back, once for each definition.
+    fn tell_of(&self, judgement: &Judgement) {
+        let before = self.judgement.load();
+        for held in &judgement.held {
+            if before.held.contains(held) {
+                continue;
+            }
+            let told = held.summary();
+            let flags: Vec<&str> = told.flags.iter().map(|flag| flag.kind.as_str()).collect();
+            tracing::warn!(server = %self.name, tool = told.name, reason = told.reason.as_str(), ?flags, "quarantined");
+        }
+    }
+
+    /// Goes by a file that asks for no restart.
+    pub(in crate::supervision) async fn adopt(self: &Arc<Self>, config: &Arc<ServerConfig>) {
+        if self.gate.load().limit() != config.max_concurrency {
+            self.gate.store(Arc::new(Gate::new(config.max_concurrency)));
+        }
+        self.publish_offer_again();
+        let _turn = self.listing.turn.lock().await;
+        if let Some(offer) = self.listing.offer() {
+            self.publish_in_turn(offer).await;
+        }
+    }
+
+    /// Lists what the server listed under an earlier hub, until it says itself what it has. False: nothing is known, or
+    /// nothing of it was ever approved.
+    pub(in crate::supervision) async fn recall(self: &Arc<Self>, config: &Arc<ServerConfig>) -> bool {
+        let _turn = self.listing.turn.lock().await;
+        if self.listing.lock().published {
+            return false;
+        }
+        let Some(known) = self.shared.catalog_cache.recall(&self.slug, config.fingerprint).await else {
+            return false;
+        };
+        let offer = Arc::new(Offer { definitions: known.definitions, instructions: None, live: false });
+        let Some(judgement) = self.judged(config, &offer).await else { return false };
+        if !judgement.known && config.approve != Approve::Auto {
+            return false;
+        }
+        self.status.send_modify(|status| status.era = Some(known.era));
+        self.present(config, &offer, judgement)
+    }
+
+    /// Keeps for a later hub what the server has listed, whether it is approved or not: that is asked again then.
+    pub(in crate::supervision) async fn remember(&self) {
+        let listed = {
+            let listed = self.listing.lock();
+            listed.from.clone().filter(|_| listed.published)
+        };
+        let era = self.status.borrow().era;
+        if let (Some((config, offer)), Some(era)) = (listed, era) {
+            self.shared
+                .catalog_cache
+                .keep(&self.slug, config.fingerprint, era, offer.definitions.clone())
+                .await;
+        }
+    }
+
+    /// Takes the tools off the list; what is not on it stays so.
+    pub(in crate::supervision) fn withdraw(&self) {
+        self.withdraw_offer();
+        let mut listed = self.listing.lock();
+        if std::mem::take(&mut *listed).published {
+            self.catalog.store(Arc::default());
+            self.judgement.store(Arc::default());
+            self.shared.registry.set_held(&self.name, []);
+            self.shared.registry.set_upstream(&self.slug, []);
+            self.shared.changed();
+        }
+    }
+}

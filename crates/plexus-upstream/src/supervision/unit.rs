@@ -1,0 +1,407 @@
+//! One server, as the rest of the hub knows it.
+//!
+//! The unit is there as long as its file is; its [lifecycle](super::lifecycle) goes on in a task of its own, and everybody
+//! else only reads: a call finds the connection without a lock, and waits on nothing but the state.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use plexus_kit::metrics::Counter;
+use plexus_kit::{Clock, Environment, Supervisor};
+use plexus_proto::api::{Upstream, UpstreamFailure, UpstreamState};
+use plexus_tools::{Capabilities, Registry};
+use tokio::sync::{Notify, watch};
+
+use super::metrics::UpstreamMetrics;
+use super::status::Status;
+use super::timing::Timing;
+use crate::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing};
+use crate::config::ServerConfig;
+use crate::oauth::{Account, Logins, Surroundings, Vault};
+use crate::supervision::call::concurrency::Gate;
+use crate::supervision::call::questions::MissingCapabilities;
+use crate::supervision::catalog::Catalog;
+use crate::supervision::catalog::cache::CatalogCache;
+use crate::supervision::catalog::resources::Offering;
+use crate::supervision::lifecycle::activity::Activity;
+use crate::supervision::lifecycle::reload::{DesiredState, Target};
+use crate::supervision::sessions::resource_watches::Watches;
+use crate::supervision::sessions::{Closing, SessionClients};
+use crate::supervision::trust::approval::ReviewCache;
+use crate::supervision::trust::publish::Listing;
+use crate::trust::{HeldBack, Judgement, Pins};
+
+/// Lines of standard error that go with a failure.
+const STDERR_SHOWN: usize = 20;
+/// Said of a server that asks where callers share its connection.
+const SHARED_QUESTIONS: &str = "it asked something while calls of several callers were under way, and was refused, because nothing \
+     says which of them asks; with `per_session` in its file each session has a connection of its own";
+/// What a wish takes to be acted on at all; before that a server still stands as it did.
+const HEEDING: Duration = Duration::from_millis(250);
+
+/// What all units have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) registry: Arc<Registry>,
+    pub(super) clock: Clock,
+    pub(super) supervisor: Supervisor,
+    pub(super) environment: Environment,
+    pub(super) client: ClientSettings,
+    pub(super) timing: Timing,
+    pub(super) catalog_cache: CatalogCache,
+    pub(super) pins: Pins,
+    pub(super) review_cache: ReviewCache,
+    pub(super) vault: Option<Vault>,
+    pub(super) logins: Logins,
+    pub(super) metrics: UpstreamMetrics,
+    /// Grows with every change of a unit.
+    pub(super) changes: watch::Sender<u64>,
+    /// Grows with every change of what is offered beside tools.
+    pub(super) offers: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|number| *number += 1);
+    }
+
+    pub(super) fn offered(&self) {
+        self.offers.send_modify(|number| *number += 1);
+        self.changed();
+    }
+
+    /// The account of a server. One that is only tried out has nothing that could be kept.
+    pub(super) fn account(&self, server: &str, vault: Option<Vault>) -> Arc<Account> {
+        let (clock, supervisor) = (self.clock.clone(), self.supervisor.clone());
+        let (settings, timing) = (self.client.clone(), self.timing.clone());
+        Account::new(server, Surroundings { clock, supervisor, settings, timing, vault })
+    }
+}
+
+pub(super) struct Unit {
+    pub(super) name: String,
+    /// Empty when the name of the file has nothing in it that a name of a tool may have.
+    pub(super) slug: String,
+    pub(super) shared: Arc<Shared>,
+    pub(super) wanted: watch::Sender<DesiredState>,
+    pub(super) status: watch::Sender<Status>,
+    /// The connection that all share, while there is one.
+    pub(super) client: ArcSwapOption<Client>,
+    /// Connections of sessions, where each has its own.
+    pub(super) sessions: SessionClients,
+    /// The tools as they were last listed; what is published is a part of the registry.
+    pub(super) catalog: ArcSwap<Catalog>,
+    pub(super) gate: ArcSwap<Gate>,
+    pub(super) activity: Activity,
+    /// The access that the hub has to it.
+    pub(super) account: Arc<Account>,
+    /// The server says that its list has changed, or a call could not reach it; any number of times is once.
+    pub(super) list_changed: Notify,
+    /// A call wants a server that is not there.
+    pub(super) called: Notify,
+    pub(super) stderr: Arc<StderrRing>,
+    chatter: Arc<Chatter>,
+    restarts: Counter,
+    /// What was made of what the server says of its tools.
+    pub(super) judgement: ArcSwap<Judgement>,
+    pub(super) listing: Listing,
+    /// It asked something while several callers had calls there.
+    questions_refused: AtomicBool,
+    /// What its calls lack that it wanted to ask in.
+    pub(super) missing_capabilities: MissingCapabilities,
+    pub(super) offering: Offering,
+    /// The server says that what it offers beside tools has changed; any number of times is once.
+    pub(super) offers_changed: Notify,
+    pub(super) watches: Arc<Watches>,
+}
+
+impl Unit {
+    pub(super) fn new(name: String, slug: String, target: Target, shared: Arc<Shared>) -> Arc<Self> {
+        let gate = Gate::new(target.config().and_then(|config| config.max_concurrency));
+        let (in_flight, restarts) = shared.metrics.of(&name);
+        Arc::new(Self {
+            wanted: watch::Sender::new(DesiredState { turn: 1, restarts: 0, target }),
+            status: watch::Sender::new(Status::new(shared.clock.now())),
+            client: ArcSwapOption::empty(),
+            sessions: SessionClients::new(Closing {
+                server: name.clone(),
+                supervisor: shared.supervisor.clone(),
+                patience: shared.timing.close,
+            }),
+            catalog: ArcSwap::default(),
+            gate: ArcSwap::from_pointee(gate),
+            activity: Activity::new(in_flight),
+            account: shared.account(&name, shared.vault.clone()),
+            list_changed: Notify::new(),
+            called: Notify::new(),
+            stderr: Arc::default(),
+            chatter: Arc::default(),
+            restarts,
+            judgement: ArcSwap::default(),
+            listing: Listing::default(),
+            questions_refused: AtomicBool::new(false),
+            missing_capabilities: MissingCapabilities::default(),
+            offering: Offering::default(),
+            offers_changed: Notify::new(),
+            watches: Arc::default(),
+            name,
+            slug,
+            shared,
+        })
+    }
+
+    /// Asks for something else; the number to wait for. Nothing happens when it is as wanted.
+    pub(super) fn want(&self, target: Target) -> Option<u64> {
+        let mut turn = None;
+        self.wanted.send_if_modified(|wanted| {
+            if wanted.target.is_equivalent(&target) {
+                return false;
+            }
+            wanted.turn += 1;
+            wanted.target = target;
+            turn = Some(wanted.turn);
+            true
+        });
+        turn
+    }
+
+    /// The number of a wish that is not acted on yet.
+    pub(super) fn pending(&self) -> Option<u64> {
+        let turn = self.wanted.borrow().turn;
+        (self.status.borrow().turn < turn).then_some(turn)
+    }
+
+    /// Asks for a new start, by what the file says now where that is known; the number to wait for.
+    pub(super) fn want_restart(&self, target: Option<Target>) -> u64 {
+        let mut turn = 0;
+        self.wanted.send_modify(|wanted| {
+            wanted.turn += 1;
+            wanted.restarts += 1;
+            if let Some(target) = target {
+                wanted.target = target;
+            }
+            turn = wanted.turn;
+        });
+        turn
+    }
+
+    /// Waits until the first wish is acted on: what is known from earlier is listed then.
+    pub(super) async fn begun(&self) {
+        // The sender is our own: it cannot be gone.
+        let _ = self.status.subscribe().wait_for(|status| status.turn > 0).await;
+    }
+
+    /// How it stands once a wish was acted on, or as it stands when that takes too long.
+    pub(super) async fn settled(&self, turn: u64, patience: Duration) -> Status {
+        let mut status = self.status.subscribe();
+        let settled = status.wait_for(|status| status.has_settled(turn));
+        let patience = patience.max(HEEDING).min(self.shared.timing.settle);
+        // The sender is our own: it cannot be gone.
+        let _ = tokio::time::timeout(patience, settled).await;
+        self.status.borrow().clone()
+    }
+
+    /// The file of a server that is to run.
+    pub(super) fn to_run(&self) -> Option<Arc<ServerConfig>> {
+        match &self.wanted.borrow().target {
+            Target::Run(config) => Some(config.clone()),
+            Target::Off(_) | Target::Wrong { .. } | Target::Gone => None,
+        }
+    }
+
+    pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
+        self.wanted.borrow().target.config().cloned()
+    }
+
+    fn file(&self) -> PathBuf {
+        match &self.wanted.borrow().target {
+            Target::Run(config) | Target::Off(config) => config.file.clone(),
+            Target::Wrong { file, .. } => file.clone(),
+            Target::Gone => PathBuf::new(),
+        }
+    }
+
+    /// Changes the status; what follows from a new state follows.
+    pub(super) fn become_state(&self, state: UpstreamState, change: impl FnOnce(&mut Status)) {
+        let mut before = state;
+        self.status.send_modify(|status| {
+            before = status.state;
+            status.retry_at = None;
+            if state != UpstreamState::Ready {
+                status.pid = None;
+            }
+            if status.state != state {
+                status.state = state;
+                status.since = self.shared.clock.now();
+            }
+            if state == UpstreamState::Starting {
+                status.attempts += 1;
+                if status.attempts > 1 {
+                    self.restarts.inc();
+                }
+            }
+            change(status);
+        });
+        self.shared.metrics.state(&self.name, before, state);
+        self.shared.changed();
+        if state == UpstreamState::Idle && !self.watches.is_empty() {
+            // Somebody came while it was going.
+            self.called.notify_one();
+        }
+        if before == state {
+            return;
+        }
+        let (server, status) = (&self.name, self.status.borrow());
+        let why = status.failure.as_ref().map_or("", |failure| failure.message.as_str());
+        match state {
+            UpstreamState::Down
+            | UpstreamState::Failed
+            | UpstreamState::Invalid
+            | UpstreamState::NeedsLogin => {
+                let retry_at = status.retry_at.map(tracing::field::display);
+                tracing::warn!(%server, state = state.as_str(), why, retry_at, "upstream changed");
+            }
+            _ => tracing::info!(%server, state = state.as_str(), "upstream changed"),
+        }
+    }
+
+    /// What went wrong, with what the process last said since it was started.
+    pub(super) fn failure(&self, message: String, begun: Mark) -> UpstreamFailure {
+        let mut stderr = self.stderr.lines_since(begun);
+        stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
+        UpstreamFailure { at: self.shared.clock.now(), message, stderr }
+    }
+
+    /// Its file is gone: from here on nothing of it is listed or counted, so that another of the same name may be,
+    /// however long this one takes to end.
+    pub(super) fn retire(&self) {
+        self.want(Target::Gone);
+        self.withdraw();
+        self.shared.catalog_cache.forget(&self.slug);
+        self.shared.metrics.forget(&self.name, self.status.borrow().state);
+    }
+
+    /// How a connection to this server is made.
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        config: Arc<ServerConfig>,
+        stderr: Arc<StderrRing>,
+        can: Capabilities,
+    ) -> Connect {
+        let known_era = self.status.borrow().era;
+        let capabilities = if config.questions { can } else { Capabilities::default() };
+        Connect {
+            capabilities,
+            config,
+            environment: self.shared.environment.clone(),
+            known_era,
+            listener: Arc::new(UnitListener(Arc::downgrade(self))),
+            supervisor: self.shared.supervisor.clone(),
+            stderr,
+            chatter: self.chatter.clone(),
+            settings: self.shared.client.clone(),
+            account: Some(self.account.clone()),
+        }
+    }
+
+    /// What a server does instead of saying who it is.
+    pub(super) fn remark(&self, state: UpstreamState) -> Option<String> {
+        let last = (state == UpstreamState::Starting).then(|| self.chatter.last()).flatten()?;
+        Some(format!("what it sends is no message of MCP, the last of it: {last}"))
+    }
+
+    /// What people and programs are told; `tools` are the names by which its tools are listed.
+    pub(super) fn describe(&self, tools: Vec<String>) -> Upstream {
+        let mut status = self.status.borrow().clone();
+        // What a file says holds before the task of the unit has begun.
+        match &self.wanted.borrow().target {
+            Target::Off(_) if status.turn == 0 => status.state = UpstreamState::Disabled,
+            Target::Wrong { message, .. } if status.turn == 0 => {
+                status.state = UpstreamState::Invalid;
+                let (at, message) = (status.since, message.to_string());
+                status.failure = Some(UpstreamFailure { at, message, stderr: vec![] });
+            }
+            _ => {}
+        }
+        let config = self.config();
+        let mut warnings = config.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
+        warnings.extend(self.catalog.load().warnings.iter().cloned());
+        if self.questions_refused.load(Ordering::Relaxed) {
+            warnings.push(SHARED_QUESTIONS.to_owned());
+        }
+        warnings.extend(self.offering.offer().warnings.iter().cloned());
+        let judgement = self.judgement.load();
+        Upstream {
+            name: self.name.clone(),
+            slug: self.slug.clone(),
+            state: status.state,
+            transport: config.map(|config| config.transport.kind()),
+            revision: status.peer.as_ref().map(|peer| peer.revision.clone()),
+            era: status.peer.as_ref().map(|peer| peer.era),
+            server: status.peer.as_ref().map(name_of),
+            tools,
+            pid: status.pid,
+            since: status.since,
+            restarts: status.attempts.saturating_sub(1),
+            retry_at: status.retry_at,
+            in_flight: self.activity.in_flight(),
+            last_error: status.failure,
+            remark: self.remark(status.state),
+            warnings,
+            quarantined: judgement.held.iter().map(HeldBack::summary).collect(),
+            flagged: self.flagged(),
+            file: self.file().display().to_string(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unit")
+            .field("name", &self.name)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Name and version that a server gave itself.
+pub(super) fn name_of(peer: &Peer) -> String {
+    format!("{} {}", peer.name, peer.version).trim().to_owned()
+}
+
+/// Hears what a server says without being asked, at whatever rate.
+struct UnitListener(std::sync::Weak<Unit>);
+
+impl Listener for UnitListener {
+    fn heard(&self, news: News) {
+        let Some(unit) = self.0.upgrade() else { return };
+        unit.activity.hear();
+        match news {
+            News::Tools => unit.list_changed.notify_one(),
+            News::Resources | News::Prompts => unit.offers_changed.notify_one(),
+            News::Updated(uri) => unit.watches.tell(&uri),
+        }
+    }
+
+    fn could_not_ask(&self, request: u64, lacking: Capabilities) {
+        if let Some(unit) = self.0.upgrade() {
+            unit.missing_capabilities.note(request, lacking);
+        }
+    }
+
+    fn questions_refused(&self) {
+        if let Some(unit) = self.0.upgrade() {
+            unit.questions_refused.store(true, Ordering::Relaxed);
+            unit.shared.changed();
+        }
+    }
+
+    fn chatter_began(&self) {
+        if let Some(unit) = self.0.upgrade() {
+            unit.shared.changed();
+        }
+    }
+}

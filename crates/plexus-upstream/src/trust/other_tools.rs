@@ -1,0 +1,199 @@
+//! The other tools there are, which a server has no business with: neither to say how they are to be used, nor to have a
+//! tool that looks like one of them.
+//!
+//! That two servers have a tool of the same name is ordinary, and so is a description that speaks of "search" or
+//! "read": only names that can be nothing else count, and only where the text gives orders.
+
+mod mention;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use plexus_proto::api::{FlagKind, ToolFlag};
+use plexus_tools::Tool;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::scan;
+use mention::{Mention, mention};
+
+/// Shorter names are words.
+const SHORTEST: usize = 4;
+
+/// Words that say how something is to be used.
+static ORDERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i-u)\b(must|always|never|instead|before|after|whenever|when (using|calling|the tool|the function)|do not|don't|should|replaces?|prefer|first|also|every|all|only|deprecated|broken|unsafe)\b",
+    )
+    .ok()
+});
+
+/// Tools by what may be said of them.
+#[derive(Debug, Default)]
+pub(crate) struct OtherTools {
+    /// Servers (none: the hub) by the names of their tools, as the servers call them.
+    by_name: BTreeMap<String, BTreeSet<Option<String>>>,
+    /// The same by names that look the same, with one of these names.
+    by_look: BTreeMap<String, BTreeMap<Option<String>, String>>,
+    /// Servers by our names of their tools.
+    by_canonical: BTreeMap<String, String>,
+}
+
+impl OtherTools {
+    pub(crate) fn of(tools: &[Arc<Tool>]) -> Self {
+        let mut other_tools = Self::default();
+        for tool in tools {
+            let spec = tool.spec();
+            let (server, name) = match spec.upstream() {
+                Some(upstream) => (Some(upstream.server.clone()), upstream.tool.as_str()),
+                None => (None, &*spec.name),
+            };
+            if let Some(server) = &server {
+                other_tools.by_canonical.insert(spec.name.to_ascii_lowercase(), server.clone());
+            }
+            other_tools.by_name.entry(name.to_ascii_lowercase()).or_default().insert(server.clone());
+            let alike = other_tools.by_look.entry(scan::squashed(name)).or_default();
+            alike.insert(server, name.to_owned());
+        }
+        other_tools
+    }
+
+    /// What is strange about a definition of this server because of what others have. `own` are the names, in small letters,
+    /// of all tools that the server has: what it says of these is its own business, whoever else has them.
+    pub(crate) fn flags(
+        &self,
+        server: &str,
+        own: &BTreeSet<String>,
+        name: &str,
+        form: &Map<String, Value>,
+    ) -> Vec<ToolFlag> {
+        let mut flags: Vec<ToolFlag> = self.look_alike(server, name).into_iter().collect();
+        scan::texts(form, &mut |at, text| {
+            if flags.iter().all(|flag| flag.kind != FlagKind::Shadowing)
+                && let Some(found) = self.shadowed(server, own, text)
+            {
+                let at = scan::visible(at);
+                flags.push(ToolFlag { kind: FlagKind::Shadowing, at, found });
+            }
+        });
+        flags
+    }
+
+    /// Names of the tools of a server that are listed, in small letters.
+    fn own(&self, server: &str) -> BTreeSet<String> {
+        let server = Some(server.to_owned());
+        let own = self.by_name.iter().filter(|(_, owners)| owners.contains(&server));
+        own.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A name that is another's to whoever only looks at it.
+    fn look_alike(&self, server: &str, name: &str) -> Option<ToolFlag> {
+        let plain = scan::folded(name);
+        let flag = |other: &str| ToolFlag {
+            kind: FlagKind::LookAlike,
+            at: "name".to_owned(),
+            found: format!("{} looks like {other}", scan::shorten(&scan::visible(name))),
+        };
+        // A disguise, whoever has the name that it looks like.
+        if plain != name && plain.is_ascii() && plain.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+            let is_half = name.chars().any(|c| c.is_ascii_alphabetic());
+            let is_taken = self.by_name.contains_key(&plain.to_ascii_lowercase());
+            return (is_half || is_taken).then(|| flag(&plain));
+        }
+        let others = self.by_look.get(&scan::squashed(name))?;
+        let differs = |other: &str| !letters(other).eq(letters(name));
+        let of_another =
+            |(owner, other): &(&Option<String>, &String)| owner.as_deref() != Some(server) && differs(other);
+        // A name that others have as it is was made up by nobody.
+        let owners = self.by_name.get(&name.to_ascii_lowercase());
+        let is_common =
+            owners.is_some_and(|owners| owners.iter().any(|owner| owner.as_deref() != Some(server)));
+        others.iter().find(of_another).filter(|_| !is_common).map(|(_, other)| flag(&scan::visible(other)))
+    }
+
+    /// The tool of another that a text gives orders about.
+    fn shadowed(&self, server: &str, own: &BTreeSet<String>, text: &str) -> Option<String> {
+        let small = text.to_ascii_lowercase();
+        let mut orders = None;
+        for (start, word) in words(&small) {
+            let end = start + word.len();
+            if let Some(other) = self.qualified(server, own, word) {
+                return Some(format!("it speaks of {other}"));
+            }
+            let Some(owners) = self.by_name.get(word).filter(|_| !own.contains(word)) else { continue };
+            let meant = match is_distinct(&text[start..end]) {
+                true => Mention::Tool,
+                false => mention(&small, start, end),
+            };
+            let gives_orders = match meant {
+                Mention::None => false,
+                Mention::Order => true,
+                Mention::Tool => {
+                    *orders.get_or_insert_with(|| ORDERS.as_ref().is_some_and(|orders| orders.is_match(text)))
+                }
+            };
+            if gives_orders {
+                let owner = owners.iter().next().and_then(Option::as_deref);
+                let whose =
+                    owner.map_or_else(|| "the hub".to_owned(), |server| format!("the server {server}"));
+                return Some(format!("it gives orders about {}, a tool of {whose}", &text[start..end]));
+            }
+        }
+        None
+    }
+
+    /// The tool of another by our own name of it, which is no word of any language, whether that server is there or not.
+    fn qualified<'w>(&self, server: &str, own: &BTreeSet<String>, word: &'w str) -> Option<&'w str> {
+        match self.by_canonical.get(word) {
+            Some(owner) => (owner != server).then_some(word),
+            None => {
+                let (of, tool) = word.strip_prefix("mcp__")?.split_once("__")?;
+                // A server may know itself by another name.
+                (of != server && !own.contains(tool)).then_some(word)
+            }
+        }
+    }
+}
+
+/// What may be a name in a text, and where it begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut read = 0;
+    text.split_inclusive(move |c| !is_part(c)).filter_map(move |piece| {
+        let (word, from) = (piece.trim_matches(|c: char| !c.is_ascii_alphanumeric()), read);
+        read += piece.len();
+        let start = from + piece.find(word)?;
+        (word.len() >= SHORTEST).then_some((start, word))
+    })
+}
+
+/// Whether a name cannot be an ordinary word: it has several, joined as in programs.
+fn is_distinct(word: &str) -> bool {
+    let inner_capital =
+        word.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    word.contains('_') || inner_capital || word.matches('-').count() > 1
+}
+
+/// What is left of a name when separators and capitals do not count.
+fn letters(name: &str) -> impl Iterator<Item = char> + '_ {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
+}
+
+/// What is strange about tools that are listed, because of what others have now; by our names of them.
+pub(crate) fn review(tools: &[Arc<Tool>]) -> BTreeMap<String, Vec<ToolFlag>> {
+    let other_tools = OtherTools::of(tools);
+    let mut own: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let of_tool = |tool: &Arc<Tool>| {
+        let (spec, upstream) = (tool.spec(), tool.spec().upstream()?);
+        let mut form = upstream.definition.clone();
+        form.insert("inputSchema".to_owned(), spec.input_schema.clone());
+        let name = form.get("name").and_then(Value::as_str).unwrap_or(&upstream.tool).to_owned();
+        let own = own.entry(upstream.server.clone()).or_insert_with(|| other_tools.own(&upstream.server));
+        let flags = other_tools.flags(&upstream.server, own, &name, &form);
+        (!flags.is_empty()).then(|| (spec.name.to_string(), flags))
+    };
+    tools.iter().filter_map(of_tool).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The pins of all servers, in the database: read for every list that is judged, and written before it is published.
+//!
+//! Nothing of them is kept in memory, so that there is one truth however many look at it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use plexus_kit::Clock;
+use plexus_proto::api::{QuarantineReason, ToolApproval};
+use plexus_store::{PinRecord, Records, Store, StoreError};
+use plexus_tools::Registry;
+
+use super::judge::{self, Bench, Judgement, Offer};
+use super::other_tools::OtherTools;
+use super::record;
+use crate::config::{Approve, ServerConfig};
+
+/// Pins of a server that says something else every day and is trusted all the same; beyond, those go that it does not
+/// list any more.
+const MAX_PINS: usize = 2_000;
+
+#[derive(Debug)]
+pub(crate) struct Pins {
+    store: Store,
+    registry: Arc<Registry>,
+    clock: Clock,
+}
+
+/// What came of an approval.
+#[derive(Debug)]
+pub(crate) enum Approved {
+    /// These are pinned now.
+    Done(Vec<String>),
+    /// This one is not what was looked at, or does not wait; nothing was approved.
+    Other(String),
+}
+
+impl Pins {
+    pub(crate) fn new(store: Store, registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { store, registry, clock }
+    }
+
+    /// Judges a list, and stores what its server's rule has approved.
+    pub(crate) async fn judge(
+        &self,
+        of: &Arc<ServerConfig>,
+        offer: &Arc<Offer>,
+    ) -> Result<Judgement, StoreError> {
+        let pins = self.store.read_committed().await?.upstream_pins(&of.name).await?;
+        let now = self.clock.now();
+        let (registry, config, offer) = (self.registry.clone(), of.clone(), offer.clone());
+        let name = config.name.clone();
+        // A long list is long to look at.
+        let judged = tokio::task::spawn_blocking(move || {
+            let bench = Bench { pins, other_tools: OtherTools::of(&registry.all()), now };
+            let (judgement, decisions) = judge::judge(&config, &offer, &bench);
+            log(&config, &bench.pins, &decisions);
+            let outdated = outdated(&bench.pins, &decisions, &offer);
+            (judgement, decisions, outdated)
+        });
+        let (judgement, decisions, outdated) = judged.await.map_err(|_| StoreError::Closed)?;
+        if !decisions.is_empty() {
+            let records = record::of(of, &decisions, &self.clock);
+            let keep = async move |conn: &mut plexus_store::Conn| {
+                for tool in &outdated {
+                    conn.delete_upstream_pin(&name, tool).await?;
+                }
+                for decision in &decisions {
+                    conn.set_upstream_pin(&name, decision).await?;
+                }
+                Ok::<_, StoreError>(())
+            };
+            let recorded =
+                move |kept: &Result<(), _>| if kept.is_ok() { records } else { Records::default() };
+            self.store.transact(move |conn| Box::pin(async move { keep(conn).await }), recorded).await??;
+        }
+        Ok(judgement)
+    }
+
+    /// Approves definitions that wait, all of these or none.
+    pub(crate) async fn approve(
+        &self,
+        server: &str,
+        judgement: &Judgement,
+        wanted: &[ToolApproval],
+        by: &str,
+    ) -> Result<Approved, StoreError> {
+        let now = self.clock.now();
+        let mut decisions: Vec<PinRecord> = Vec::new();
+        for ToolApproval { name, hash } in wanted {
+            let held = judgement.held.iter().find(|held| held.said.name == *name);
+            match held.filter(|held| held.said.hash == *hash) {
+                Some(held) => decisions.push(held.approval(by, now)),
+                // Asked for twice: what was approved stays so.
+                None if held.is_none() && judgement.has_approved(hash) => {}
+                None => return Ok(Approved::Other(name.clone())),
+            }
+        }
+        let (server, names) = (server.to_owned(), decisions.iter().map(|pin| pin.tool.clone()).collect());
+        self.store
+            .write(move |conn| {
+                Box::pin(async move {
+                    for decision in &decisions {
+                        conn.set_upstream_pin(&server, decision).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .await?;
+        Ok(Approved::Done(names))
+    }
+
+    /// Forgets a server: the next one of its name is seen for the first time.
+    pub(crate) async fn forget(&self, server: &str) -> Result<(), StoreError> {
+        let server = server.to_owned();
+        self.store
+            .write(move |conn| Box::pin(async move { conn.delete_upstream_pins(&server).await }))
+            .await
+            .map(|_| ())
+    }
+}
+
+/// Pins that nobody needs any more, of a server that has too many of them.
+fn outdated(pins: &[PinRecord], decisions: &[PinRecord], offer: &Offer) -> Vec<String> {
+    if pins.len() + decisions.len() <= MAX_PINS {
+        return Vec::new();
+    }
+    let listed: BTreeSet<&str> =
+        offer.definitions.iter().filter_map(|definition| definition.get("name")?.as_str()).collect();
+    let decided: BTreeSet<&str> = decisions.iter().map(|pin| pin.tool.as_str()).collect();
+    let names = pins.iter().map(|pin| pin.tool.as_str());
+    names.filter(|name| !listed.contains(name) && !decided.contains(name)).map(str::to_owned).collect()
+}
+
+/// Says what a rule has approved of a server that was known.
+fn log(config: &ServerConfig, pins: &[PinRecord], decisions: &[PinRecord]) {
+    if config.approve != Approve::Auto || pins.is_empty() {
+        return;
+    }
+    for decision in decisions {
+        let known = pins.iter().any(|pin| pin.tool == decision.tool);
+        let reason = if known { QuarantineReason::Changed } else { QuarantineReason::New };
+        let tool = super::visible(&decision.tool);
+        tracing::warn!(server = %config.name, tool, reason = reason.as_str(), hash = decision.hash, "approved by `auto`");
+    }
+}

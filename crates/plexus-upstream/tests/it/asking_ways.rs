@@ -1,0 +1,146 @@
+//! Questions of servers behind the hub, from either era to either era.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_testkit::asked::{NEW, OLD, accepted, all, willing};
+use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_testkit::{AskedClient, Reply, Speaks, TestHub, stdio_fixture};
+use serde_json::{Value, json};
+
+const ERAS: [Eras; 2] = [Eras::Revision("2025-06-18"), Eras::Stateless];
+
+#[tokio::test]
+async fn questions_of_servers_of_either_era_reach_clients_of_either_era() {
+    let hub = TestHub::start().await;
+    let token = hub.token("ann", &["call:*"]).await.token;
+    let old = Fixture::new().only(Eras::Revision("2025-06-18")).start().await;
+    let new = Fixture::new().only(Eras::Stateless).start().await;
+    hub.add_upstream("old", &json!({ "url": old.url() })).await;
+    hub.add_upstream("new", &json!({ "url": new.url() })).await;
+    for server in ["old", "new"] {
+        for speaks in [OLD, NEW, Speaks::Stateless] {
+            let client = willing(&hub, &token, speaks).await;
+            let call =
+                async |tool: &str| client.tool_text(&format!("mcp__{server}__{tool}"), json!({})).await;
+            let said = call("test_input_required_result_elicitation").await;
+            assert_eq!(said, "Hello, Ann!", "{server} {speaks:?}");
+            let said = call("test_input_required_result_sampling").await;
+            assert!(said.contains("Paris"), "{server} {speaks:?}: {said}");
+            let said = call("test_input_required_result_list_roots").await;
+            assert!(said.contains("file:///work"), "{server} {speaks:?}: {said}");
+            let said = call("test_input_required_result_multi_round").await;
+            assert!(said.contains("step2"), "{server} {speaks:?}: {said}");
+            let said = call("test_input_required_result_multiple_inputs").await;
+            assert!(said.contains("Ann") && said.contains("Paris"), "{server} {speaks:?}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_a_pipe_asks_its_caller_too() {
+    let hub = TestHub::start().await;
+    let token = hub.token("ann", &["call:*"]).await.token;
+    for (name, eras) in [("old", Eras::Sessions), ("new", Eras::Stateless)] {
+        hub.add_upstream(name, &stdio_fixture(eras)).await;
+        for speaks in [NEW, Speaks::Stateless] {
+            let client = willing(&hub, &token, speaks).await;
+            let tool = format!("mcp__{name}__test_input_required_result_elicitation");
+            assert_eq!(client.tool_text(&tool, json!({})).await, "Hello, Ann!", "{name} {speaks:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_person_may_take_longer_than_the_server_has_time() {
+    for eras in ERAS {
+        let hub = TestHub::start().await;
+        let token = hub.token("ann", &["call:*"]).await.token;
+        let server = Fixture::new().only(eras).start().await;
+        hub.add_upstream("fix", &json!({ "url": server.url(), "timeout": "1s" })).await;
+        for speaks in [NEW, Speaks::Stateless] {
+            let client = AskedClient::connect(&hub, &token, speaks, all()).await.answering(|_, _| {
+                std::thread::sleep(Duration::from_millis(1_800));
+                Reply::Result(accepted("Ann"))
+            });
+            let said = client.tool_text("mcp__fix__test_input_required_result_elicitation", json!({})).await;
+            assert_eq!(said, "Hello, Ann!", "{eras:?} {speaks:?}");
+        }
+    }
+}
+
+/// How often a step of a call is in the ledger of a server.
+fn noted(ledger: &Path, step: &str, id: &str) -> usize {
+    let line = format!("{step} {id}");
+    std::fs::read_to_string(ledger).unwrap_or_default().lines().filter(|noted| **noted == line).count()
+}
+
+#[tokio::test]
+async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again() {
+    for eras in ERAS {
+        let hub = TestHub::start().await;
+        let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
+        let ledger = hub.data_dir().join("ledger");
+        let fixture = Fixture::new().only(eras).with_ledger(Some(ledger.clone()));
+        let server = fixture.start().await;
+        let address = server.address();
+        hub.add_upstream("fix", &json!({ "url": server.url() })).await;
+        let mut params = json!({ "name": "mcp__fix__count_runs", "arguments": { "id": "one" } });
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all();
+        let asked = client.modern("tools/call", params.clone()).await.result();
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        drop(server);
+        let server = restarted(&fixture, address).await;
+        let keys: Vec<&String> = asked["inputRequests"].as_object().unwrap().keys().collect();
+        params["inputResponses"] = json!({ keys[0]: { "action": "accept", "content": { "ok": true } } });
+        params["requestState"] = asked["requestState"].clone();
+        let result = client.modern("tools/call", params).await.result();
+        if eras == Eras::Stateless {
+            // It remembers nothing between two requests: to it, nothing was lost.
+            assert_eq!(result["isError"], false, "{result}");
+        } else {
+            assert_eq!(result["isError"], true, "{result}");
+            assert!(result.to_string().contains("Look first"), "{result}");
+        }
+        assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
+        assert_eq!(noted(&ledger, "begun", "one"), 1, "{eras:?}");
+        let audited = hub.api("/api/v1/audit?tool=mcp__fix__count_runs").await;
+        assert_eq!(audited["items"].as_array().map(Vec::len), Some(1), "{audited}");
+        drop(server);
+    }
+}
+
+/// The same server at the same address, as soon as that is free.
+async fn restarted(fixture: &Fixture, address: std::net::SocketAddr) -> plexus_testkit::fixture::HttpFixture {
+    let start = async {
+        loop {
+            match fixture.listen(address).await {
+                Ok(server) => return server,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), start).await.expect("the address is free in time")
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_gets_no_questions_of_servers() {
+    let hub = TestHub::start().await;
+    let token = hub.token("ann", &["call:*"]).await.token;
+    for (name, eras) in [("old", ERAS[0]), ("new", ERAS[1])] {
+        let server = Fixture::new().only(eras).start().await;
+        hub.add_upstream(name, &json!({ "url": server.url() })).await;
+        let tool = format!("mcp__{name}__test_missing_capability");
+        let client = AskedClient::connect(&hub, &token, NEW, json!({})).await;
+        let result: Value = client.tool(&tool, json!({})).await.unwrap();
+        assert_eq!(result["isError"], true, "{result}");
+        assert!(client.heard().is_empty());
+        // The stateless revision has a code for it, whatever the server behind has.
+        for can in [json!({}), json!({ "elicitation": {} })] {
+            let client = AskedClient::connect(&hub, &token, Speaks::Stateless, can).await;
+            let error = client.tool(&tool, json!({})).await.unwrap_err();
+            assert_eq!((error.status, error.code), (400, -32021), "{name}: {error:?}");
+            assert_eq!(error.data, json!({ "requiredCapabilities": { "sampling": {} } }), "{name}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Servers over a pipe that ask before they answer: whom they reach, and whom they never do.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::{AskedClient, Reply, Speaks, TestHub};
+use plexus_tools::{Answer, Capabilities, Inquiry, LogLevel, LogLine, LogSink, RawJson};
+use plexus_upstream::client::{Answerer, Bridge, ClientError, Listed, Method, Outgoing, Replied, Request};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+
+use super::quick;
+use super::script::{Script, folder};
+use super::server::{Server, Start, outgoing, until};
+
+pub(crate) const EVERYTHING: Capabilities = Capabilities {
+    form: true,
+    url: true,
+    sampling: true,
+    sampling_tools: true,
+    sampling_context: true,
+    roots: true,
+    tasks: false,
+};
+
+/// Answers by what the test says, and remembers what it was asked.
+pub(crate) struct Person {
+    asked: Mutex<Vec<(Inquiry, Value)>>,
+    says: Value,
+    /// Answers only when it is told to.
+    when: Option<Arc<Notify>>,
+    /// Told when it was asked.
+    pub(crate) was_asked: Notify,
+}
+
+impl Person {
+    pub(crate) fn saying(says: Value) -> Arc<Self> {
+        Arc::new(Self { asked: Mutex::default(), says, when: None, was_asked: Notify::new() })
+    }
+
+    pub(crate) fn thinking(says: Value, when: &Arc<Notify>) -> Arc<Self> {
+        let when = Some(when.clone());
+        Arc::new(Self { asked: Mutex::default(), says, when, was_asked: Notify::new() })
+    }
+
+    pub(crate) fn asked(&self) -> Vec<(Inquiry, Value)> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn raw(value: &Value) -> RawJson {
+    RawJson::of(&serde_json::value::to_raw_value(value).unwrap())
+}
+
+impl Answerer for Person {
+    fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
+        let params = params.map_or(Value::Null, |params| params.parsed().unwrap());
+        self.asked.lock().unwrap().push((inquiry, params));
+        self.was_asked.notify_one();
+        let (answer, when) = (Answer::Result(raw(&self.says)), self.when.clone());
+        Box::pin(async move {
+            if let Some(when) = when {
+                when.notified().await;
+            }
+            answer
+        })
+    }
+
+    fn has_asked(&self) -> bool {
+        !self.asked().is_empty()
+    }
+}
+
+/// A call by somebody who can be asked everything.
+pub(crate) fn by(caller: &str, person: &Arc<Person>, tool: &str, arguments: Value) -> Outgoing {
+    let answerer = Some(person.clone() as Arc<dyn Answerer>);
+    let bridge =
+        Bridge { caller: Some(caller.into()), answerer, capabilities: EVERYTHING, ..Bridge::default() };
+    Outgoing { bridge, ..outgoing(tool, arguments) }
+}
+
+async fn session() -> Server {
+    let mut start = Start::fixture(Eras::Revision("2025-06-18"));
+    start.connect.capabilities = EVERYTHING;
+    start.connect().await
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
+}
+
+#[tokio::test]
+async fn a_question_of_a_session_is_answered_by_whoever_calls() {
+    let server = session().await;
+    assert_eq!(server.client.peer().revision, "2025-06-18");
+    let ann = Person::saying(json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } }));
+    let call = by("ann", &ann, "test_elicitation", json!({ "message": "Who?" }));
+    let result = server.call_with(call).await.unwrap();
+    assert!(text(&result).contains("action=accept") && text(&result).contains("ann"), "{result}");
+    let (inquiry, params) = ann.asked().remove(0);
+    assert_eq!((inquiry, &params["message"]), (Inquiry::Elicit, &json!("Who?")));
+
+    let model = Person::saying(
+        json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "Paris" } }),
+    );
+    let call = by("ann", &model, "test_sampling", json!({ "prompt": "The capital?" }));
+    assert_eq!(text(&server.call_with(call).await.unwrap()), "LLM response: Paris");
+    let folders = Person::saying(json!({ "roots": [{ "uri": "file:///here" }] }));
+    let call = by("ann", &folders, "test_input_required_result_list_roots", json!({}));
+    assert!(text(&server.call_with(call).await.unwrap()).contains("file:///here"));
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_is_not_and_the_server_is_told() {
+    let server = session().await;
+    let result = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
+    assert_eq!(result["isError"], true, "{result}");
+    assert!(text(&result).contains("cannot be asked"), "{result}");
+    // One that announces nothing is asked nothing.
+    let quiet = Start::fixture(Eras::Sessions).connect().await;
+    let result = quiet.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
+    assert!(text(&result).contains("the client cannot be asked this"), "{result}");
+}
+
+#[tokio::test]
+async fn two_questions_at_once_are_both_open() {
+    let server = session().await;
+    let answer_now = Arc::new(Notify::new());
+    let says = json!({ "action": "accept", "content": { "color": "red", "size": "big" } });
+    let ann = Person::thinking(says, &answer_now);
+    let asked = ann.clone();
+    let both = async {
+        until("two questions", || asked.asked().len() == 2).await;
+        answer_now.notify_waiters();
+    };
+    let call = server.call_with(by("ann", &ann, "ask_twice_at_once", json!({})));
+    let (result, ()) = tokio::join!(call, both);
+    assert!(text(&result.unwrap()).contains("red"));
+}
+
+#[tokio::test]
+async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
+    let server = session().await;
+    let go_on = Arc::new(Notify::new());
+    let says = json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } });
+    let (ann, bob) = (Person::thinking(says.clone(), &go_on), Person::saying(says));
+    let first = server.call_with(by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
+    let second = async {
+        ann.was_asked.notified().await;
+        // Its call is under way; whose question the next one is cannot be told.
+        let call = by("bob", &bob, "test_elicitation", json!({ "message": "Bob?" }));
+        let refused = server.call_with(call).await.unwrap();
+        assert_eq!(refused["isError"], true, "{refused}");
+        assert!(text(&refused).contains("several callers"), "{refused}");
+        // Somebody who says nothing of who it is may be the one who is meant, too.
+        let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
+        assert!(text(&refused).contains("several callers"), "{refused}");
+        // The same caller may be asked on behalf of either call, and is in the course of the older one.
+        let newer = Person::saying(json!({ "action": "decline" }));
+        let again = server.call_with(by("ann", &newer, "test_elicitation", json!({ "message": "Again?" })));
+        let answers = async {
+            until("she is asked again", || ann.asked().len() == 2).await;
+            go_on.notify_waiters();
+            go_on.notify_one();
+        };
+        let (again, ()) = tokio::join!(again, answers);
+        assert!(text(&again.unwrap()).contains("action=accept"));
+        assert_eq!(newer.asked(), []);
+    };
+    let (first, ()) = tokio::join!(first, second);
+    assert!(text(&first.unwrap()).contains("action=accept"));
+    assert_eq!(bob.asked(), []);
+}
+
+#[tokio::test]
+async fn a_question_outside_of_any_call_reaches_nobody() {
+    let start = Start::script(
+        r#"next; initialize; next
+        printf '{"jsonrpc":"2.0","id":"r","method":"roots/list"}\n'; read -r roots
+        printf '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}\n'; read -r asked
+        answer '{}'; next; code="${asked#*\"code\":}"; code="${code%%,*}"
+        case "$roots" in *'"roots":[]'*) text "none $code";; *) text "unexpected";; esac
+        cat >/dev/null"#,
+    );
+    let server = start.connect().await;
+    // A request of the hub's own is nobody's call.
+    server.client.ping().await.unwrap();
+    let called = server.call("x", json!({})).await.unwrap();
+    assert_eq!(text(&called), "none -32600");
+}
+
+#[tokio::test]
+async fn a_server_takes_its_question_back() {
+    let start = Start::script(
+        r#"next; initialize; next; call="$id"
+        printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}\n'
+        printf '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}\n'
+        id="$call"; text "without an answer"
+        next; text "$line" | tr -d '\\'; cat >/dev/null"#,
+    );
+    let server = start.connect().await;
+    let never = Arc::new(Notify::new());
+    let ann = Person::thinking(json!({ "action": "cancel" }), &never);
+    let result = server.call_with(by("ann", &ann, "x", json!({}))).await.unwrap();
+    assert_eq!(text(&result), "without an answer");
+    until("the question is let go", || server.start.connect.supervisor.count(plexus_kit::Stage::Work) == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
+    for eras in [Eras::Sessions, Eras::Stateless] {
+        let server = Start::fixture(eras).connect().await;
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = lines.clone();
+        let sink = Arc::new(move |line: LogLine| kept.lock().unwrap().push(line.params.as_str().to_owned()));
+        let log = Some(LogSink { least: LogLevel::Info, sink });
+        let bridge = Bridge { caller: Some("ann".into()), log, ..Bridge::default() };
+        let call = Outgoing { bridge: bridge.clone(), ..outgoing("test_logging_tool", json!({})) };
+        server.call_with(call).await.unwrap();
+        assert_eq!(lines.lock().unwrap().len(), 3, "{eras:?}: {lines:?}");
+        assert!(lines.lock().unwrap()[0].contains("Tool execution started"), "{lines:?}");
+        // Whoever wants none gets none, and another who does gets none of theirs.
+        let grave = LogSink { least: LogLevel::Error, ..bridge.log.unwrap() };
+        let bridge = Bridge { caller: Some("ann".into()), log: Some(grave), ..Bridge::default() };
+        let call = Outgoing { bridge, ..outgoing("test_logging_tool", json!({})) };
+        server.call_with(call).await.unwrap();
+        assert_eq!(lines.lock().unwrap().len(), 3, "{eras:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_offers_beside_tools_is_listed_and_read() {
+    for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
+        let server = Start::fixture(eras).connect().await;
+        let offers = server.client.peer().offers;
+        assert!(offers.resources && offers.prompts && offers.subscribe && offers.completions, "{offers:?}");
+        let resources = server.client.list_all(Listed::Resources).await.unwrap();
+        assert!(resources.iter().any(|resource| resource["uri"] == "test://static-text"), "{resources:?}");
+        assert_eq!(server.client.list_all(Listed::Templates).await.unwrap().len(), 1);
+        assert!(!server.client.list_all(Listed::Prompts).await.unwrap().is_empty());
+        let params = Map::from_iter([("uri".to_owned(), json!("test://static-text"))]);
+        let read = server.client.request(Request::new(Method::ReadResource, params)).await.unwrap();
+        let Replied::Result(read) = read else { panic!("{read:?}") };
+        assert!(String::from_utf8_lossy(&read).contains("static text resource"), "{read:?}");
+        let params = Map::from_iter([("uri".to_owned(), json!("test://nowhere"))]);
+        let missing = server.client.request(Request::new(Method::ReadResource, params)).await.unwrap_err();
+        assert!(matches!(missing, ClientError::Rpc { .. }), "{missing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
+    const WATCHED: &str = "test://watched-resource";
+    for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
+        let server = Start::fixture(eras).connect().await;
+        let touch = async |uri: &str| server.text("touch_resource", json!({ "uri": uri })).await;
+        server.client.watch(BTreeSet::from([WATCHED.to_owned()])).await.unwrap();
+        touch("test://static-text").await;
+        touch(WATCHED).await;
+        until("it is heard of", || server.updates() == [WATCHED]).await;
+        server.client.watch(BTreeSet::new()).await.unwrap();
+        touch(WATCHED).await;
+        // What comes later was said later.
+        server.text("change_tools", json!({})).await;
+        until("a change of tools", || server.has_changed()).await;
+        assert_eq!(server.updates(), [WATCHED], "{eras:?}");
+    }
+}
+
+/// A server of the stateless era that tells of changes as long as somebody listens, and refuses to listen for one resource.
+const REFUSES_ONE: &str = r#"
+about='"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":0,"cacheScope":"private"'
+tell() { printf '{"jsonrpc":"2.0","method":"notifications/%s","params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}\n' "$1" "$2" "$listens"; }
+while read -r line; do
+    id
+    case "$line" in
+        *server/discover*) answer "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],$about}" ;;
+        *subscriptions/listen*a://bad*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}\n' "$id" ;;
+        *subscriptions/listen*) listens=$id; asked=$line; tell subscriptions/acknowledged '' ;;
+        *notifications/cancelled*) case "$line" in *"\"requestId\":$listens"[,}]*) listens= ;; esac ;;
+        *tools/call*)
+            if [ "$listens" ]; then
+                tell tools/list_changed ''
+                case "$asked" in *a://good*) tell resources/updated '"uri":"a://good",' ;; esac
+            fi
+            text done ;;
+    esac
+done
+"#;
+
+#[tokio::test]
+async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+    let mut start = Start::script(REFUSES_ONE);
+    start.connect.known_era = None;
+    let server = start.connect().await;
+    server.client.watch(BTreeSet::from(["a://bad".to_owned()])).await.unwrap();
+    server.text("work", json!({})).await;
+    until("a change of tools", || server.has_changed()).await;
+    server.client.watch(["a://bad", "a://good"].map(str::to_owned).into()).await.unwrap();
+    server.text("work", json!({})).await;
+    until("a change of the other", || server.updates() == ["a://good"]).await;
+}
+
+/// Asks, waits for the answer, and dies.
+const ASKS_AND_DIES: &str = r#"echo run >> "$dir/runs"
+printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}\n'
+IFS= read -r answer; exit 1"#;
+
+#[tokio::test]
+async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.add_upstream("s", &Script::answering(ASKS_AND_DIES).idempotent().install(&hub, "s")).await;
+    let runs = || std::fs::read_to_string(folder(&hub, "s").join("runs")).unwrap().lines().count();
+    let token = hub.token("agent", &["call:*"]).await.token;
+    for (speaks, so_far) in [(Speaks::Session("2025-06-18"), 1), (Speaks::Stateless, 2)] {
+        let client = AskedClient::connect(&hub, &token, speaks, json!({ "elicitation": {} })).await;
+        let client = client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+        hub.upstream_in("s", UpstreamState::Ready).await;
+        let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
+        assert_eq!(lost["isError"], true, "{lost}");
+        assert!(text(&lost).contains("Look first"), "{speaks:?}: {lost}");
+        assert_eq!(runs(), so_far, "{speaks:?}");
+        assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
+    }
+    // Where nobody was asked it may be run again, as its server says.
+    let client = AskedClient::connect(&hub, &token, Speaks::Session("2025-06-18"), json!({})).await;
+    hub.upstream_in("s", UpstreamState::Ready).await;
+    let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
+    assert!(text(&lost).contains("without harm"), "{lost}");
+    assert_eq!(runs(), 4);
+}
+
+#[tokio::test]
+async fn it_is_told_that_callers_share_a_connection_that_asks() {
+    let hub = TestHub::start_timed(quick()).await;
+    hub.add_upstream("fix", &plexus_testkit::stdio_fixture(Eras::Sessions)).await;
+    let (one, two) = (hub.token("one", &["call:*"]).await.token, hub.token("two", &["call:*"]).await.token);
+    let waits = AskedClient::connect(&hub, &one, Speaks::Stateless, json!({ "elicitation": {} })).await;
+    let waits = waits.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+    let asks =
+        AskedClient::connect(&hub, &two, Speaks::Session("2025-11-25"), json!({ "elicitation": {} })).await;
+    let slow = waits.tool("mcp__fix__slow", json!({ "ms": 3_000 }));
+    let refused = async {
+        until("it is busy", || hub.upstreams().get("fix").is_some_and(|upstream| upstream.in_flight == 1))
+            .await;
+        asks.tool("mcp__fix__test_elicitation", json!({ "message": "Who?" })).await.unwrap()
+    };
+    let (slow, refused) = tokio::join!(slow, refused);
+    assert_eq!(slow.unwrap()["isError"], false);
+    assert!(text(&refused).contains("several callers"), "{refused}");
+    assert!(asks.methods().is_empty() && waits.methods().is_empty());
+    let told = hub.upstream_when("fix", "warned", |upstream| !upstream.warnings.is_empty()).await;
+    assert!(told.warnings[0].contains("per_session"), "{:?}", told.warnings);
+    // With connections of their own both are asked.
+    let mut document = plexus_testkit::stdio_fixture(Eras::Sessions);
+    document["per_session"] = json!(true);
+    hub.add_upstream("own", &document).await;
+    let asks = asks.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+    let slow = waits.tool("mcp__own__slow", json!({ "ms": 500 }));
+    let asked = asks.tool_text("mcp__own__test_elicitation", json!({ "message": "Who?" }));
+    let (_, asked) = tokio::join!(slow, asked);
+    assert!(asked.contains("action=decline"), "{asked}");
+}
+
+/// Of 2025-11-25: only as a task, whose result is asked for.
+const ONLY_AS_TASK: &str = r#"case "$line" in
+  *'"task":{'*)
+    reply '"result":{"task":{"taskId":"t-1","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":1000,"pollInterval":10}}'
+    IFS= read -r line; id=${line#*'"id":'}; id=${id%%[,\}]*}
+    case "$line" in *'"method":"tasks/result"'*'"taskId":"t-1"'*) say "as a task" ;; *) say "unexpected" ;; esac ;;
+  *) reply '"error":{"code":-32601,"message":"only as a task"}' ;;
+esac"#;
+
+#[tokio::test]
+async fn a_tool_that_can_be_called_as_a_task_only_is_called_so() {
+    let hub = TestHub::start_timed(quick()).await;
+    let mut script = Script::answering(ONLY_AS_TASK);
+    script.tools[0]["execution"] = json!({ "taskSupport": "required" });
+    hub.add_upstream("s", &script.install(&hub, "s")).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    for speaks in [Speaks::Session("2025-11-25"), Speaks::Stateless] {
+        let client = AskedClient::connect(&hub, &token, speaks, json!({})).await;
+        assert_eq!(client.tool_text("mcp__s__work", json!({})).await, "as a task", "{speaks:?}");
+    }
+}

@@ -1,0 +1,455 @@
+//! What becomes of a server: shared, lost, given up, withdrawn, and there again.
+
+use std::time::Duration;
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::fixture::{Eras, FixtureProcess};
+use plexus_testkit::{TestHub, stdio_fixture};
+use plexus_upstream::Timing;
+use serde_json::{Value, json};
+
+use super::script::{Script, folder, touch};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of, until};
+
+async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
+    let (client, request) = agent(hub).await.modern_request(
+        1,
+        "subscriptions/listen",
+        json!({ "notifications": { "toolsListChanged": true } }),
+    );
+    let mut stream = client.post_stream(&request).await;
+    assert_eq!(stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
+    stream
+}
+
+fn is_list_changed(message: &Value) -> bool {
+    message["method"] == "notifications/tools/list_changed"
+}
+
+#[tokio::test]
+async fn all_sessions_share_one_process() {
+    let hub = TestHub::start_timed(quick()).await;
+    let upstream = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
+    let (one, _) = agent(&hub).await.initialize("2025-06-18").await;
+    let (two, _) = hub.mcp(&hub.admin_token()).initialize("2025-11-25").await;
+    let mut processes = Vec::new();
+    for client in [&one, &two, &one] {
+        let call = json!({ "name": "mcp__fix__describe_call", "arguments": {} });
+        let result = client.call("tools/call", call).await.result();
+        processes.push(result["structuredContent"]["process"].as_u64().unwrap());
+    }
+    assert_eq!(processes, [u64::from(upstream.pid.unwrap()); 3]);
+    assert_eq!((upstream.restarts, upstream.in_flight), (0, 0));
+}
+
+#[tokio::test]
+async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
+    let hub = TestHub::start_timed(quick()).await;
+    let client = agent(&hub).await;
+    let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
+    let mut stream = listening(&hub).await;
+    let names = tools_of(&client, "fix").await;
+    let crashed = client.tool("mcp__fix__crash", json!({})).await;
+    assert_eq!(crashed["isError"], true);
+    assert_eq!(crashed["_meta"]["plexus/error"]["code"], "unavailable", "{crashed}");
+    assert_eq!(crashed["_meta"]["plexus/error"]["retryable"], true);
+    assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
+    // At once: the call waits for the server that is being started.
+    let echoed = client.tool("mcp__fix__echo", json!({ "text": "there again" })).await;
+    assert_eq!(text(&echoed), "there again");
+    let after = hub.upstream_in("fix", UpstreamState::Ready).await;
+    assert_ne!(before.pid, after.pid);
+    assert_eq!(after.restarts, 1);
+    assert!(!is_alive(before.pid.unwrap()));
+    assert_eq!(tools_of(&client, "fix").await, names);
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_crash_loop_settles_with_its_reason_and_a_changed_file_ends_it() {
+    let hub = TestHub::start_timed(Timing { crashes: 3, ..quick() }).await;
+    let broken = Script::default().before("echo 'no licence found' >&2; exit 3").install(&hub, "loop");
+    hub.write_upstream("loop", &broken);
+    hub.write_upstream("well", &stdio_fixture(Eras::Both));
+    let report = hub.upstreams().reload().await;
+    let given_up = hub.upstream_in("loop", UpstreamState::Failed).await;
+    assert_eq!(given_up.restarts, 2);
+    assert!(given_up.retry_at.is_some());
+    let failure = given_up.last_error.unwrap();
+    assert!(failure.message.contains("exit status: 3"), "{failure:?}");
+    assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
+    // An attempt may be two processes, one for each era; those before it explain nothing.
+    assert!(failure.stderr.len() <= 2, "{failure:?}");
+    assert!(hub.upstreams().logs("loop").unwrap().len() > 2);
+    let failed: Vec<_> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
+    assert_eq!((report.added, failed), (vec!["loop".to_owned(), "well".to_owned()], vec!["loop"]));
+    assert_eq!(hub.upstreams().logs("loop").unwrap().last().map(String::as_str), Some("no licence found"));
+    hub.upstream_in("well", UpstreamState::Ready).await;
+
+    let repaired = Script::answering("say done").install(&hub, "loop");
+    assert_eq!(repaired, broken, "the file of the server is the same");
+    let restarted = hub.upstreams().restart("loop").await.unwrap();
+    assert_eq!(restarted.state, UpstreamState::Ready);
+    assert_eq!(text(&agent(&hub).await.tool("mcp__loop__work", json!({})).await), "done");
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_keeps_nobody_else_waiting() {
+    let hub = TestHub::start_timed(Timing { connect: Duration::from_secs(1), ..quick() }).await;
+    hub.write_upstream("hangs", &json!({ "command": "sleep", "args": ["1000"] }));
+    hub.write_upstream("well", &stdio_fixture(Eras::Both));
+    hub.upstreams().reload().await;
+    hub.upstream_in("well", UpstreamState::Ready).await;
+    let echoed = agent(&hub).await.tool("mcp__well__echo", json!({ "text": "here" })).await;
+    assert_eq!(text(&echoed), "here");
+    let hangs = hub.upstream_when("hangs", "down", |upstream| upstream.last_error.is_some()).await;
+    assert!(hangs.last_error.unwrap().message.contains("within 1 s"));
+}
+
+#[tokio::test]
+async fn a_stopped_process_is_found_out_and_replaced() {
+    let ping = Duration::from_millis(200);
+    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
+    let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
+    let pid = before.pid.unwrap();
+    signal(pid, "STOP");
+    let after = hub.upstream_when("fix", "replaced", |upstream| {
+        upstream.state == UpstreamState::Ready && upstream.pid != Some(pid)
+    });
+    let after = after.await;
+    assert!(!is_alive(pid));
+    assert!(after.last_error.unwrap().message.contains("ping"));
+    assert_eq!(process_of(&agent(&hub).await, "fix").await, u64::from(after.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn a_busy_server_is_not_a_dead_one() {
+    let ping = Duration::from_millis(50);
+    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
+    let document = Script::answering("sleep 1; say \"$$\"").install(&hub, "busy");
+    let before = hub.add_upstream("busy", &document).await;
+    let worked = agent(&hub).await.tool("mcp__busy__work", json!({})).await;
+    assert_eq!(text(&worked), before.pid.unwrap().to_string());
+    assert_eq!(hub.upstreams().get("busy").unwrap().restarts, 0);
+}
+
+#[tokio::test]
+async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_back_with_it() {
+    let hub = TestHub::start_timed(Timing { grace: Duration::from_secs(2), ..quick() }).await;
+    let client = agent(&hub).await;
+    let script = Script::answering("say done").before("[ -e \"$dir/away\" ] && exit 1");
+    let upstream = hub.add_upstream("s", &script.install(&hub, "s")).await;
+    let mut stream = listening(&hub).await;
+    touch(&folder(&hub, "s").join("away"));
+    signal(upstream.pid.unwrap(), "KILL");
+    hub.upstream_when("s", "down", |upstream| upstream.state == UpstreamState::Down).await;
+    let refused = client.tool("mcp__s__work", json!({})).await;
+    assert_eq!(refused["_meta"]["plexus/error"]["code"], "unavailable", "{refused}");
+    assert_eq!(refused["_meta"]["plexus/error"]["retryable"], true);
+    assert!(text(&refused).starts_with("s is not available"), "{refused}");
+    assert!(text(&refused).contains("Nothing was run"), "{refused}");
+    assert_eq!(tools_of(&client, "s").await, ["mcp__s__work"], "still listed");
+
+    assert!(is_list_changed(&stream.message().await.unwrap()));
+    assert_eq!(tools_of(&client, "s").await, Vec::<String>::new());
+    let unknown = client.modern("tools/call", json!({ "name": "mcp__s__work" })).await;
+    assert_eq!(unknown.json()["error"]["code"], -32602);
+
+    std::fs::remove_file(folder(&hub, "s").join("away")).unwrap();
+    assert!(is_list_changed(&stream.message().await.unwrap()));
+    assert_eq!(text(&client.tool("mcp__s__work", json!({})).await), "done");
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flood_of_lists() {
+    let hub = TestHub::start_timed(Timing { relist: Duration::from_millis(200), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut trusted = stdio_fixture(Eras::Both);
+    trusted["approve"] = json!("auto");
+    hub.add_upstream("fix", &trusted).await;
+    let mut stream = listening(&hub).await;
+    client.tool("mcp__fix__change_tools", json!({})).await;
+    assert!(is_list_changed(&stream.message().await.unwrap()));
+    assert!(tools_of(&client, "fix").await.contains(&"mcp__fix__added_tool".to_owned()));
+
+    let flood = "n=0; while [ $n -lt 2000 ]; do n=$((n+1)); \
+                 echo '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}'; done; say done";
+    let mut script = Script::answering(flood);
+    script.before = "exec 2>\"$dir/log\"; set -x".to_owned();
+    let document = script.install(&hub, "flood");
+    hub.add_upstream("flood", &document).await;
+    assert_eq!(text(&client.tool("mcp__flood__work", json!({})).await), "done");
+    // What it heard of us: a line of the shell's own account for each.
+    let lists = || {
+        let log = std::fs::read_to_string(folder(&hub, "flood").join("log")).unwrap();
+        log.lines().filter(|line| line.starts_with("+ reply") && line.contains("\"tools\":[")).count()
+    };
+    assert!(lists() <= 10, "{} lists for 2,000 changes", lists());
+    assert_eq!(stream.until_quiet().await.len(), 1, "the list of tools changed once, when the server came");
+}
+
+#[tokio::test]
+async fn a_server_over_http_is_missed_by_the_first_call_that_does_not_reach_it() {
+    let hub = TestHub::start_timed(Timing { grace: Duration::from_millis(500), ..quick() }).await;
+    let client = agent(&hub).await;
+    let server = FixtureProcess::start(Eras::Stateless).await;
+    hub.add_upstream("far", &json!({ "url": server.url() })).await;
+    let mut stream = listening(&hub).await;
+    assert_eq!(text(&client.tool("mcp__far__echo", json!({ "text": "here" })).await), "here");
+    drop(server);
+    let refused = client.tool("mcp__far__echo", json!({ "text": "there?" })).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let down = hub.upstream_when("far", "missed", |upstream| upstream.last_error.is_some()).await;
+    assert_ne!(down.state, UpstreamState::Ready, "{refused} {down:?}");
+    assert!(is_list_changed(&stream.message().await.unwrap()));
+    assert_eq!(tools_of(&client, "far").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["lazy"] = json!(true);
+    let learnt = hub.add_upstream("fix", &document).await;
+    let idle = hub.upstream_in("fix", UpstreamState::Idle).await;
+    assert!(!is_alive(learnt.pid.unwrap()));
+    assert!(idle.tools.contains(&"mcp__fix__echo".to_owned()));
+    let echoed = client.tool("mcp__fix__echo", json!({ "text": "awake" })).await;
+    assert_eq!(text(&echoed), "awake");
+    let again = hub.upstream_in("fix", UpstreamState::Idle).await;
+    assert_eq!((again.last_error, again.restarts), (None, 1));
+    assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "twice" })).await), "twice");
+}
+
+#[tokio::test]
+async fn a_lazy_server_is_there_for_as_long_as_a_resource_of_it_is_watched() {
+    const WATCHED: &str = "test://watched-resource";
+    let idle = Duration::from_millis(300);
+    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["lazy"] = json!(true);
+    hub.add_upstream("fix", &document).await;
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+    let (client, request) = agent(&hub).await.modern_request(
+        1,
+        "subscriptions/listen",
+        json!({ "notifications": { "resourceSubscriptions": [WATCHED] } }),
+    );
+    let mut stream = client.post_stream(&request).await;
+    let begun = stream.message().await.unwrap();
+    assert_eq!(begun["params"]["notifications"]["resourceSubscriptions"], json!([WATCHED]), "{begun}");
+    let there = hub.upstream_in("fix", UpstreamState::Ready).await;
+    tokio::time::sleep(idle * 3).await;
+    assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
+    while !stream.until_quiet().await.is_empty() {}
+    // What changed while it was away is not known: those who watch it look again.
+    signal(there.pid.unwrap(), "KILL");
+    let told = stream.message().await.unwrap();
+    assert_eq!(
+        (&told["method"], &told["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!(WATCHED))
+    );
+    drop(stream);
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
+    let idle = Duration::from_millis(50);
+    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let client = agent(&hub).await;
+    let script = Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.1; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    let worked = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum::<Duration>()
+    };
+    let call = client.tool("mcp__s__work", json!({}));
+    let measured = async {
+        let dir = folder(&hub, "s");
+        until("it runs", || dir.join("in").exists()).await;
+        tokio::time::sleep(idle * 2).await;
+        let before = worked();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let worked = worked() - before;
+        touch(&dir.join("go"));
+        worked
+    };
+    let (result, worked) = tokio::join!(call, measured);
+    assert_eq!(text(&result), "done");
+    assert!(worked < Duration::from_millis(300), "{worked:?} of a second");
+}
+
+/// On one thread, where all of them have asked for it before it is woken.
+#[tokio::test]
+async fn a_lazy_server_that_many_calls_woke_is_started_once() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = Script::answering("say done").install(&hub, "s");
+    document["lazy"] = json!(true);
+    hub.add_upstream("s", &document).await;
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    let calls = (0..64).map(|_| client.tool("mcp__s__work", json!({})));
+    for result in futures_util::future::join_all(calls).await {
+        assert_eq!(text(&result), "done");
+    }
+    hub.upstream_in("s", UpstreamState::Idle).await;
+    // Long enough for another start.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(hub.upstreams().get("s").unwrap().restarts, 1);
+}
+
+#[tokio::test]
+async fn a_server_of_single_sessions_has_a_process_for_each() {
+    let hub = TestHub::start_timed(quick()).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["per_session"] = json!(true);
+    let shared = hub.add_upstream("fix", &document).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let client = |thread: &str| hub.mcp(&token).header("plexus-session", thread);
+    let (one, two) = (client("one"), client("two"));
+    let processes =
+        [process_of(&one, "fix").await, process_of(&two, "fix").await, process_of(&one, "fix").await];
+    assert_eq!(processes[0], processes[2]);
+    assert_ne!(processes[0], processes[1]);
+    assert!(!processes.contains(&u64::from(shared.pid.unwrap())));
+    // One that is lost is the session's own affair.
+    one.tool("mcp__fix__crash", json!({})).await;
+    assert_eq!(process_of(&two, "fix").await, processes[1]);
+    let new = process_of(&one, "fix").await;
+    assert_ne!(new, processes[0]);
+    assert_eq!(hub.upstreams().get("fix").unwrap().pid, shared.pid);
+    let pids = [new, processes[1], u64::from(shared.pid.unwrap())];
+    hub.stop().await;
+    for pid in pids {
+        assert!(!is_alive(u32::try_from(pid).unwrap()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lazy_server_that_goes_to_rest_takes_no_call_with_it() {
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(1), ..quick() }).await;
+    let client = agent(&hub).await;
+    let mut document = stdio_fixture(Eras::Both);
+    document["lazy"] = json!(true);
+    hub.write_upstream("fix", &document);
+    hub.upstreams().reload().await;
+    hub.upstream_in("fix", UpstreamState::Idle).await;
+    for n in 0..30 {
+        let echoed = client.tool("mcp__fix__echo", json!({ "text": n.to_string() })).await;
+        assert_eq!(text(&echoed), n.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script = Script::answering("say \"$$\"").before("[ -e \"$dir/away\" ] && exit 1");
+    let mut document = script.install(&hub, "s");
+    document["per_session"] = json!(true);
+    let shared = hub.add_upstream("s", &document).await;
+    let client = hub.mcp(&hub.token("agent", &["call:*"]).await.token).header("plexus-session", "one");
+    let process = async || -> u32 {
+        let result = client.tool("mcp__s__work", json!({})).await;
+        text(&result).parse().unwrap_or_else(|_| panic!("{result}"))
+    };
+    // One that ends while nobody calls it is replaced by the next call.
+    let tasks = hub.tasks();
+    let first = process().await;
+    signal(first, "KILL");
+    let ended = async {
+        while hub.tasks() > tasks {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("its tasks end");
+    let second = process().await;
+    assert_ne!(second, first);
+    // It does not need the one that all share, but for being made.
+    touch(&folder(&hub, "s").join("away"));
+    signal(shared.pid.unwrap(), "KILL");
+    hub.upstream_in("s", UpstreamState::Down).await;
+    assert_eq!(process().await, second);
+    document["enabled"] = json!(false);
+    hub.write_upstream("s", &document);
+    hub.upstreams().reload().await;
+    hub.upstream_in("s", UpstreamState::Disabled).await;
+    assert!(!is_alive(second));
+}
+
+#[tokio::test]
+async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
+    let hub = TestHub::start_timed(quick()).await;
+    let mut pids = Vec::new();
+    for (name, document) in [
+        ("fix", stdio_fixture(Eras::Both)),
+        // It takes no notice of the end of its input, nor of being asked to end.
+        (
+            "stubborn",
+            Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn"),
+        ),
+    ] {
+        pids.push(hub.add_upstream(name, &document).await.pid.unwrap());
+    }
+    let client = agent(&hub).await;
+    let slow =
+        json!({ "name": "mcp__fix__slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } });
+    let (client, request) = client.modern_request(1, "tools/call", slow);
+    let mut stream = client.post_stream(&request).await;
+    assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress", "it runs");
+    let (_dir, messages) = tokio::join!(hub.stop(), stream.to_end());
+    assert!(text(&messages.last().unwrap()["result"]).starts_with("waited"), "{messages:?}");
+    for pid in pids {
+        assert!(!is_alive(pid), "{pid} is still there");
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_calls_wait_for_it() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script = Script::answering("say done").before("until [ -e \"$dir/go\" ]; do sleep 0.02; done");
+    let document = script.install(&hub, "slow");
+    touch(&folder(&hub, "slow").join("go"));
+    hub.add_upstream("slow", &document).await;
+
+    std::fs::remove_file(folder(&hub, "slow").join("go")).unwrap();
+    let hub = hub.restart().await;
+    let starting = hub.upstream_when("slow", "listed again", |upstream| !upstream.tools.is_empty()).await;
+    assert_eq!(
+        (starting.state, starting.tools),
+        (UpstreamState::Starting, vec!["mcp__slow__work".to_owned()])
+    );
+    let client = agent(&hub).await;
+    let call = client.tool("mcp__slow__work", json!({}));
+    let let_go = async { touch(&folder(&hub, "slow").join("go")) };
+    let (result, ()) = tokio::join!(call, let_go);
+    assert_eq!(text(&result), "done", "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_when_the_hub_stops_gets_it() {
+    let hub = TestHub::start_timed(quick()).await;
+    let script =
+        Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
+    let mut document = script.install(&hub, "s");
+    document["max_concurrency"] = json!(1);
+    hub.add_upstream("s", &document).await;
+    let client = agent(&hub).await;
+    let (upstreams, dir) = (hub.upstreams().clone(), folder(&hub, "s"));
+    let mut calls = tokio::task::JoinSet::new();
+    for running in [1, 2] {
+        let client = client.clone();
+        calls.spawn(async move { client.tool("mcp__s__work", json!({})).await });
+        let there = || dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running;
+        until("it runs, or waits for its turn", there).await;
+    }
+    // Nothing is stopped by force.
+    let (_dir, ()) = tokio::join!(hub.stop(), async { touch(&dir.join("go")) });
+    for result in calls.join_all().await {
+        assert_eq!(text(&result), "done");
+    }
+}

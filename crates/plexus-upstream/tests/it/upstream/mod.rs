@@ -1,0 +1,99 @@
+//! The client side of MCP: connections to single servers, and the hub in front of many. All are real processes,
+//! servers or pretending to be one.
+
+pub(crate) mod asking;
+mod calls;
+mod leaks;
+mod living;
+mod misbehaviour;
+mod reloading;
+mod script;
+mod server;
+mod stdio;
+mod telling;
+mod trust;
+
+use std::time::Duration;
+
+use plexus_testkit::{McpClient, TestHub};
+use plexus_upstream::{Jitter, Timing};
+use serde_json::{Value, json};
+
+/// Short enough for a test, long enough for a busy machine.
+pub(crate) fn quick() -> Timing {
+    Timing {
+        first_pause: Duration::from_millis(20),
+        longest_pause: Duration::from_millis(100),
+        // Far more than a test lets happen, unless it is about that.
+        crashes: 1_000,
+        // A test that writes a file says when it is read: a look in between would take the change before it is asked for.
+        watch: Duration::from_secs(3600),
+        jitter: Jitter::fixed(0.5),
+        ..Timing::default()
+    }
+}
+
+/// The same of a hub that sees by itself what becomes of the files.
+pub(crate) fn following() -> Timing {
+    Timing { watch: Duration::from_millis(50), confirm: Duration::from_millis(50), ..quick() }
+}
+
+/// A client that may use everything but what is for admins.
+pub(crate) async fn agent(hub: &TestHub) -> McpClient {
+    hub.mcp(&hub.token("agent", &["call:*"]).await.token)
+}
+
+/// Names of the tools that a client sees and that are of a server.
+pub(crate) async fn tools_of(client: &McpClient, server: &str) -> Vec<String> {
+    let list = client.modern("tools/list", json!({})).await.result();
+    let names =
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    names.filter(|name| name.starts_with(&format!("mcp__{server}__"))).collect()
+}
+
+/// The text of a result.
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
+}
+
+/// The result of a call of a tool without arguments, under an idempotency key.
+pub(crate) async fn keyed(client: &McpClient, tool: &str, key: &str) -> Value {
+    let params = json!({ "name": tool, "arguments": {}, "_meta": { "plexus/idempotency-key": key } });
+    client.modern("tools/call", params).await.result()
+}
+
+/// What the hub tells of itself, a line each.
+pub(crate) async fn metrics(hub: &TestHub) -> String {
+    let request = hub.http().get(hub.url("/metrics")).bearer_auth(hub.admin_token());
+    request.send().await.unwrap().text().await.unwrap()
+}
+
+/// Waits until something is there.
+pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
+    let there = async {
+        while !is_there() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), there)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// The process that a fixture server runs in.
+pub(crate) async fn process_of(client: &McpClient, server: &str) -> u64 {
+    let result = client.tool(&format!("mcp__{server}__describe_call"), json!({})).await;
+    result["structuredContent"]["process"].as_u64().unwrap_or_else(|| panic!("no process: {result}"))
+}
+
+/// Whether there is a process of this number, which may wait to be reaped.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+/// Sends a process a signal, by the name of it.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill is there").success(), "{name} to {pid}");
+}

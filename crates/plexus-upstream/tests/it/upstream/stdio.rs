@@ -1,0 +1,228 @@
+//! A real server of each era as a process of the hub.
+
+use std::sync::Arc;
+
+use plexus_kit::{Secret, TraceContext};
+use plexus_proto::api::UpstreamEra;
+use plexus_testkit::fixture::Eras;
+use plexus_upstream::client::{ClientError, Outgoing};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::server::{PATIENCE, Start, dead, outgoing, until};
+
+const ERAS: [(Eras, UpstreamEra, &str); 3] = [
+    (Eras::Sessions, UpstreamEra::Session, "2025-11-25"),
+    (Eras::Stateless, UpstreamEra::Stateless, "2026-07-28"),
+    (Eras::Both, UpstreamEra::Stateless, "2026-07-28"),
+];
+
+#[tokio::test]
+async fn a_server_of_any_era_is_found_out_and_called() {
+    for (eras, era, revision) in ERAS {
+        let server = Start::fixture(eras).connect().await;
+        let peer = server.client.peer();
+        assert_eq!((peer.era, &*peer.revision, &*peer.name), (era, revision, "plexus-fixture-server"));
+        assert!(peer.instructions.as_deref().unwrap().starts_with("A server to test with"));
+        assert!(server.tools().await.contains(&"echo".to_owned()));
+        assert_eq!(server.text("echo", json!({ "text": "line one\nline two" })).await, "line one\nline two");
+        server.client.ping().await.unwrap();
+        let pid = server.client.pid().unwrap();
+        server.close().await;
+        dead(pid).await;
+        server.start.alone().await;
+        let late = server.call("echo", json!({ "text": "" })).await.unwrap_err();
+        assert!(matches!(late, ClientError::Unreachable(_)), "{late}");
+    }
+}
+
+#[tokio::test]
+async fn an_era_that_is_no_longer_true_is_found_out_anew() {
+    for (eras, known, found) in [
+        (Eras::Sessions, UpstreamEra::Stateless, UpstreamEra::Session),
+        (Eras::Stateless, UpstreamEra::Session, UpstreamEra::Stateless),
+        (Eras::Both, UpstreamEra::Session, UpstreamEra::Session),
+    ] {
+        let mut start = Start::fixture(eras);
+        start.connect.known_era = Some(known);
+        let server = start.connect().await;
+        assert_eq!(server.client.peer().era, found, "{eras:?}");
+        assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_calls_at_once_get_their_own_answers() {
+    for (eras, ..) in ERAS {
+        let server = Start::fixture(eras).connect().await;
+        let calls = (0..100).map(|n| {
+            let server = &server;
+            async move {
+                let text = format!("{n} ").repeat(n * 10 + 1);
+                assert_eq!(server.text("echo", json!({ "text": text })).await, text);
+            }
+        });
+        futures_util::future::join_all(calls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_gets_little_of_the_hub_and_what_its_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Start::fixture(Eras::Both).stdio(|command| {
+        command.env.insert("GIVEN".to_owned(), Secret::from("value"));
+        command.cwd = Some(folder.path().to_owned());
+    });
+    let server = start.connect().await;
+    let headers = |name: &str| {
+        (name == "traceparent").then_some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    };
+    let trace = TraceContext::extract(headers);
+    let call = Outgoing { trace, ..outgoing("describe_call", json!({})) };
+    let described = server.call_with(call).await.unwrap()["structured"].clone();
+    assert_eq!(described["variables"], json!(["GIVEN", "LC_ALL", "PATH"]));
+    assert_eq!(described["folder"], folder.path().canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(described["process"], server.client.pid().unwrap());
+    assert_eq!(described["meta"]["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    assert_eq!(described["client"]["name"], "plexus");
+}
+
+#[tokio::test]
+async fn progress_comes_to_its_call_and_a_cancelled_call_ends_on_both_sides() {
+    for (eras, ..) in ERAS {
+        let server = Start::fixture(eras).connect().await;
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        let mut call = outgoing("slow", json!({}));
+        call.progress = Some(Arc::new(move |progress| drop(reports.send(progress))));
+        let cancel = call.cancel.clone();
+        let cancelling = async {
+            let first = tokio::time::timeout(PATIENCE, reported.recv()).await.unwrap().unwrap();
+            let second = tokio::time::timeout(PATIENCE, reported.recv()).await.unwrap().unwrap();
+            assert!(second.done > first.done && first.total.is_none(), "{first:?} {second:?}");
+            cancel.cancel();
+        };
+        let (called, ()) = tokio::join!(server.call_with(call), cancelling);
+        assert_eq!(called.unwrap_err(), ClientError::Cancelled, "{eras:?}");
+        let cancelled = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let described = server.call("describe_call", json!({})).await.unwrap();
+                if described["structured"]["cancelledCalls"] == 1 {
+                    return;
+                }
+            }
+        });
+        cancelled.await.expect("the server hears of it");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_tools_is_heard_of() {
+    for (eras, ..) in ERAS {
+        let server = Start::fixture(eras).connect().await;
+        assert!(!server.tools().await.contains(&"added_tool".to_owned()));
+        // In the stateless era the first change may come before the subscription, which nobody waits for.
+        let told = async {
+            while !server.has_changed() {
+                server.call("change_tools", json!({})).await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.expect("word of a change in time");
+        // Every call of it adds the tool or removes it.
+        if !server.tools().await.contains(&"added_tool".to_owned()) {
+            server.call("change_tools", json!({})).await.unwrap();
+            assert!(server.tools().await.contains(&"added_tool".to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_hub_does_not_pass_on_yet_is_refused_with_a_reason() {
+    let server = Start::fixture(Eras::Stateless).connect().await;
+    let asked = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
+    // It was told that the hub has nobody to ask.
+    assert!(matches!(asked, ClientError::Rpc { code: -32021, .. }), "{asked:?}");
+    let server = Start::fixture(Eras::Sessions).connect().await;
+    let asked = server.call("test_sampling", json!({ "prompt": "x" })).await;
+    let said = format!("{asked:?}");
+    assert!(said.contains("sampling"), "{said}");
+}
+
+#[tokio::test]
+async fn a_crash_in_the_middle_of_a_call_is_told_with_its_status() {
+    let server = Start::fixture(Eras::Both).connect().await;
+    let waiting = server.call("slow", json!({}));
+    let crash = server.call("crash", json!({}));
+    let (waited, crashed) = tokio::join!(waiting, crash);
+    for lost in [waited, crashed] {
+        let lost = lost.unwrap_err();
+        assert!(matches!(&lost, ClientError::Lost(why) if why.contains("exit status: 70")), "{lost:?}");
+    }
+    assert!(server.closed().await.contains("exit status: 70"));
+    server.start.alone().await;
+}
+
+#[tokio::test]
+async fn a_flood_on_standard_error_holds_nobody_up() {
+    let server = Start::fixture(Eras::Both).connect().await;
+    let flooded = server.text("flood_stderr", json!({ "bytes": 4 << 20 })).await;
+    assert!(flooded.starts_with("wrote "), "{flooded}");
+    until("the end of it is kept", || server.start.stderr().len() == 200).await;
+    assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_ends_the_connection() {
+    let mut start = Start::fixture(Eras::Both);
+    start.connect.settings.max_message = 100_000;
+    let server = start.connect().await;
+    assert_eq!(server.text("big", json!({ "bytes": 90_000 })).await.len(), 90_000);
+    let lost = server.call("big", json!({ "bytes": 100_001 })).await.unwrap_err();
+    assert!(matches!(&lost, ClientError::Lost(why) if why.contains("100000 bytes")), "{lost:?}");
+    dead(server.client.pid().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_dropped_client_takes_its_process_with_it() {
+    let server = Start::fixture(Eras::Both).connect().await;
+    let pid = server.client.pid().unwrap();
+    drop(server.client);
+    dead(pid).await;
+    server.start.alone().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_of_the_hub_ends_the_process_in_order() {
+    let server = Start::fixture(Eras::Both).connect().await;
+    let drained = server.start.connect.supervisor.shutdown(PATIENCE).await;
+    assert_eq!(drained.aborted, Vec::<String>::new());
+    dead(server.client.pid().unwrap()).await;
+    assert_eq!(server.closed().await, "the hub is shutting down");
+}
+
+/// Files that this process has open, and processes that it has started.
+#[cfg(target_os = "linux")]
+fn held() -> (usize, usize) {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+    (files, children.map(|children| children.split_whitespace().count()).sum())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn two_hundred_connections_leave_nothing_behind() {
+    let once = async || {
+        // One of the session era: rmcp may take seconds to end what has a subscription.
+        let server = Start::fixture(Eras::Sessions).connect().await;
+        assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
+        server.close().await;
+        server.start.alone().await;
+    };
+    // What the runtime opens once and keeps.
+    once().await;
+    let before = held();
+    for _ in 0..200 {
+        once().await;
+    }
+    assert_eq!(held(), before);
+}

@@ -1,0 +1,226 @@
+//! A server over HTTP that has too much to do, or is not reached for a moment, while calls run there.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use plexus_proto::api::UpstreamState;
+use plexus_testkit::{McpClient, TestHub};
+use plexus_upstream::Timing;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::scripted::{Asked, Scripted, Step, Steps, answer, json_answer, result, session_era};
+use super::soon;
+use crate::upstream::{agent, keyed, metrics, quick, text};
+
+fn often() -> Timing {
+    Timing { relist: Duration::from_millis(10), ..quick() }
+}
+
+async fn say(client: &McpClient, word: &str) -> Value {
+    client.tool("mcp__far__echo", json!({ "text": word })).await
+}
+
+fn said(asked: &Asked) -> &str {
+    asked.body["params"]["arguments"]["text"].as_str().unwrap_or_default()
+}
+
+/// Answers as a server of the session era does; a call of `long` when the test says so.
+fn answers(asked: &Asked, word: &Arc<Notify>) -> Steps {
+    let mut steps = session_era(asked);
+    if said(asked) == "long" {
+        steps.insert(0, Step::Wait(word.clone()));
+    }
+    steps
+}
+
+#[tokio::test]
+async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
+    for status in [429, 503] {
+        let (busy, word): (Arc<AtomicBool>, Arc<Notify>) = Default::default();
+        let (is_busy, given) = (busy.clone(), word.clone());
+        let server = Scripted::start(move |asked| match said(asked) {
+            "drop" => vec![Step::Close],
+            _ if is_busy.load(Ordering::SeqCst) => answer(status, "", "later"),
+            _ => answers(asked, &given),
+        })
+        .await;
+        let hub = TestHub::start_timed(often()).await;
+        hub.add_upstream("far", &json!({ "url": server.url() })).await;
+        let client = agent(&hub).await;
+        let long = say(&client, "long");
+        let meanwhile = async {
+            server.sees(|asked| said(asked) == "long").await;
+            let lists = server.count("tools/list");
+            busy.store(true, Ordering::SeqCst);
+            let calls = server.count("tools/call");
+            let refused = say(&client, "now").await;
+            // 503 may come from what stands before the server, after the call was passed on.
+            let (code, told) = match status {
+                429 => ("overloaded", "Nothing was run"),
+                _ => ("unavailable", "Nobody knows whether it has done its work"),
+            };
+            assert_eq!(refused["_meta"]["plexus/error"]["code"], code, "{refused}");
+            assert!(text(&refused).contains(told), "{refused}");
+            assert_eq!(server.count("tools/call"), calls + 1, "it is not run again");
+            // A call that is lost makes the hub look for the server, which has no time for that either.
+            assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"]["code"], "unavailable");
+            soon(async {
+                while server.count("tools/list") < lists + 3 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            busy.store(false, Ordering::SeqCst);
+            assert_eq!(text(&say(&client, "now").await), "scripted");
+            word.notify_one();
+        };
+        let (long, ()) = tokio::join!(long, meanwhile);
+        assert_eq!(text(&long), "scripted", "{long}");
+        let far = hub.upstreams().get("far").unwrap();
+        assert_eq!((far.state, far.restarts, server.count("initialize")), (UpstreamState::Ready, 0, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_key() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "tools/call" => answer(503, "", "upstream connect error or disconnect/reset before headers"),
+        _ => session_era(asked),
+    })
+    .await;
+    let hub = TestHub::start_timed(often()).await;
+    hub.add_upstream("far", &json!({ "url": server.url() })).await;
+    let client = agent(&hub).await;
+    let first = keyed(&client, "mcp__far__echo", "k").await;
+    assert_eq!(first["_meta"]["plexus/error"]["code"], "unavailable", "{first}");
+    let again = keyed(&client, "mcp__far__echo", "k").await;
+    // Trying for longer would not help.
+    let meta = &again["_meta"];
+    assert_eq!(
+        (&meta["plexus/error"]["code"], &meta["plexus/error"]["retryable"]),
+        (&json!("conflict"), &json!(false))
+    );
+    assert!(text(&again).contains("503") && text(&again).contains("with a new key"), "{again}");
+    assert_eq!(server.count("tools/call"), 1);
+    // The tool may be run twice: so it is.
+    hub.add_upstream("far", &json!({ "url": server.url(), "tools": { "idempotent": ["echo"] } })).await;
+    let harmless = say(&client, "now").await;
+    assert!(text(&harmless).contains("without harm"), "{harmless}");
+    assert_eq!(server.count("tools/call"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_admitted_to_or_none() {
+    let word = Arc::new(Notify::new());
+    let given = word.clone();
+    let server = Scripted::start(move |asked| match asked.what() {
+        "tools/list" => {
+            let tools =
+                ["read", "delete"].map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }));
+            json_answer(200, "", &result(asked, &json!({ "tools": tools })))
+        }
+        "tools/call" if asked.body["params"]["name"] == "read" => {
+            let mut busy = answer(429, "", "later");
+            busy.insert(0, Step::Wait(given.clone()));
+            busy
+        }
+        _ => session_era(asked),
+    })
+    .await;
+    let hub = TestHub::start_timed(often()).await;
+    let named = |tool: &str| json!({ "url": server.url(), "tools": { "rename": { tool: "x" } } });
+    hub.add_upstream("far", &named("read")).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    let [one, two] = ["one", "two"].map(|thread| hub.mcp(&token).header("plexus-session", thread));
+    let first = keyed(&one, "mcp__far__x", "k");
+    let second = async {
+        server.is_asked("tools/call", 1).await;
+        let params = json!({ "name": "mcp__far__x", "_meta": { "plexus/idempotency-key": "k" } });
+        let change = async {
+            // It is admitted, and then waits for the first.
+            while !metrics(&hub).await.lines().any(|line| line == "plexus_tool_calls_waiting 1.0") {}
+            hub.write_upstream("far", &named("delete"));
+            assert_eq!(hub.upstreams().reload().await.changed, ["far"]);
+            word.notify_one();
+        };
+        tokio::join!(two.modern("tools/call", params), change).0
+    };
+    let (first, second) = soon(async { tokio::join!(first, second) }).await;
+    assert!(text(&first).contains("Nothing was run"), "{first}");
+    assert!(second.json().to_string().contains("Unknown tool"), "{:?}", second.json());
+    assert_eq!(server.count("tools/call"), 1, "{:?}", server.asked());
+}
+
+/// The way to a server, which can be closed to those who are not on it yet.
+struct Door {
+    address: SocketAddr,
+    accepting: JoinSet<()>,
+    _passing: Arc<Mutex<JoinSet<()>>>,
+}
+
+impl Door {
+    async fn open(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let passing: Arc<Mutex<JoinSet<()>>> = Arc::default();
+        let mut accepting = JoinSet::new();
+        let through = passing.clone();
+        accepting.spawn(async move {
+            while let Ok((mut outside, _)) = listener.accept().await {
+                let mut inside = TcpStream::connect(to).await.unwrap();
+                through.lock().unwrap().spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
+                });
+            }
+        });
+        Self { address, accepting, _passing: passing }
+    }
+
+    async fn close(&mut self) {
+        self.accepting.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_reached_for_a_moment_keeps_the_calls_that_run() {
+    let word: Arc<Notify> = Arc::default();
+    let given = word.clone();
+    // Every request comes on a connection of its own.
+    let server = Scripted::start(move |asked| {
+        let mut steps = answers(asked, &given);
+        for step in &mut steps {
+            if let Step::Send(bytes) = step {
+                let answer = String::from_utf8(std::mem::take(bytes)).unwrap();
+                *bytes = answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).into_bytes();
+            }
+        }
+        steps.push(Step::Close);
+        steps
+    })
+    .await;
+    let mut door = Door::open(server.address()).await;
+    let hub = TestHub::start_timed(often()).await;
+    hub.add_upstream("far", &json!({ "url": format!("http://{}/mcp", door.address) })).await;
+    let client = agent(&hub).await;
+    let long = say(&client, "long");
+    let meanwhile = async {
+        server.sees(|asked| said(asked) == "long").await;
+        door.close().await;
+        // Long enough for the hub to have asked for the list many times.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(500) {
+            let refused = say(&client, "now").await;
+            assert!(text(&refused).starts_with("far is not available (ready)"), "{refused}");
+        }
+        // Now: when nothing runs there any more, a server that is not reached is started anew.
+        assert_eq!(hub.upstreams().get("far").unwrap().restarts, 0);
+        word.notify_one();
+    };
+    let (long, ()) = tokio::join!(long, meanwhile);
+    assert_eq!(text(&long), "scripted", "{long}");
+}

@@ -1,0 +1,351 @@
+//! Servers that misbehave: every call ends, says why, and is sent once.
+
+use std::time::Duration;
+
+use plexus_kit::Stage;
+use plexus_upstream::client::{Client, ClientError, Outgoing};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::scripted::{
+    Asked, Scripted, Step, Steps, answer, event, json_answer, result, said, session_era, stateless_era,
+    stream,
+};
+use super::{Way, beside, call, echo, outgoing, soon, text};
+
+const POLL: Duration = Duration::from_millis(10);
+
+/// A server of the session era that does something else with calls.
+async fn with_calls(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Scripted {
+    Scripted::start(move |asked| if asked.what() == "tools/call" { calls(asked) } else { session_era(asked) })
+        .await
+}
+
+/// The error of a call that such a server answers, which must have been sent once.
+async fn failure(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> ClientError {
+    let server = with_calls(calls).await;
+    let client = Way::to(&server.url()).at_most(1 << 20).connect().await;
+    let error = echo(&client, "x").await.expect_err("no result");
+    assert_eq!(server.count("tools/call"), 1, "{error:?}");
+    // What one call met is of no matter to the connection.
+    soon(client.ping()).await.unwrap();
+    error
+}
+
+fn sent(bytes: &str) -> Step {
+    Step::Send(bytes.as_bytes().to_vec())
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_after_the_request_was_sent_loses_the_call() {
+    for steps in [
+        vec![Step::Close],
+        vec![sent("HTTP/1.1 200 OK\r\ncontent-"), Step::Close],
+        vec![
+            sent("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"js"),
+            Step::Close,
+        ],
+        vec![
+            sent(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"js",
+            ),
+            Step::Close,
+        ],
+    ] {
+        let error = failure(move |_| steps.clone()).await;
+        assert!(matches!(error, ClientError::Lost(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_one_is_an_error_of_the_protocol() {
+    let html = || answer(200, "content-type: text/html\r\n", "<html>welcome</html>");
+    for (steps, word) in [
+        (html(), "text/html"),
+        (answer(202, "", ""), "did not answer"),
+        (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "no message of MCP"),
+        (answer(200, "content-type: application/json\r\ncontent-encoding: gzip\r\n", "x"), "not MCP"),
+        (json_answer(200, "", &json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} })), "something else"),
+        (json_answer(200, "", &json!([])), "no message of MCP"),
+        (vec![sent("SSH-2.0-OpenSSH_9.7\r\n\r\n"), Step::Close], "not HTTP"),
+        (answer(500, "", "broken"), "500"),
+        (stream("data: nonsense\n\n"), "no message of MCP"),
+    ] {
+        let shown = format!("{steps:?}");
+        let error = failure(move |_| steps.clone()).await;
+        assert!(matches!(&error, ClientError::Protocol(why) if why.contains(word)), "{shown}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_cut_off() {
+    let piece = vec![b'x'; 64 << 10];
+    for head in [
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ",
+    ] {
+        let steps = vec![sent(head), Step::Endlessly(piece.clone())];
+        let error = failure(move |_| steps.clone()).await;
+        assert!(
+            matches!(&error, ClientError::Protocol(why) if why.contains("longer than")),
+            "{head}: {error:?}"
+        );
+    }
+    // Nor is a refusal read for ever.
+    let steps = vec![sent("HTTP/1.1 500 X\r\n\r\n"), Step::Endlessly(piece.clone())];
+    assert!(matches!(failure(move |_| steps.clone()).await, ClientError::Protocol(_)));
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_cut_off() {
+    let steps =
+        vec![sent("HTTP/1.1 200 OK\r\n"), Step::Endlessly(b"x-filler: 0123456789abcdef\r\n".to_vec())];
+    let error = failure(move |_| steps.clone()).await;
+    assert!(matches!(error, ClientError::Protocol(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
+    for steps in [
+        vec![Step::Stall],
+        vec![sent("HTTP/1.1 200 OK\r\nconte"), Step::Stall],
+        vec![
+            sent("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"),
+            Step::Stall,
+        ],
+        vec![sent("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n"), Step::Stall],
+        vec![sent("HTTP/1.1 500 X\r\ncontent-length: 9\r\n\r\nx"), Step::Stall],
+    ] {
+        let silent = steps.clone();
+        let server = with_calls(move |_| silent.clone()).await;
+        let client = Way::to(&server.url()).connect().await;
+        let waiting = outgoing("echo", json!({}));
+        let cancel = waiting.cancel.clone();
+        let task = beside({
+            let client = client.clone();
+            async move { client.call(waiting).await }
+        });
+        server.sees(|asked| asked.what() == "tools/call").await;
+        cancel.cancel();
+        assert_eq!(task.done().await, Err(ClientError::Cancelled));
+        let told = server.sees(|asked| asked.what() == "notifications/cancelled").await;
+        let call = server.sees(|asked| asked.what() == "tools/call").await;
+        assert_eq!(told.body["params"]["requestId"], call.body["id"]);
+
+        // What is not a call has a time of its own.
+        let server = Scripted::start(move |asked| match asked.what() {
+            "tools/list" => steps.clone(),
+            _ => session_era(asked),
+        })
+        .await;
+        let client = Way::to(&server.url()).patience(Duration::from_millis(300)).connect().await;
+        let error = soon(client.list_tools()).await.unwrap_err();
+        assert!(matches!(&error, ClientError::Lost(why) if why.contains("tools/list")), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_says_who_it_is_is_given_up() {
+    let server = Scripted::start(|_| vec![Step::Stall]).await;
+    let refused = Way::to(&server.url()).patience(Duration::from_millis(400)).try_connect().await;
+    assert!(matches!(refused, Err(ClientError::Unreachable(_) | ClientError::Lost(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_about_its_era_is_asked_in_the_other_way_in_time() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "server/discover" => vec![Step::Stall],
+        _ => session_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).patience(Duration::from_secs(4)).connect().await;
+    assert_eq!(client.peer().name, "scripted");
+}
+
+#[tokio::test]
+async fn a_tool_that_speaks_of_sessions_has_been_carried_out() {
+    for (code, message) in
+        [(-32602, "no valid session of the shop"), (-32000, "the session of the browser is busy")]
+    {
+        let error = failure(move |asked| {
+            let error = json!({ "code": code, "message": message });
+            json_answer(400, "", &json!({ "jsonrpc": "2.0", "id": asked.body["id"], "error": error }))
+        })
+        .await;
+        assert!(matches!(&error, ClientError::Rpc { code: same, .. } if *same == code), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn events_of_other_names_are_none_of_a_call() {
+    let server = with_calls(|asked| {
+        let answer = event(&result(asked, &said("in between")));
+        stream(&format!("event: ping\ndata: 2026-07-28 12:00\n\nevent: message\n{answer}"))
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(text(&echo(&client, "x").await.unwrap()), "in between");
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_ends_with_its_time_or_with_the_connection() {
+    for (patience, close) in [(Duration::from_millis(300), false), (Duration::from_secs(60), true)] {
+        let server = Scripted::start(|asked| match asked.what() {
+            "tools/call" => vec![Step::Stall],
+            "notifications/cancelled" => {
+                vec![sent("HTTP/1.1 202 X\r\ncontent-length: 9\r\n\r\nx"), Step::Stall]
+            }
+            _ => session_era(asked),
+        })
+        .await;
+        let way = Way::to(&server.url()).patience(patience);
+        let client = way.connect().await;
+        cancelled(&client, &server, 1).await;
+        server.is_asked("notifications/cancelled", 1).await;
+        assert_eq!(way.supervisor.count(Stage::Work), 1, "somebody waits for the rest of the body");
+        if close {
+            drop(client);
+        }
+        let ended = async {
+            while way.supervisor.count(Stage::Work) > 0 {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        soon(ended).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_cancellation_is_sent_only_so_many() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "tools/call" | "notifications/cancelled" => vec![Step::Stall],
+        _ => session_era(asked),
+    })
+    .await;
+    let way = Way::to(&server.url());
+    let client = way.connect().await;
+    cancelled(&client, &server, 200).await;
+    cancelled(&client, &server, 200).await;
+    let count = way.supervisor.count(Stage::Work);
+    assert!((200..=256).contains(&count), "{count}");
+}
+
+/// So many calls more that the server has heard of, and that are then cancelled.
+async fn cancelled(client: &Client, server: &Scripted, calls: usize) {
+    let before = server.count("tools/call");
+    let calls: Vec<_> = (0..calls).map(|_| outgoing("echo", json!({}))).collect();
+    let cancels: Vec<_> = calls.iter().map(|call| call.cancel.clone()).collect();
+    let client = client.clone();
+    let ended = beside(async move {
+        futures_util::future::join_all(calls.into_iter().map(|call| client.call(call))).await
+    });
+    server.is_asked("tools/call", before + cancels.len()).await;
+    cancels.iter().for_each(CancellationToken::cancel);
+    assert!(ended.done().await.into_iter().all(|ended| ended == Err(ClientError::Cancelled)));
+}
+
+#[tokio::test]
+async fn missing_credentials_are_named() {
+    let refuse =
+        |status: u16| move |_: &Asked| answer(status, "www-authenticate: Bearer realm=\"x\"\r\n", "no");
+    for (status, header, words) in [
+        (401, None, ["wants credentials", "`Authorization`", "Bearer ${env:"]),
+        (401, Some("Bearer old"), ["does not accept", "`Authorization`", "expired"]),
+        (403, None, ["does not allow", "`Authorization`", "file"]),
+        (403, Some("Bearer weak"), ["does not allow", "`Authorization`", "rights"]),
+    ] {
+        let server = Scripted::start(refuse(status)).await;
+        let mut way = Way::to(&server.url());
+        if let Some(value) = header {
+            way = way.header("Authorization", value);
+        }
+        let why = way.refused().await;
+        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        assert!(header.is_none_or(|value| !why.contains(value)), "{why}");
+        // Asking in another way would not help.
+        assert_eq!(server.asked().len(), 1, "{:?}", server.asked());
+    }
+}
+
+#[tokio::test]
+async fn only_a_server_that_says_so_of_itself_has_run_nothing() {
+    let error = failure(|_| answer(429, "retry-after: 1\r\n", "later")).await;
+    assert!(matches!(error, ClientError::Busy(_)), "{error:?}");
+    // What stands before a server says these of a call that has reached it, too.
+    for status in [502, 503, 504] {
+        let error = failure(move |_| answer(status, "", "upstream")).await;
+        assert!(matches!(error, ClientError::Lost(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_protocol_comes_with_any_status() {
+    for status in [200, 400, 404, 500] {
+        let server = Scripted::start(move |asked| match asked.what() {
+            "tools/call" => {
+                let error = json!({ "code": -32602, "message": "no such tool", "data": { "a": 1 } });
+                json_answer(status, "", &json!({ "jsonrpc": "2.0", "id": asked.body["id"], "error": error }))
+            }
+            _ => stateless_era(asked),
+        })
+        .await;
+        let client = Way::to(&server.url()).connect().await;
+        let error = echo(&client, "x").await.unwrap_err();
+        let data = Some(json!({ "a": 1 }));
+        assert_eq!(error, ClientError::Rpc { code: -32602, message: "no such tool".to_owned(), data });
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_asks_is_answered_and_what_it_may_not_ask_is_refused() {
+    let server = with_calls(|asked| {
+        let asks = ["ping", "sampling/createMessage"].map(|method| {
+            event(&json!({ "jsonrpc": "2.0", "id": format!("q-{method}"), "method": method, "params": {} }))
+        });
+        stream(&format!("{}{}{}", asks[0], asks[1], event(&result(asked, &said("answered")))))
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(text(&echo(&client, "x").await.unwrap()), "answered");
+    let pong = server.sees(|asked| asked.body["id"] == "q-ping").await;
+    assert_eq!(pong.body["result"], json!({}), "{pong:?}");
+    let refused = server.sees(|asked| asked.body["id"] == "q-sampling/createMessage").await;
+    assert_eq!(refused.body["error"]["code"], -32601, "{refused:?}");
+    assert_eq!(refused.header("mcp-session-id"), Some("s-1"));
+}
+
+#[tokio::test]
+async fn a_stateless_server_gets_names_and_marked_arguments_in_headers() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "tools/list" => {
+            let schema = json!({ "type": "object", "properties": {
+                "region": { "type": "string", "x-mcp-header": "Region" } } });
+            let tools = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [
+                { "name": "wetter für", "inputSchema": schema },
+            ] });
+            json_answer(200, "", &result(asked, &tools))
+        }
+        _ => stateless_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(soon(client.list_tools()).await.unwrap().len(), 1);
+    call(&client, "wetter für", json!({ "region": "eu-1" })).await.unwrap();
+    let asked = server.sees(|asked| asked.what() == "tools/call").await;
+    assert_eq!(asked.header("mcp-name"), Some("=?base64?d2V0dGVyIGbDvHI=?="));
+    assert_eq!(asked.header("mcp-param-region"), Some("eu-1"));
+    assert_eq!(asked.header("mcp-method"), Some("tools/call"));
+    assert_eq!(asked.header("mcp-protocol-version"), Some("2026-07-28"));
+}
+
+#[tokio::test]
+async fn a_call_that_was_cancelled_before_it_was_sent_is_not_sent() {
+    let server = with_calls(|_| vec![Step::Stall]).await;
+    let client = Way::to(&server.url()).connect().await;
+    let call = Outgoing { ..outgoing("echo", json!({})) };
+    call.cancel.cancel();
+    assert_eq!(soon(client.call(call)).await, Err(ClientError::Cancelled));
+    soon(client.ping()).await.unwrap();
+    assert_eq!(server.count("tools/call") + server.count("notifications/cancelled"), 0);
+}

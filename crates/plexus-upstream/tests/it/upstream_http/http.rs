@@ -1,0 +1,211 @@
+//! Streamable HTTP against a real server of each era.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use plexus_proto::api::UpstreamEra;
+use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
+use plexus_tools::ProgressSink;
+use plexus_upstream::client::{Client, ClientError, Outgoing};
+use serde_json::json;
+
+use super::{Way, begun, call, echo, outgoing, soon, structured, text, whole};
+
+const POLL: Duration = Duration::from_millis(10);
+
+/// A server and a client of each era.
+async fn each_era() -> [(HttpFixture, Way, Client, UpstreamEra); 2] {
+    let mut all = Vec::new();
+    for (eras, era) in [(Eras::Sessions, UpstreamEra::Session), (Eras::Stateless, UpstreamEra::Stateless)] {
+        let server = Fixture::new().only(eras).start().await;
+        let way = Way::to(&server.url());
+        let client = way.connect().await;
+        all.push((server, way, client, era));
+    }
+    all.try_into().ok().expect("two")
+}
+
+#[tokio::test]
+async fn tools_are_listed_and_called_in_each_era() {
+    for (_server, _way, client, era) in each_era().await {
+        let peer = client.peer();
+        assert_eq!(peer.era, era);
+        assert_eq!(peer.revision, if era == UpstreamEra::Session { "2025-11-25" } else { "2026-07-28" });
+        assert_eq!(peer.name, "plexus-fixture-server");
+        assert!(peer.instructions.as_deref().is_some_and(|text| text.contains("echo")), "{peer:?}");
+        let tools = soon(client.list_tools()).await.unwrap();
+        assert!(tools.iter().any(|tool| tool["name"] == "echo"), "{tools:?}");
+        assert_eq!(text(&echo(&client, "Grüße").await.unwrap()), "Grüße");
+        let failed = call(&client, "test_error_handling", json!({})).await.unwrap();
+        assert!(failed.is_error);
+        let unknown = call(&client, "no_such_tool", json!({})).await.unwrap_err();
+        assert!(matches!(unknown, ClientError::Rpc { code: -32602, .. }), "{unknown:?}");
+        soon(client.ping()).await.unwrap();
+        soon(client.close()).await;
+        assert!(matches!(echo(&client, "late").await, Err(ClientError::Unreachable(_))));
+    }
+}
+
+#[tokio::test]
+async fn the_newest_era_is_found_and_a_known_one_is_tried_first() {
+    let server = Fixture::new().start().await;
+    let way = Way::to(&server.url());
+    assert_eq!(way.connect().await.peer().era, UpstreamEra::Stateless);
+    let way = way.known(UpstreamEra::Session);
+    assert_eq!(way.connect().await.peer().era, UpstreamEra::Session);
+    // What was known is no longer so.
+    for (eras, era) in [(Eras::Stateless, UpstreamEra::Stateless), (Eras::Sessions, UpstreamEra::Session)] {
+        let server = Fixture::new().only(eras).start().await;
+        for known in [UpstreamEra::Session, UpstreamEra::Stateless] {
+            assert_eq!(Way::to(&server.url()).known(known).connect().await.peer().era, era, "{known:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_sees_the_headers_of_its_file_and_nothing_of_the_caller() {
+    let server = Fixture::new().start().await;
+    for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
+        let way = Way::to(&server.url()).known(era).header("X-Api-Key", "of the file");
+        let client = way.connect().await;
+        let described = structured(&call(&client, "describe_call", json!({})).await.unwrap());
+        let headers = described["headers"].as_object().unwrap();
+        assert_eq!(headers["x-api-key"], "of the file");
+        assert!(headers["user-agent"].as_str().unwrap().starts_with("plexus/"), "{headers:?}");
+        assert!(!headers.contains_key("authorization"), "{headers:?}");
+        let routed = era == UpstreamEra::Stateless;
+        assert_eq!(
+            headers.get("mcp-name").is_some_and(|name| name == "describe_call"),
+            routed,
+            "{headers:?}"
+        );
+        assert_eq!(headers.contains_key("mcp-session-id"), !routed, "{headers:?}");
+        assert_eq!(described["client"]["name"], "plexus", "{described}");
+    }
+}
+
+#[tokio::test]
+async fn progress_comes_in_order_and_only_to_who_asked() {
+    for (_server, _way, client, _) in each_era().await {
+        let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
+        let noted = seen.clone();
+        let sink: ProgressSink = Arc::new(move |progress| noted.lock().unwrap().push(progress.done));
+        let slow = Outgoing { progress: Some(sink), ..outgoing("slow", json!({ "ms": 100 })) };
+        let output = whole(soon(client.call(slow)).await).unwrap();
+        assert!(text(&output).starts_with("waited "), "{output:?}");
+        {
+            let seen = seen.lock().unwrap();
+            assert!(!seen.is_empty() && seen.is_sorted(), "{seen:?}");
+        }
+        call(&client, "slow", json!({ "ms": 50 })).await.unwrap();
+    }
+}
+
+/// Waits until the server has seen so many calls cancelled.
+async fn cancelled(client: &Client, calls: u64) {
+    let seen = async {
+        loop {
+            let described = structured(&call(client, "describe_call", json!({})).await.unwrap());
+            if described["cancelledCalls"] == calls {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    soon(seen).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_on_the_server_too() {
+    for (_server, _way, client, _) in each_era().await {
+        let (task, cancel) = begun(&client, json!({})).await;
+        cancel.cancel();
+        assert_eq!(task.done().await, Err(ClientError::Cancelled));
+        cancelled(&client, 1).await;
+        // Whoever drops the call cancels it.
+        let (task, _cancel) = begun(&client, json!({})).await;
+        drop(task);
+        cancelled(&client, 2).await;
+        assert_eq!(text(&echo(&client, "still there").await.unwrap()), "still there");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_tools_is_heard() {
+    for (_server, way, client, _) in each_era().await {
+        let before = soon(client.list_tools()).await.unwrap().len();
+        let heard = way.ears.count();
+        call(&client, "change_tools", json!({})).await.unwrap();
+        way.ears.more_than(heard).await;
+        assert_eq!(soon(client.list_tools()).await.unwrap().len(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn large_results_come_whole_and_too_large_ones_are_refused() {
+    let server = Fixture::new().start().await;
+    for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
+        let client = Way::to(&server.url()).known(era).at_most(2 << 20).connect().await;
+        let output = call(&client, "big", json!({ "bytes": 1 << 20 })).await.unwrap();
+        assert_eq!(text(&output).len(), 1 << 20);
+        let refused = call(&client, "big", json!({ "bytes": 4 << 20 })).await.unwrap_err();
+        assert!(matches!(&refused, ClientError::Protocol(why) if why.contains("longer than")), "{refused:?}");
+        assert_eq!(text(&echo(&client, "goes on").await.unwrap()), "goes on");
+    }
+}
+
+#[tokio::test]
+async fn many_calls_at_once_share_the_connections() {
+    for (_server, _way, client, _) in each_era().await {
+        let calls = (0..64).map(|n| {
+            let client = client.clone();
+            async move { text(&echo(&client, &n.to_string()).await.unwrap()) == n.to_string() }
+        });
+        assert!(futures_util::future::join_all(calls).await.into_iter().all(|same| same));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_a_client_is_closed() {
+    for (_server, way, client, _) in each_era().await {
+        echo(&client, "x").await.unwrap();
+        soon(client.close()).await;
+        assert_eq!(soon(client.closed()).await, "closed by the hub");
+        drop(client);
+        let drained = soon(way.supervisor.shutdown(Duration::from_secs(5))).await;
+        assert_eq!(drained.aborted, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn tasks_end_with_a_client_that_nobody_closed() {
+    let server = Fixture::new().only(Eras::Sessions).start().await;
+    let way = Way::to(&server.url());
+    drop(way.connect().await);
+    let gone = async {
+        while way.supervisor.count(plexus_kit::Stage::Intake) > 0 {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    soon(gone).await;
+}
+
+#[test]
+fn a_connection_that_is_being_made_takes_little_of_the_stack() {
+    let connecting = Client::connect(Way::to("http://127.0.0.1:1/mcp").ready());
+    let size = size_of_val(&connecting);
+    assert!(size <= 4096, "{size} bytes");
+}
+
+/// A figure to look at, not a limit: the machine may be busy.
+#[tokio::test]
+async fn two_thousand_calls_one_after_another() {
+    for (_server, _way, client, era) in each_era().await {
+        let begun = Instant::now();
+        for _ in 0..2_000 {
+            client.call(outgoing("echo", json!({ "text": "x" }))).await.unwrap();
+        }
+        let each = begun.elapsed() / 2_000;
+        println!("{era:?}: {each:?} for each of 2,000 calls");
+    }
+}

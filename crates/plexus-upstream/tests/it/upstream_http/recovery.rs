@@ -1,0 +1,249 @@
+//! What goes on by itself after a server, a session or a connection was lost, and what is left as lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use plexus_testkit::Link;
+use plexus_testkit::fixture::{Eras, Fixture};
+use plexus_upstream::client::ClientError;
+use serde_json::json;
+
+use super::scripted::{
+    Asked, End, Scripted, Step, Steps, answer, chunked_stream, event, json_answer, result, said, session_era,
+    stream,
+};
+use super::{Way, begun, call, echo, soon, text};
+
+/// Before a stream is asked for again, whatever its server says.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
+    for eras in [Eras::Sessions, Eras::Stateless] {
+        let server = Fixture::new().only(eras).start().await;
+        let way_there = Link::to(server.address()).await;
+        let way = Way::to(&way_there.url("/mcp"));
+        let client = way.connect().await;
+        echo(&client, "before").await.unwrap();
+        let next = Fixture::new().only(eras).start().await;
+        way_there.point_at(next.address());
+        way_there.cut();
+        drop(server);
+        // Written in the moment of the cut, nobody knows whether it was carried out.
+        let written_into_the_cut =
+            async { while let Err(ClientError::Lost(_)) = echo(&client, "after").await {} };
+        soon(written_into_the_cut).await;
+        let calls = (0..8).map(|_| echo(&client, "after"));
+        for output in futures_util::future::join_all(calls).await {
+            assert_eq!(text(&output.unwrap()), "after");
+        }
+        // Changes are heard from the new one too.
+        let heard = way.ears.count();
+        call(&client, "change_tools", json!({})).await.unwrap();
+        way.ears.more_than(heard).await;
+        soon(client.close()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_flight_is_lost_and_not_sent_again() {
+    for eras in [Eras::Sessions, Eras::Stateless] {
+        let server = Fixture::new().only(eras).start().await;
+        let way_there = Link::to(server.address()).await;
+        let client = Way::to(&way_there.url("/mcp")).connect().await;
+        if eras == Eras::Stateless {
+            let (task, _cancel) = begun(&client, json!({})).await;
+            way_there.cut();
+            let lost = task.done().await;
+            assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+        }
+        way_there.lose_answers();
+        let lost = echo(&client, "x").await;
+        assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+        way_there.heal();
+        assert_eq!(text(&echo(&client, "again").await.unwrap()), "again");
+    }
+}
+
+#[tokio::test]
+async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
+    let server = Fixture::new().only(Eras::Sessions).start().await;
+    let way_there = Link::to(server.address()).await;
+    let client = Way::to(&way_there.url("/mcp")).connect().await;
+    let (task, _cancel) = begun(&client, json!({ "ms": 1_000 })).await;
+    way_there.cut();
+    let output = task.done().await.unwrap();
+    assert!(text(&output).starts_with("waited "), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let begun = sessions.clone();
+    let server = Scripted::start(move |asked| match asked.what() {
+        "initialize" => {
+            let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+                "serverInfo": { "name": "scripted", "version": "1" } });
+            json_answer(200, &format!("mcp-session-id: s-{number}\r\n"), &result(asked, &welcome))
+        }
+        // The first session is forgotten; some say so with 400.
+        "tools/call" if asked.header("mcp-session-id") == Some("s-1") => answer(404, "", "gone"),
+        "tools/call" if asked.header("mcp-session-id") == Some("s-2") => {
+            let error = json!({ "code": -32000, "message": "Bad Request: No valid session ID provided" });
+            json_answer(400, "", &json!({ "jsonrpc": "2.0", "id": null, "error": error }))
+        }
+        _ => session_era(asked),
+    })
+    .await;
+    let way = Way::to(&server.url());
+    let client = way.connect().await;
+    let heard = way.ears.count();
+    // The first of them finds s-1 gone and makes s-2, which is gone at once: that is enough for one call.
+    let refused = echo(&client, "x").await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(sessions.load(Ordering::SeqCst), 2);
+    let calls = (0..20).map(|_| echo(&client, "x"));
+    for output in futures_util::future::join_all(calls).await {
+        assert_eq!(text(&output.unwrap()), "scripted");
+    }
+    assert_eq!(sessions.load(Ordering::SeqCst), 3, "one new session for all");
+    assert!(way.ears.count() > heard, "a server that forgot its sessions may have other tools");
+}
+
+#[tokio::test]
+async fn a_404_without_a_session_is_no_lost_session() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "initialize" => {
+            let welcome = json!({ "protocolVersion": "2025-03-26", "capabilities": {} });
+            json_answer(200, "", &result(asked, &welcome))
+        }
+        "tools/call" => answer(404, "", "nothing here"),
+        _ => session_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    let error = echo(&client, "x").await.unwrap_err();
+    assert!(matches!(&error, ClientError::Protocol(why) if why.contains("check the `url`")), "{error:?}");
+    assert_eq!((server.count("tools/call"), server.count("initialize")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_nobody_used_it_costs_no_call() {
+    // Closes after each answer, without having said so.
+    let server = Scripted::start(|asked| {
+        let mut steps = session_era(asked);
+        steps.push(Step::Close);
+        steps
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    let mut lost = 0;
+    for _ in 0..50 {
+        server.has_closed_all().await;
+        // What the system knows by now, the runtime learns before this goes on.
+        tokio::task::yield_now().await;
+        match echo(&client, "x").await {
+            Ok(output) => assert_eq!(text(&output), "scripted"),
+            // Written before the end arrived, after all: nobody knows, so it is not sent again.
+            Err(error) => {
+                assert!(matches!(error, ClientError::Lost(_)), "{error:?}");
+                lost += 1;
+            }
+        }
+    }
+    // Whoever does not look loses every second one: the one after a loss has a new connection.
+    assert!(lost <= 5, "{lost} of 50 calls were lost");
+    assert!(server.count("tools/call") <= 50, "nothing is sent twice");
+}
+
+#[tokio::test]
+async fn one_connection_carries_one_call_after_another() {
+    fn streams(asked: &Asked, end: End) -> Steps {
+        match asked.what() {
+            "tools/call" => chunked_stream(&event(&result(asked, &said("scripted"))), end),
+            _ => session_era(asked),
+        }
+    }
+    // What the server says unasked is listened to on one of its own. A stream that is not over when the next call comes
+    // costs another connection, but not one for each call.
+    for (script, connections) in [
+        (session_era as fn(&Asked) -> Steps, 2),
+        (|asked| streams(asked, End::WithIt), 2),
+        (|asked| streams(asked, End::Later), 50),
+    ] {
+        let server = Scripted::start(script).await;
+        let client = Way::to(&server.url()).connect().await;
+        for _ in 0..100 {
+            assert_eq!(text(&echo(&client, "x").await.unwrap()), "scripted");
+        }
+        assert!(server.connections() <= connections, "{}", server.connections());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_taken_up_where_it_was_left() {
+    let server = Scripted::start(|asked| match (asked.what(), asked.header("last-event-id")) {
+        ("tools/call", _) => stream_and_close("id: e1\nretry: 10\ndata:\n\n"),
+        ("GET", Some("e1")) => stream_and_close(&format!(
+            "id: e2\n{}",
+            event(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {} }))
+        )),
+        ("GET", Some("e2")) => {
+            // The id of the call: the only request with an id that this server has not answered.
+            stream_and_close(&event(&json!({ "jsonrpc": "2.0", "id": 3, "result": said("in the end") })))
+        }
+        _ => session_era(asked),
+    })
+    .await;
+    let client = Way::to(&server.url()).connect().await;
+    assert_eq!(text(&echo(&client, "x").await.unwrap()), "in the end");
+    assert_eq!(server.count("tools/call"), 1);
+    let ids: Vec<_> =
+        server.asked().iter().filter_map(|asked| asked.header("last-event-id").map(str::to_owned)).collect();
+    assert_eq!(ids, ["e1", "e2"]);
+}
+
+fn stream_and_close(events: &str) -> Steps {
+    let mut steps = stream(events);
+    steps.push(Step::Close);
+    steps
+}
+
+#[tokio::test]
+async fn a_stream_that_brings_nothing_is_given_up() {
+    // Without ids there is nothing to ask for; with them the same emptiness is not asked for for ever.
+    for (events, asked_again) in [("data:\n\n", 0_u32), ("id: e1\nretry: 0\ndata:\n\n", 3)] {
+        let server = Scripted::start(move |asked| match (asked.what(), asked.header("last-event-id")) {
+            ("tools/call", _) => stream_and_close(events),
+            ("GET", Some(_)) => stream_and_close(": nothing\n\n"),
+            _ => session_era(asked),
+        })
+        .await;
+        let client = Way::to(&server.url()).connect().await;
+        let begun = Instant::now();
+        let lost = echo(&client, "x").await;
+        assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+        assert!(begun.elapsed() >= LEAST_PAUSE * asked_again, "asked again as fast as the server liked");
+        let resumed = server.asked().iter().filter(|asked| asked.header("last-event-id").is_some()).count();
+        assert_eq!((server.count("tools/call"), resumed), (1, asked_again as usize));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_news_that_ends_at_once_is_not_asked_for_all_the_time() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "initialize" => {
+            let welcome = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": { "listChanged": true } } });
+            json_answer(200, "mcp-session-id: s-1\r\n", &result(asked, &welcome))
+        }
+        "GET" => stream_and_close("retry: 0\n\n"),
+        _ => session_era(asked),
+    })
+    .await;
+    let begun = Instant::now();
+    let _client = Way::to(&server.url()).connect().await;
+    server.is_asked("GET", 3).await;
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?} for three", begun.elapsed());
+}

@@ -1,0 +1,64 @@
+//! Sessions at a server over HTTP: each is begun once, and ended there when nobody needs it.
+
+use std::time::Duration;
+
+use plexus_testkit::TestHub;
+use plexus_upstream::Timing;
+use serde_json::json;
+
+use super::Way;
+use super::scripted::{Scripted, answer, json_answer, result, session_era};
+use crate::upstream::{quick, text};
+
+/// Calls of so many conversations, each with a session at the server of its own.
+async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
+    hub.add_upstream("far", &json!({ "url": server.url(), "per_session": true })).await;
+    let token = hub.token("agent", &["call:*"]).await.token;
+    for thread in 0..count {
+        let client = hub.mcp(&token).header("plexus-session", &thread.to_string());
+        assert_eq!(text(&client.tool("mcp__far__echo", json!({})).await), "scripted");
+    }
+    // And the one that all share.
+    assert_eq!(server.count("initialize"), count + 1);
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_is_ended_at_its_server_too() {
+    let server = Scripted::start(session_era).await;
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_secs(1), ..quick() }).await;
+    conversations(&hub, &server, 3).await;
+    server.is_asked("DELETE", 3).await;
+}
+
+#[tokio::test]
+async fn a_session_that_makes_room_for_another_is_ended_at_its_server_too() {
+    let server = Scripted::start(session_era).await;
+    let hub = TestHub::start_timed(quick()).await;
+    // One more than may be there at a time.
+    conversations(&hub, &server, 65).await;
+    server.is_asked("DELETE", 1).await;
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_get_is_not_asked_for_a_session_again_and_again() {
+    let server = Scripted::start(|asked| match asked.what() {
+        "initialize" => {
+            let welcome = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": { "tools": { "listChanged": true } },
+                "serverInfo": { "name": "scripted", "version": "1" },
+            });
+            json_answer(200, "mcp-session-id: s-1\r\n", &result(asked, &welcome))
+        }
+        // As a server answers that has a route for POST only.
+        "GET" => answer(404, "content-type: text/html\r\n", "<pre>Cannot GET /mcp</pre>"),
+        _ => session_era(asked),
+    })
+    .await;
+    let _client = Way::to(&server.url()).connect().await;
+    server.is_asked("GET", 1).await;
+    // Longer than the pause before it would be asked again.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let counts = ["initialize", "GET", "DELETE"].map(|what| server.count(what));
+    assert_eq!(counts, [1, 1, 0]);
+}

@@ -1,0 +1,264 @@
+//! The transport of 2024-11-05: an event stream, and an address to post to.
+
+use std::net::SocketAddr;
+
+use plexus_proto::api::UpstreamEra;
+use plexus_testkit::{Pinned, sdk_script};
+use plexus_upstream::client::{Client, ClientError};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::scripted::{Scripted, Step, answer, said, session_era};
+use super::{Beside, Way, beside, call, echo, outgoing, soon, text};
+
+/// The SDK that still has a server of this transport.
+async fn python() -> Option<Pinned> {
+    Pinned::python("mcp", "1.30.0").await
+}
+
+#[tokio::test]
+async fn a_python_server_of_the_older_transport_is_listed_and_called() {
+    let Some(sdk) = python().await else { return };
+    let mut server = sdk.script(&sdk_script("python/server_sse.py"), &[], "");
+    let url = server.line().await["url"].as_str().unwrap().to_owned();
+    let way = Way::to(&url).older().header("X-Api-Key", "of the file");
+    let client = way.connect().await;
+    assert_eq!(client.peer().era, UpstreamEra::Session);
+    assert_eq!(client.peer().name, "old");
+    let tools = soon(client.list_tools()).await.unwrap();
+    assert_eq!(
+        tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["echo", "key", "slow"]
+    );
+    assert_eq!(text(&echo(&client, "Grüße").await.unwrap()), "Grüße");
+    assert_eq!(text(&call(&client, "key", json!({})).await.unwrap()), "of the file");
+    soon(client.ping()).await.unwrap();
+
+    // Several at once, each with its own answer.
+    let calls = (0..16).map(|n| {
+        let client = client.clone();
+        async move { text(&echo(&client, &n.to_string()).await.unwrap()) == n.to_string() }
+    });
+    assert!(futures_util::future::join_all(calls).await.into_iter().all(|same| same));
+
+    // A file that does not name the transport finds it too.
+    let found = Way::to(&url).guessed().connect().await;
+    assert_eq!(found.peer().name, "old");
+    soon(found.close()).await;
+    // One that names the other does not.
+    let why = Way::to(&url).refused().await;
+    assert!(why.contains("405") || why.contains("check the `url`"), "{why}");
+
+    // The end of the server is the end of the connection.
+    let slow = beside({
+        let client = client.clone();
+        async move { call(&client, "slow", json!({})).await }
+    });
+    assert_eq!(server.line().await, json!({ "slow": true }));
+    drop(server);
+    let lost = slow.done().await;
+    assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+    let why = soon(client.closed()).await;
+    assert!(!why.is_empty());
+}
+
+/// A server whose stream begins with these events and stays open.
+async fn begins_with(events: &'static str) -> Scripted {
+    Scripted::start(move |asked| match asked.method.as_str() {
+        "GET" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            vec![Step::Send([head, events].concat().into_bytes()), Step::Stall]
+        }
+        _ => answer(202, "", ""),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn messages_go_only_to_the_server_that_the_file_names() {
+    for (events, word) in [
+        ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "not the same server"),
+        ("event: endpoint\ndata: //evil.example/messages\n\n", "not the same server"),
+        ("event: endpoint\ndata: http://\n\n", "none"),
+        ("event: message\ndata: {}\n\n", "does not begin"),
+    ] {
+        let server = begins_with(events).await;
+        let why = Way::to(&server.url()).older().refused().await;
+        assert!(why.contains(word), "{events:?}: {why}");
+        assert_eq!(server.count("initialize"), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_an_event_stream_is_refused() {
+    let server = Scripted::start(|_| answer(200, "content-type: text/html\r\n", "<html>")).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("text/html") && why.contains("`transport`"), "{why}");
+    let server = Scripted::start(|_| answer(401, "", "")).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("Authorization"), "{why}");
+    let server = Scripted::start(session_era).await;
+    let why = Way::to(&server.url()).older().refused().await;
+    assert!(why.contains("405"), "{why}");
+}
+
+#[tokio::test]
+async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
+    let Fed { client, feed, mut posts, verdict: _verdict, _way, _serving } = Fed::start().await;
+    assert_eq!(client.peer().revision, "2024-11-05");
+    let calling = beside({
+        let client = client.clone();
+        async move { echo(&client, "x").await }
+    });
+    let called = soon(posts.recv()).await.unwrap();
+    assert_eq!(called["method"], "tools/call");
+    // The server says nothing to the post itself; that holds up neither the answer nor, for long, the next message.
+    let answer = json!({ "jsonrpc": "2.0", "id": called["id"], "result": said("on the stream") });
+    feed.send(format!("event: message\r\ndata: {answer}\r\n\r\n")).unwrap();
+    assert_eq!(text(&calling.done().await.unwrap()), "on the stream");
+    let calling = beside({
+        let client = client.clone();
+        async move { echo(&client, "x").await }
+    });
+    assert_eq!(soon(posts.recv()).await.unwrap()["method"], "tools/call");
+    drop(feed);
+    let lost = calling.done().await;
+    assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
+    let why = soon(client.closed()).await;
+    assert!(why.contains("ended the stream"), "{why}");
+    let after = echo(&client, "x").await;
+    assert!(matches!(after, Err(ClientError::Unreachable(_))), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_counts_however_late_it_comes_and_holds_up_nobody() {
+    for (verdict, gone) in [("400 Bad Request", false), ("404 Not Found", true)] {
+        let mut server = Fed::start().await;
+        let client = server.client.clone();
+        // More of them than there would be time for, if each waited for the one before it to be taken.
+        let calls = beside(async move {
+            futures_util::future::join_all((0..16).map(|_| client.call(outgoing("echo", json!({}))))).await
+        });
+        let all_posted = async {
+            for _ in 0..16 {
+                assert_eq!(server.posts.recv().await.unwrap()["method"], "tools/call");
+            }
+        };
+        soon(all_posted).await;
+        server.verdict.send(Some(verdict)).unwrap();
+        for refused in calls.done().await {
+            match refused {
+                Err(ClientError::Protocol(why)) if !gone => assert!(why.contains("400"), "{why}"),
+                Err(ClientError::Lost(_)) if gone => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if gone {
+            soon(server.client.closed()).await;
+        }
+    }
+}
+
+/// A server whose stream is fed from here, since the script of one connection cannot write to another; and a client of it.
+struct Fed {
+    client: Client,
+    feed: mpsc::UnboundedSender<String>,
+    posts: mpsc::UnboundedReceiver<Value>,
+    /// What it says to every call that is posted, once it does.
+    verdict: watch::Sender<Option<&'static str>>,
+    _way: Way,
+    _serving: Beside<()>,
+}
+
+impl Fed {
+    async fn start() -> Self {
+        let (feed, fed) = mpsc::unbounded_channel::<String>();
+        let (verdict, told) = watch::channel(None);
+        let (address, mut posts, serving) = fed_stream(fed, told).await;
+        let way = Way::to(&format!("http://{address}/sse")).older();
+        feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
+        let connecting = beside(async move { (way.try_connect().await, way) });
+        let initialize = soon(posts.recv()).await.unwrap();
+        let welcome = json!({ "jsonrpc": "2.0", "id": initialize["id"], "result": {
+            "protocolVersion": "2024-11-05", "capabilities": {},
+            "serverInfo": { "name": "fed", "version": "1" } } });
+        feed.send(format!("event: message\r\ndata: {welcome}\r\n\r\n")).unwrap();
+        let (client, way) = connecting.done().await;
+        assert_eq!(soon(posts.recv()).await.unwrap()["method"], "notifications/initialized");
+        Self { client: client.unwrap(), feed, posts, verdict, _way: way, _serving: serving }
+    }
+}
+
+/// A server whose stream is what is sent here, and that hands over what is posted.
+async fn fed_stream(
+    mut fed: mpsc::UnboundedReceiver<String>,
+    verdict: watch::Receiver<Option<&'static str>>,
+) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, Beside<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (posted, posts) = mpsc::unbounded_channel();
+    let serving = beside(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // What is left unread would turn the end of the stream into a reset.
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            stream.read_buf(&mut asked).await.unwrap();
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let feeding = beside(async move {
+            while let Some(text) = fed.recv().await {
+                stream.write_all(text.as_bytes()).await.unwrap();
+            }
+        });
+        let mut taking = JoinSet::new();
+        taking.spawn(async move {
+            feeding.done().await;
+        });
+        while let Ok((stream, _)) = listener.accept().await {
+            taking.spawn(take_posts(stream, posted.clone(), verdict.clone()));
+        }
+    });
+    (address, posts, serving)
+}
+
+/// Hands over what is posted, and takes all of it but calls, about which it says nothing until there is a verdict.
+async fn take_posts(
+    stream: TcpStream,
+    posted: mpsc::UnboundedSender<Value>,
+    mut verdict: watch::Receiver<Option<&'static str>>,
+) {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let (mut length, mut line) = (0, String::new());
+        while stream.read_line(&mut line).await.unwrap_or(0) > 2 {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        if length == 0 || stream.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        let message: Value = serde_json::from_slice(&body).unwrap();
+        let is_call = message["method"] == "tools/call";
+        posted.send(message).ok();
+        if is_call {
+            let Ok(verdict) =
+                verdict.wait_for(Option::is_some).await.map(|verdict| verdict.unwrap_or_default())
+            else {
+                return std::future::pending().await;
+            };
+            let refusal = format!("HTTP/1.1 {verdict}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(refusal.as_bytes()).await.unwrap();
+        } else {
+            stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAccepted").await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Servers that want a login, behind the hub.
+
+mod bound;
+mod certificates;
+mod late;
+mod oidc;
+mod passing;
+mod refused;
+mod secrecy;
+
+use std::time::Duration;
+
+use plexus_proto::api::{Upstream, UpstreamState};
+use plexus_testkit::TestHub;
+use plexus_testkit::fixture::Eras;
+use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_upstream::Timing;
+use reqwest::Url;
+use serde_json::{Value, json};
+
+/// Where browsers are sent back to. Nobody listens there: what they bring is taken from them before.
+const BACK: &str = "http://127.0.0.1:9/callback";
+
+/// A request of an admin; its status and what came back.
+async fn post(hub: &TestHub, path: &str, body: &Value) -> (u16, Value) {
+    let request =
+        hub.http().post(hub.url(&format!("/api/v1/upstreams/{path}"))).bearer_auth(hub.admin_token());
+    let answer = request.json(body).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+async fn begin(hub: &TestHub, name: &str) -> (u16, Value) {
+    post(hub, &format!("{name}/login"), &json!({ "redirect_uri": BACK })).await
+}
+
+/// Hands over what a browser brought back.
+async fn finish(hub: &TestHub, name: &str, begun: &Value, back: &Url) -> (u16, Value) {
+    let brought: serde_json::Map<String, Value> =
+        back.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
+    let id = begun["id"].as_str().unwrap();
+    post(hub, &format!("{name}/login/{id}"), &Value::Object(brought)).await
+}
+
+/// Logs in, which must work.
+async fn log_in(hub: &TestHub, name: &str) -> Upstream {
+    let (status, begun) = begin(hub, name).await;
+    assert_eq!(status, 200, "{begun}");
+    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    let (status, upstream) = finish(hub, name, &begun, &back).await;
+    assert_eq!(status, 200, "{upstream}");
+    hub.upstream_in(name, UpstreamState::Ready).await
+}
+
+/// A server that wants a login, behind a hub that has not logged in.
+async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
+    hub.write_upstream(name, document);
+    hub.upstreams().reload().await;
+    let upstream = hub.upstream_in(name, UpstreamState::NeedsLogin).await;
+    let why = &upstream.last_error.as_ref().unwrap().message;
+    assert!(why.contains(&format!("`plexus upstream login {name}`")), "{why}");
+    upstream
+}
+
+/// A scripted authorization server, a server that it guards, and a hub that is logged in there as `docs`.
+async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
+    logged_in_as(Eras::Both).await
+}
+
+/// The same, where the server is of these eras only.
+async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
+    let authority = ScriptedAuthority::start().await;
+    let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;
+    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::quick() };
+    let hub = TestHub::start_timed(timing).await;
+    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    log_in(&hub, "docs").await;
+    (authority, server, hub)
+}
