@@ -1,7 +1,7 @@
-//! `cargo xtask`: the chores of this workspace that need more than a shell line.
+//! `cargo xtask`: maintenance commands for this workspace that need more than a shell line.
 //!
-//! It works on the workspace around the current directory, never on the one it was built from: several
-//! clones may share one target folder.
+//! Operates on the workspace around the current directory, never on the one it was built from: several clones
+//! may share a target folder.
 
 #![expect(clippy::print_stdout, reason = "the output of a command-line program")]
 

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of this codebase that the compiler does not know.
+//! `cargo xtask tidy`: rules of this codebase that the compiler does not check.
 //!
-//! A check is a function from the tree to its findings; it sees every file and changes none. A finding
-//! names the place, what is wrong there and what to do about it.
+//! A check is a function from the tree to its findings; it sees every file and modifies none. A finding gives
+//! the location, the problem and the remedy.
 
 mod edges;
 mod file_size;

@@ -1,7 +1,7 @@
-//! The small things every process of Plexus needs: configuration, the registry of environment
-//! variables, logs, metrics and traces, supervised tasks, a clock, secrets, files with the right mode.
+//! Shared infrastructure of every Plexus process: configuration, the registry of environment variables, logs,
+//! metrics and traces, supervised tasks, a clock, secrets, private files.
 //!
-//! Clock and environment are passed in, never read on the side, so that tests control both.
+//! Clock and environment are always passed in, so that tests control both.
 
 pub mod backoff;
 pub mod clock;

@@ -15,11 +15,11 @@ use crate::{Conn, StoreError, Witness};
 
 const COLUMNS: usize = 14;
 
-/// On SQLite; see [`padded_statements`].
+/// For SQLite; see [`padded_statements`].
 const APPEND_PADDED: &str = "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, \
     outcome, detail, prev_hash, hash) SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL";
 
-/// An entry before it has its place in the chain.
+/// An entry that is not part of the chain yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAudit {
     pub at: Timestamp,
@@ -35,13 +35,13 @@ pub struct NewAudit {
     pub detail: String,
 }
 
-/// Which calls to list; empty fields do not narrow.
+/// Filter for listing calls; unset fields match everything.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub tool: Option<String>,
     pub actor: Option<String>,
     pub session_id: Option<SessionId>,
-    /// Number of the last entry of the page before.
+    /// Number of the last entry of the previous page.
     pub before: Option<i64>,
 }
 
@@ -61,7 +61,7 @@ impl Conn {
         row.map(|row| Ok(AuditHead { hub: hub.to_owned(), n: row.int(0)?, hash: row.text(1)? })).transpose()
     }
 
-    /// Links after number `after`, in order, as stored: with the text that was hashed.
+    /// Links after number `after`, in order, with the text as stored, which is what was hashed.
     pub(crate) async fn audit_links(
         &mut self,
         hub: &str,
@@ -129,7 +129,7 @@ impl Conn {
         Ok(!self.audit_breaks(hub, i64::MAX, witness).await?.is_empty())
     }
 
-    /// Remarks of the hub about its own chain, of one kind, oldest first.
+    /// Notices of the hub about its own chain, of one kind, oldest first.
     pub(crate) async fn audit_notices(
         &mut self,
         hub: &str,
@@ -144,13 +144,13 @@ impl Conn {
                 vec![hub.into(), outcome.into(), limit.into()],
             )
             .await?;
-        // One that cannot be read is no notice; the walk over the chain reports it.
+        // Skips unreadable rows; the walk over the chain reports them.
         Ok(rows.iter().filter_map(|row| ChainedEntry::from_row(row).ok()?.into_entry().ok()).collect())
     }
 }
 
-/// Statements that append to the chain. Only the writer uses them: numbers and hashes must follow
-/// the committed head.
+/// Statements that append to the chain. Only the writer may use them: numbers and hashes must follow the
+/// committed head.
 pub(crate) fn append_statements(entries: Vec<ChainedEntry>, rows: RowsAs) -> Vec<Statement> {
     if let RowsAs::Padded = rows {
         let values: Vec<Value> = entries.into_iter().flat_map(ChainedEntry::into_values).collect();
@@ -190,7 +190,7 @@ fn call(row: &Row) -> Result<AuditCall, StoreError> {
     })
 }
 
-/// Stored detail; what is not JSON (someone tampered) is shown as the text it is.
+/// Parses stored detail; text that is not JSON, because of tampering, is returned as a string.
 pub(crate) fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()))
 }

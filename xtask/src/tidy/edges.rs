@@ -1,7 +1,7 @@
-//! Which crate of the workspace may depend on which.
+//! Allowed dependencies between the crates of the workspace.
 //!
-//! The table is the whole truth: a crate that is not in it, or an edge it does not list, is a finding.
-//! Crates for development only may use anything, and nothing that ships may use them.
+//! The table is exhaustive: a crate or an edge that it does not list is a finding. Development-only crates
+//! may use anything, and no shipped crate may use them.
 
 use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;

@@ -1,7 +1,8 @@
-//! Where an outbox is: its file, what lies beside it, and the lock that tells a move from work.
+//! Location of an outbox: its file, the files beside it, and the lock that protects it from being moved while
+//! in use.
 //!
-//! Whoever works on the file holds the lock together with others, for one statement. Whoever puts another file in its place
-//! holds it alone. So nothing is ever written to a file that has been moved away.
+//! Processes that use the file hold the lock shared, for one statement. A process that replaces the file
+//! holds it exclusively. Therefore no process writes to a file that was moved aside.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -14,18 +15,18 @@ use tokio::time::Instant;
 use super::OutboxError;
 use super::files::Files;
 
-/// How long the lock is waited for, and how often it is looked at.
+/// Timeout and polling interval for the lock.
 const LOCK: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OutboxLocation {
     pub(super) path: PathBuf,
     pub(super) files: Arc<dyn Files>,
     lock: File,
 }
 
-impl Place {
+impl OutboxLocation {
     pub(super) fn new(path: &Path, files: Arc<dyn Files>) -> Result<Self, OutboxError> {
         let folder = folder_of(path);
         files.create_folder(folder).map_err(OutboxError::file("make the folder"))?;
@@ -33,53 +34,55 @@ impl Place {
         Ok(Self { path: path.to_owned(), files, lock })
     }
 
-    /// The file with something behind its name.
+    /// The path of the file with a suffix.
     pub(super) fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
     }
 
-    /// Has the names in the folder outlive a power cut.
+    /// Syncs the folder, so that its names survive a power loss.
     pub(super) fn sync(&self) -> Result<(), OutboxError> {
         self.files.sync_folder(folder_of(&self.path)).map_err(OutboxError::file("sync the folder"))
     }
 
-    /// To work on the file.
-    pub(super) async fn shared(&self) -> Result<Held<'_>, OutboxError> {
+    /// Shared lock, to use the file.
+    pub(super) async fn shared(&self) -> Result<LockGuard<'_>, OutboxError> {
         self.held(File::try_lock_shared).await
     }
 
-    /// To put another file in its place.
-    pub(super) async fn alone(&self) -> Result<Held<'_>, OutboxError> {
+    /// Exclusive lock, to replace the file.
+    pub(super) async fn alone(&self) -> Result<LockGuard<'_>, OutboxError> {
         self.held(File::try_lock).await
     }
 
-    async fn held(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<Held<'_>, OutboxError> {
+    async fn held(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<LockGuard<'_>, OutboxError> {
         let began = Instant::now();
         loop {
             match take(&self.lock) {
-                Ok(()) => return Ok(Held(&self.lock)),
+                Ok(()) => return Ok(LockGuard(&self.lock)),
                 Err(TryLockError::WouldBlock) if began.elapsed() < LOCK => tokio::time::sleep(LOOK).await,
                 Err(TryLockError::WouldBlock) => return Err(OutboxError::Busy { path: self.path.clone() }),
-                Err(TryLockError::Error(source)) => return Err(OutboxError::file("take the lock")(source)),
+                Err(TryLockError::Error(source)) => {
+                    return Err(OutboxError::file("acquire the lock")(source));
+                }
             }
         }
     }
 
-    /// Which file is there now; none where it is missing.
+    /// Device and inode of the current file; `None` if it is missing.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         std::fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()))
     }
 }
 
-/// The lock, until it is dropped.
+/// Releases the lock on drop.
 #[derive(Debug)]
-pub(super) struct Held<'a>(&'a File);
+pub(super) struct LockGuard<'a>(&'a File);
 
-impl Drop for Held<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        // Fails only for a file that is not open.
+        // Fails only for a closed file.
         let _ = self.0.unlock();
     }
 }

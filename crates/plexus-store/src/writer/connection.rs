@@ -1,4 +1,4 @@
-//! The writer's connection: how it begins a transaction, undoes a unit, and comes back after it broke.
+//! The writer's connection: begins transactions, rolls them back, and reconnects after a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use sqlx::Connection as _;
 use crate::dialect::{Connection, postgres};
 use crate::{Conn, StoreError};
 
-/// How long a server may take for a transaction before it counts as away.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a transaction on a server, after which the server counts as unreachable.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-pub(crate) enum Line {
-    /// A file does not go away.
-    Sqlite { conn: Conn, sync: Sync },
-    /// None while the server is away.
+pub(crate) enum WriterConnection {
+    /// A file cannot become unreachable.
+    Sqlite { conn: Conn, sync: SyncMode },
+    /// `conn` is `None` while the server is unreachable.
     Postgres { conn: Option<Conn>, source: postgres::Source },
 }
 
-/// Which commits of a file wait until they are on the disk.
-pub(crate) struct Sync {
-    /// All of them.
+/// The sync setting of the commits to a file.
+pub(crate) struct SyncMode {
+    /// Whether all commits wait for the disk.
     always: bool,
-    /// The next one, as the connection was told.
+    /// Whether the next commit does, according to the connection's current setting.
     next: bool,
 }
 
-/// How a transaction is undone.
-pub(super) enum Undone {
-    /// Nothing of it was stored.
-    Surely,
-    /// The connection is gone; whether a commit that was under way took place shows on the next one.
+/// Outcome of a rollback.
+pub(super) enum RollbackOutcome {
+    /// Nothing of the transaction was stored.
+    Complete,
+    /// The connection is lost; the outcome of a commit in progress is only known after reconnecting.
     Unknown,
 }
 
-impl Line {
+impl WriterConnection {
     pub(crate) fn sqlite(conn: Conn, durability: Durability) -> Self {
         let always = durability == Durability::Power;
-        Self::Sqlite { conn, sync: Sync { always, next: always } }
+        Self::Sqlite { conn, sync: SyncMode { always, next: always } }
     }
 
     pub(crate) async fn postgres(source: postgres::Source) -> Result<Self, StoreError> {
@@ -55,8 +55,8 @@ impl Line {
         }
     }
 
-    /// Makes sure that there is a connection. On a new one the head of the chain is read again: the
-    /// last commit on the old one may have gone through unheard.
+    /// Reconnects if necessary. On a new connection, the chain head is read again: the last commit on the old
+    /// one may have succeeded without an answer.
     pub(super) async fn restore(&mut self, hub: &str) -> Result<Option<Option<AuditHead>>, StoreError> {
         let Self::Postgres { conn: conn @ None, source } = self else { return Ok(None) };
         let mut fresh = source.connect().await?;
@@ -66,22 +66,23 @@ impl Line {
         Ok(Some(head))
     }
 
-    /// Whether a transaction is begun before it is known what goes into it.
+    /// Whether a transaction begins before its content is known.
     ///
-    /// On SQLite records alone go to the connection's thread in one command, beginning included. On
-    /// PostgreSQL the beginning shows whether the connection still works, while nothing is lost yet.
+    /// On SQLite, transactions that contain only records are sent to the connection's thread in one command,
+    /// including the `BEGIN`. On PostgreSQL, the `BEGIN` shows whether the connection still works, while
+    /// nothing can be lost.
     pub(super) fn begins_early(&self) -> bool {
         matches!(self, Self::Postgres { .. })
     }
 
-    /// Whether the next transaction is committed only when it is on the disk, with all that was committed before it. To be
-    /// said before it begins, where SQLite takes it.
+    /// Sets whether the next commit waits for the disk, which includes all earlier commits. Must be called
+    /// before the transaction begins, as SQLite requires.
     pub(super) async fn sync(&mut self, through: bool) -> Result<(), StoreError> {
         let Self::Sqlite { conn, sync } = self else { return Ok(()) };
         let wanted = through || sync.always;
         if wanted != sync.next {
             let sql = if wanted { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-            conn.execute("changing when the disk is waited for", sql, vec![]).await?;
+            conn.execute("changing the sync setting", sql, vec![]).await?;
             sync.next = wanted;
         }
         Ok(())
@@ -91,41 +92,41 @@ impl Line {
         self.conn()?.begin().await
     }
 
-    /// Undoes what a failed transaction left; a connection on which that fails is given up.
-    pub(super) async fn roll_back(&mut self) -> Undone {
-        let Ok(conn) = self.conn() else { return Undone::Unknown };
+    /// Rolls back a failed transaction; drops the connection if that fails.
+    pub(super) async fn roll_back(&mut self) -> RollbackOutcome {
+        let Ok(conn) = self.conn() else { return RollbackOutcome::Unknown };
         match (conn.execute("rolling back", "ROLLBACK", vec![]).await, &mut *self) {
-            (Ok(_), _) => Undone::Surely,
+            (Ok(_), _) => RollbackOutcome::Complete,
             (Err(error), Self::Sqlite { .. }) => {
                 tracing::debug!(%error, "nothing to roll back");
-                Undone::Surely
+                RollbackOutcome::Complete
             }
             (Err(_), Self::Postgres { .. }) => {
-                self.give_up().await;
-                Undone::Unknown
+                self.drop_connection().await;
+                RollbackOutcome::Unknown
             }
         }
     }
 
-    /// How long a transaction may take; a file is waited for.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        matches!(self, Self::Postgres { .. }).then_some(PATIENCE)
+    /// Time limit of a transaction; `None` for a file.
+    pub(super) fn time_limit(&self) -> Option<Duration> {
+        matches!(self, Self::Postgres { .. }).then_some(TIME_LIMIT)
     }
 
-    /// Gives up a connection on which a transaction took too long.
-    pub(super) async fn out_of_patience(&mut self) -> StoreError {
-        self.give_up().await;
+    /// Drops a connection on which a transaction exceeded the time limit.
+    pub(super) async fn time_limit_exceeded(&mut self) -> StoreError {
+        self.drop_connection().await;
         StoreError::Uncertain { source: Arc::new(sqlx::Error::PoolTimedOut) }
     }
 
-    /// Lets go of a connection that is in an unknown state.
-    pub(super) async fn give_up(&mut self) {
+    /// Drops a connection that is in an unknown state.
+    pub(super) async fn drop_connection(&mut self) {
         if let Self::Postgres { conn, .. } = self
             && let Some(Conn(Connection::Postgres(broken))) = conn.take()
         {
             tracing::warn!("lost the connection to the database");
             if let Err(error) = broken.detach().close_hard().await {
-                tracing::debug!(%error, "it was gone already");
+                tracing::debug!(%error, "the connection was already closed");
             }
         }
     }
