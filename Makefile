@@ -74,7 +74,7 @@ fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)
 
 generated: $(NEXTEST)
-	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-node -p plexus-hub -p plexus \
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-mcp -p plexus-machine -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
 
 fmt-check:

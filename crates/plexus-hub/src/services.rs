@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
-use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER, WORKSPACE_FOLDER};
+use plexus_kit::config::{
+    FILE_NAME, PROXY_FOLDER, RUNS_FOLDER, TOOLS_FOLDER, UPSTREAMS_FOLDER, WORKSPACE_FOLDER,
+};
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
@@ -286,8 +288,8 @@ const PUT_THERE: [&str; 9] = [
     profiles::FOLDER,
     WORKSPACE_FOLDER,
     plexus_bridge::FOLDER,
-    plexus_node::proxy::FOLDER,
-    plexus_node::runner::FOLDER,
+    PROXY_FOLDER,
+    RUNS_FOLDER,
 ];
 
 /// Looks into a folder that is there.

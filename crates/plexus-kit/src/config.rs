@@ -40,6 +40,10 @@ pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
 pub const TOOLS_FOLDER: &str = "tools.d";
 /// Default folder of the agent instructions, in the data folder.
 pub const WORKSPACE_FOLDER: &str = "workspace";
+/// In the data folder: one folder for each pair of agent and hub that a local proxy serves.
+pub const PROXY_FOLDER: &str = "proxy";
+/// In the data folder: one folder for each run of an agent.
+pub const RUNS_FOLDER: &str = "runs";
 
 /// What acknowledged writes survive. Both modes survive `kill -9`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

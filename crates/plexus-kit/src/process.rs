@@ -2,6 +2,7 @@
 //! killed.
 
 mod guardian;
+mod stat;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use rustix::process::{Pid, kill_process_group};
 
 pub use guardian::Guardian;
 pub use rustix::process::Signal;
+pub use stat::{Stat, pids};
 
 /// A process group that is killed on drop.
 ///

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_kit::{Durability, Supervisor, private_file};
+use plexus_machine::launch::Launcher;
+use plexus_machine::policy::Policies;
+use plexus_machine::{Machine, tools};
 use plexus_proto::NodeId;
 use plexus_proto::node::Dial;
 use plexus_store::{Store, StoreError, StoreOptions};
@@ -16,10 +19,8 @@ use crate::calls::Calls;
 use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
-use crate::launch::Launcher;
 use crate::link::Link;
-use crate::policy::Policies;
-use crate::{Machine, NodeError, NodeOptions, retention, tools};
+use crate::{NodeError, NodeOptions, retention};
 
 /// The audit chain of a node's store is that of this machine alone.
 const INSTANCE: &str = "node";

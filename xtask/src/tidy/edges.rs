@@ -7,15 +7,15 @@ use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
+pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
     ("plexus-proto", &[]),
     ("plexus-kit", &["plexus-proto"]),
     ("plexus-store", &["plexus-proto", "plexus-kit"]),
     ("plexus-auth", &["plexus-proto", "plexus-kit", "plexus-store"]),
     ("plexus-tools", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth"]),
     ("plexus-mcp", &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools"]),
-    ("plexus-agent", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools"]),
     ("plexus-bridge", &["plexus-proto", "plexus-kit"]),
+    ("plexus-machine", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools", "plexus-mcp"]),
     (
         "plexus-node",
         &[
@@ -26,7 +26,19 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-tools",
             "plexus-mcp",
             "plexus-bridge",
-            "plexus-agent",
+            "plexus-machine",
+        ],
+    ),
+    (
+        "plexus-proxy",
+        &[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-auth",
+            "plexus-tools",
+            "plexus-mcp",
+            "plexus-bridge",
         ],
     ),
     (
@@ -38,8 +50,8 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
-            "plexus-agent",
             "plexus-bridge",
+            "plexus-machine",
             "plexus-node",
         ],
     ),
@@ -52,9 +64,10 @@ pub(super) const MAY_USE: [(&str, &[&str]); 11] = [
             "plexus-auth",
             "plexus-tools",
             "plexus-mcp",
-            "plexus-agent",
             "plexus-bridge",
+            "plexus-machine",
             "plexus-node",
+            "plexus-proxy",
             "plexus-hub",
         ],
     ),

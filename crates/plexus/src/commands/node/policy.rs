@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use plexus_kit::findings::Problem;
 use plexus_kit::{config, env};
-use plexus_node::launch::{Launcher, Missing};
-use plexus_node::policy::{self, PathPattern, Policy};
+use plexus_machine::launch::{Launcher, Missing};
+use plexus_machine::policy::{self, PathPattern, Policy};
 use serde_json::{Value, json};
 
 use super::place;

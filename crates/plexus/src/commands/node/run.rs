@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plexus_kit::config::UPSTREAMS_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, env};
-use plexus_node::tools::external_agents;
-use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport};
+use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport, external_agents};
 use plexus_proto::api::JoinNodeParams;
 use tokio_util::sync::CancellationToken;
 
