@@ -83,7 +83,7 @@ async fn new_files_and_folders_can_be_made_in_the_working_folder_at_every_level(
         let mode = std::os::unix::fs::PermissionsExt::mode(&work.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700, "{level}: it is its user's alone");
         // Files, and commands in a folder of it, begin in the same place.
-        let written = json!({ "action": "write", "path": "inbox/note", "text": "noted\n" });
+        let written = json!({ "action": "write", "file_path": "inbox/note", "content": "noted\n" });
         bench.filesystem(written).await.unwrap();
         let ran =
             bench.terminal(json!({ "action": "run", "command": "cat note", "cwd": "inbox" })).await.unwrap();

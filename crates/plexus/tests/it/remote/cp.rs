@@ -76,7 +76,7 @@ async fn target_that_ends_with_a_slash_is_made_with_the_folders_above_it() {
     assert!(!site.there("empty").exists());
     site.fails(5, &["cp", "report.pdf", "nas:~/.ssh/new/"]).await;
     assert!(!site.at_home(".ssh").exists());
-    assert!(site.fails(1, &["cp", "report.pdf", "nas:inbox/report.pdf/"]).await.contains("is not a folder"));
+    assert!(site.fails(1, &["cp", "report.pdf", "nas:inbox/report.pdf/"]).await.contains("no folder"));
 }
 
 #[tokio::test]
