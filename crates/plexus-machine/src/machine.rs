@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_kit::{Clock, Environment, Supervisor};
 
+use crate::files::Files;
 use crate::launch::{Held, Launcher, Missing, Sandbox, Unavailable};
 use crate::policy::{Level, Policies, Policy};
 
@@ -31,6 +32,11 @@ impl Machine {
             Some(launcher) => launcher.sandbox(policy, &self.data_dir, cwd),
             None => self.held(policy).map(|_| None),
         }
+    }
+
+    /// The working folder, made if it does not exist; else why there is none.
+    pub fn work_folder(&self) -> Result<PathBuf, String> {
+        Files::of(self).work_folder().map_err(|error| error.to_string())
     }
 
     /// What commands are held by.

@@ -58,6 +58,10 @@ impl Capabilities {
         Self { fixed, registry, hosted, machine }
     }
 
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// As it is now, on the link of this dial.
     pub(crate) fn hello(&self, dial: Dial, calls: Vec<InFlight>, draining: bool) -> Hello {
         let policy = self.machine.policy.now();

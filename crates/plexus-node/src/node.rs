@@ -1,5 +1,6 @@
 //! A node: what it is made of, and how it starts and stops.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -145,6 +146,11 @@ impl Node {
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.0.options.id
+    }
+
+    /// The folder that commands start in and relative paths begin in, made if it does not exist; else why there is none.
+    pub fn work_folder(&self) -> Result<PathBuf, String> {
+        self.0.capabilities.machine().work_folder()
     }
 
     /// Speaks to the hub over this link until it ends. A link that is served before ends when a new one begins.

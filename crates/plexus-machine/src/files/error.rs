@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use plexus_proto::ErrorCode;
 use plexus_tools::CallError;
 
-use crate::policy::PathRefused;
+use crate::policy::{NoWorkFolder, PathRefused};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    #[error("{0:?} is no path of this machine")]
+    #[error("{0:?} is not a valid path on this machine")]
     NoPath(String),
+    #[error(transparent)]
+    NoWorkFolder(#[from] NoWorkFolder),
     #[error("{} is not there", .0.display())]
     NotFound(PathBuf),
     #[error("{}: {why}", path.display())]
@@ -42,9 +44,15 @@ impl FileError {
 impl From<FileError> for CallError {
     fn from(error: FileError) -> Self {
         let (code, hint) = match &error {
-            FileError::NoPath(_) => {
-                (ErrorCode::InvalidArguments, "Give a full path, or one that begins with ~/.")
-            }
+            FileError::NoPath(_) => (
+                ErrorCode::InvalidArguments,
+                "Give a full path, one that begins with ~/, or one relative to the working folder.",
+            ),
+            FileError::NoWorkFolder(_) => (
+                ErrorCode::InvalidArguments,
+                "Nothing was done. Without a working folder there are no relative paths: give a full path, or one that begins \
+                 with ~/.",
+            ),
             FileError::NotFound(_) => {
                 (ErrorCode::NotFound, "Look at the folder it should be in with action \"list\".")
             }

@@ -183,8 +183,8 @@ impl Folder {
     }
 
     /// The folder of this name in it, made if there is none; whether it was made.
-    pub(super) fn make_folder(&self, name: &OsStr) -> Result<(Self, bool), FileError> {
-        let made = match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
+    pub(super) fn make_folder(&self, name: &OsStr, mode: u32) -> Result<(Self, bool), FileError> {
+        let made = match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) => true,
             Err(rustix::io::Errno::EXIST) => false,
             Err(error) => return Err(FileError::io(&self.path.join(name), error)),

@@ -11,6 +11,7 @@ mod ignored;
 mod linked;
 mod partial;
 mod walk;
+mod work;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +25,9 @@ pub(crate) use handle::{Folder, Handle, Kind};
 pub(crate) use walk::{Found, Visit, Walk, walk};
 
 use linked::Linked;
+
+/// Of folders that are new, before the user's own mask.
+const FOLDER_MODE: u32 = 0o777;
 
 /// The files of the machine as one call sees them: under the policy that held when it began.
 #[derive(Debug, Clone)]
@@ -39,12 +43,10 @@ struct Inner {
 
 impl Files {
     pub(crate) fn of(machine: &Machine) -> Self {
-        let home = policy::home(&machine.environment);
-        Self(Arc::new(Inner { policy: machine.policy.now(), home, linked: OnceLock::new() }))
+        Self::under(machine.policy.now(), policy::home(&machine.environment))
     }
 
-    /// Those that a policy lets be seen, for tests.
-    #[cfg(test)]
+    /// Those that a policy lets be seen.
     pub(crate) fn under(policy: Arc<Policy>, home: PathBuf) -> Self {
         Self(Arc::new(Inner { policy, home, linked: OnceLock::new() }))
     }
@@ -53,17 +55,19 @@ impl Files {
         &self.0.policy
     }
 
-    /// What a caller calls a path: a full one, or one from the home folder on.
+    /// What a caller calls a path: a full one, one from the home folder on, or one from the working folder on.
     pub(crate) fn path(&self, given: &str) -> Result<PathBuf, FileError> {
         let path = match given.strip_prefix('~') {
             Some("") => self.0.home.clone(),
             Some(rest) if rest.starts_with('/') => self.0.home.join(rest.trim_start_matches('/')),
             _ => PathBuf::from(given),
         };
-        if given.contains('\0') || !path.is_absolute() {
-            return Err(FileError::NoPath(given.to_owned()));
+        match path.is_absolute() {
+            _ if given.contains('\0') => Err(FileError::NoPath(given.to_owned())),
+            true => Ok(path),
+            false if is_foreign(given) => Err(FileError::NoPath(given.to_owned())),
+            false => Ok(self.work_folder()?.join(path)),
         }
-        Ok(path)
     }
 
     /// What is there, whatever it is: links are followed, and nothing is done to it. It may be read.
@@ -153,12 +157,20 @@ impl Files {
 
     /// The folder that a path is to be in, made with those above it if it is not there; the real paths of what was made.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<(Folder, Vec<PathBuf>), FileError> {
+        self.make_folder_with(path, FOLDER_MODE)
+    }
+
+    /// The same with this mode for what is made, before the user's own mask.
+    fn make_folder_with(&self, path: &Path, mode: u32) -> Result<(Folder, Vec<PathBuf>), FileError> {
         let mut missing = Vec::new();
         let mut there = path;
         let mut folder = loop {
             match Handle::open(there) {
                 Ok(handle) => {
-                    self.check(handle.path(), Want::Read)?;
+                    // A folder above one that may be written need not be readable.
+                    if missing.is_empty() {
+                        self.check(handle.path(), Want::Read)?;
+                    }
                     handle.check_file_system()?;
                     break handle.folder()?;
                 }
@@ -177,7 +189,7 @@ impl Files {
         }
         let mut all_made = Vec::new();
         for name in missing.iter().rev() {
-            let (inner, made) = folder.make_folder(name)?;
+            let (inner, made) = folder.make_folder(name, mode)?;
             if made {
                 all_made.push(inner.path().to_owned());
             }
@@ -203,6 +215,18 @@ impl Files {
             false => Ok(()),
         }
     }
+}
+
+/// Whether this is not meant as a relative path: nothing, the home folder of another user, a URL, a path of another system,
+/// or one with a blank before it. As a relative path, it would stand for a file that nobody meant.
+fn is_foreign(given: &str) -> bool {
+    let has_drive =
+        matches!(given.as_bytes(), [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic());
+    given.is_empty()
+        || given.starts_with('~')
+        || given.starts_with(char::is_whitespace)
+        || given.contains("://")
+        || has_drive
 }
 
 /// A name and the folder that it is in.

@@ -74,16 +74,6 @@ impl Place {
         let _ = rustix::fs::unlinkat(self.folder(), name, AtFlags::empty());
     }
 
-    /// Makes a folder here; one that is there is as good.
-    pub(crate) fn make_folder(&self) -> Result<(), FileError> {
-        match rustix::fs::mkdirat(self.folder(), self.name(), Mode::from_raw_mode(0o777)) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) if self.kind() == Some(Kind::Folder) => Ok(()),
-            Err(Errno::EXIST) => Err(FileError::NotThis { path: self.path(), what: "there and no folder" }),
-            Err(error) => Err(FileError::io(&self.path(), error)),
-        }
-    }
-
     /// Bytes that are free where the place is.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let about = rustix::fs::fstatvfs(self.folder()).ok()?;

@@ -104,3 +104,22 @@ fn a_walk_goes_through_no_link() {
         assert!(files.read_below(&folder, Path::new(path)).is_err(), "{path}");
     }
 }
+
+#[test]
+fn relative_paths_begin_in_the_working_folder_wherever_links_lead() {
+    let home = Home::new();
+    let files = home.files();
+    assert_eq!(files.path("a/b").unwrap(), home.at("home/plexus-work/a/b"));
+    assert!(home.at("home/plexus-work").is_dir());
+    for foreign in ["", "~user", "~.ssh", "file:///etc/passwd", "C:\\x", " /etc", "a\0b"] {
+        assert!(matches!(files.path(foreign), Err(FileError::NoPath(_))), "{foreign:?}");
+    }
+    std::fs::remove_dir(home.at("home/plexus-work")).unwrap();
+    for elsewhere in [".ssh", "../outside-folder"] {
+        std::fs::create_dir_all(home.at("outside-folder")).unwrap();
+        symlink(elsewhere, home.at("home/plexus-work")).unwrap();
+        let refused = home.files().path("a");
+        assert!(matches!(refused, Err(FileError::Refused { .. })), "{elsewhere}: {refused:?}");
+        std::fs::remove_file(home.at("home/plexus-work")).unwrap();
+    }
+}

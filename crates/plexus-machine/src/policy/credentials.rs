@@ -67,7 +67,8 @@ pub(super) const OF_MACHINE: &[&str] = &[
     "/etc/ssh/ssh_host_*_key",
     "/etc/ssl/private",
     "/var/lib/plexus",
-    "/var/lib/plexus-node",
+    // Beside it is the home folder of commands, see `deploy/plexus-node.service`.
+    "/var/lib/plexus-node/data",
     "/run/secrets",
     "/var/run/secrets",
     // Through these a process can be read, or made to do something.

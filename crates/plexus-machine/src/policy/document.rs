@@ -50,6 +50,8 @@ pub(super) struct Files {
     pub(super) read: Option<Vec<String>>,
     /// Folders that can be written, which can also be read.
     pub(super) write: Option<Vec<String>>,
+    /// Folder that commands start in and relative paths begin in. It is made if it does not exist.
+    pub(super) work: Option<String>,
     /// Files and folders in those that can be read and not written.
     pub(super) read_only: Option<Vec<String>>,
     /// Files and folders that are out of reach, besides credentials, which always are.
@@ -155,6 +157,7 @@ fn elsewhere(key: &str) -> Option<&'static str> {
 fn wanted(path: &[&str]) -> &'static str {
     match path {
         ["tools", ..] => r#"write a list of names, such as ["terminal", "filesystem"]"#,
+        ["files", "work"] => r#"write a path that begins with / or ~, such as "~/plexus-work""#,
         ["files", ..] => r#"write a list of paths that begin with / or ~, such as ["~/work"]"#,
         ["commands", ..] => r#"write a list of beginnings of commands, such as ["git", "cargo test"]"#,
         ["environment", ..] => r#"write a list of names, such as ["PATH", "LC_*"]"#,

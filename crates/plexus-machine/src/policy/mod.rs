@@ -10,6 +10,7 @@ mod current;
 mod document;
 mod paths;
 mod read;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use commands::{CommandRefused, CommandRules};
 pub use current::{Policies, check};
 pub use document::{Level, schema_file};
 pub use paths::PathPattern;
+pub use work::NoWorkFolder;
 
 /// In the folder of the node.
 pub const FILE: &str = "node.toml";
@@ -33,6 +35,8 @@ pub const DEFAULT: &str = include_str!("default.toml");
 pub struct Policy {
     pub tools: ToolRules,
     pub files: FileRules,
+    /// The folder that is to be the working folder, see [`Self::work_folder`]; none on a machine without a home folder.
+    pub work: Option<PathBuf>,
     pub commands: CommandRules,
     pub environment: VariableRules,
     pub sandbox: SandboxRules,
@@ -82,6 +86,10 @@ pub enum PathRefused {
         "something in it is denied or read-only by the policy of this machine, so it cannot be taken, put or removed as a whole"
     )]
     HasExceptions,
+    #[error(
+        "something in it is denied or read-only by the policy of this machine, so commands can make nothing new in it"
+    )]
+    HasProtected,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::document::{Document, SCHEMA};
 use super::{
     CodeLimits, CommandRules, FileRules, ImageRules, PathPattern, Policy, SandboxRules, SshRules, ToolRules,
-    VariableRules, credentials, home,
+    VariableRules, credentials, home, work,
 };
 
 /// Those that a program needs to be found, to find its files and to write its texts. All others may be secret.
@@ -85,14 +85,17 @@ fn checked(
     let of_machine = credentials::OF_MACHINE.iter().map(|path| (*path).to_owned());
     let own = data_dir.display().to_string();
     deny.extend(in_home.chain(of_machine).chain([own]).filter_map(|text| PathPattern::parse(&text, &home)));
+    let rules = FileRules {
+        read: really(read),
+        write: really(write),
+        read_only: really(read_only),
+        deny: really(deny),
+    };
+    let work = work_folder(files.work.as_deref(), &home, &rules, findings);
     Policy {
         tools: ToolRules { on: texts(tools.on, &["*"]), off: texts(tools.off, &[]) },
-        files: FileRules {
-            read: really(read),
-            write: really(write),
-            read_only: really(read_only),
-            deny: really(deny),
-        },
+        files: rules,
+        work,
         commands,
         environment: VariableRules {
             pass: texts(variables.pass, PASSED),
@@ -116,6 +119,34 @@ fn checked(
             private_networks: images.private_networks.unwrap_or(false),
         },
     }
+}
+
+/// The working folder that a file names or the default one. One that the file names has to be of use.
+fn work_folder(
+    given: Option<&str>,
+    home: &Path,
+    rules: &FileRules,
+    findings: &mut Findings,
+) -> Option<PathBuf> {
+    let Some(given) = given else {
+        // Below the root, there is no folder of the user alone.
+        let default = PathPattern::parse(work::DEFAULT, home).filter(|_| home != Path::new("/"));
+        return default.map(|path| path.as_path().to_owned());
+    };
+    let path = PathPattern::parse(given, home).filter(|path| !path.is_pattern());
+    let Some(path) = path.map(|path| path.as_path().to_owned()) else {
+        findings.problem(
+            "files.work",
+            "is not a full path",
+            "begin it with / or ~/, without `..` or `*` in it",
+        );
+        return None;
+    };
+    if let Err(refused) = rules.check_work(&path) {
+        let fix = "name a folder that `files.write` covers and that has nothing protected in it, such as ~/plexus-work";
+        findings.problem("files.work", refused.to_string(), fix);
+    }
+    Some(path)
 }
 
 /// With what links lead to: real paths are compared with these.

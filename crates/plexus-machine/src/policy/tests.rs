@@ -120,3 +120,35 @@ fn a_changed_file_holds_at_once_and_a_broken_one_does_not() {
     let problems = Policies::open(dir.path(), &environment(Path::new("/home/ada"))).unwrap_err();
     assert!(problems[0].to_string().contains("chmod go-w"), "{}", problems[0]);
 }
+
+#[test]
+fn working_folder_is_one_that_commands_can_write_as_a_whole() {
+    let work = |text: &str| {
+        let policy = parsed(text).unwrap();
+        policy.work_folder().map(Path::to_owned).map_err(|error| error.to_string())
+    };
+    assert_eq!(work("").unwrap(), Path::new("/home/ada/plexus-work"));
+    assert_eq!(work("[files]\nwork = '~/code'").unwrap(), Path::new("/home/ada/code"));
+    assert_eq!(
+        work("[files]\nwrite = ['~/w*', '/tmp', '~/work', '~/more']").unwrap(),
+        Path::new("/home/ada/work")
+    );
+    // Of one that everybody can write, nobody is told to use it.
+    let none = work("[files]\nwrite = ['/tmp']").unwrap_err();
+    assert!(none.contains("/home/ada/plexus-work") && none.contains("lets tools write"), "{none}");
+    for unusable in ["~", "~/.config", "~/.ssh/x", "/srv", "plexus-work", "~/*", "~/.config/systemd"] {
+        let problem = parsed(&format!("[files]\nwork = '{unusable}'")).unwrap_err();
+        assert!(problem.contains("files.work"), "{unusable}: {problem}");
+    }
+    let hub = parsed("").unwrap().also_denying(&[PathBuf::from("/home/ada/plexus-work")]);
+    assert!(hub.work_folder().is_err(), "the hub's own folder is nobody's to work in");
+}
+
+/// The service of a machine has its home folder beside its data, see `deploy/plexus-node.service`.
+#[test]
+fn home_folder_of_the_system_service_can_be_written_and_its_data_cannot() {
+    let (home, data_dir) = (Path::new("/var/lib/plexus-node/home"), Path::new("/var/lib/plexus-node/data"));
+    let policy = Policy::standard(&environment(home), data_dir);
+    assert_eq!(policy.work_folder(), Ok(Path::new("/var/lib/plexus-node/home/plexus-work")));
+    assert_eq!(policy.files.check(&data_dir.join("node.toml"), Want::Read), Err(PathRefused::Denied));
+}

@@ -21,6 +21,14 @@ fn the_tools_of_a_machine_are_what_was_agreed() {
     insta::assert_json_snapshot!(tools);
 }
 
+#[test]
+fn aliases_stand_for_one_argument_each() {
+    for spec in specs() {
+        let conflicts = plexus_tools::alias::conflicts(spec.handling.aliases, &spec.input_schema);
+        assert!(conflicts.is_empty(), "{}: {conflicts:?}", spec.name);
+    }
+}
+
 /// Some clients refuse schemas with these at the top level, or cannot resolve references.
 #[test]
 fn schemas_are_plain() {

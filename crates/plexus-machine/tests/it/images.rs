@@ -123,11 +123,11 @@ async fn what_is_no_picture_is_refused_with_what_to_do() {
     for (arguments, says) in [
         (json!({}), "`path` or `url`"),
         (json!({ "path": "/a", "url": "https://a.example/" }), "not both"),
-        (json!({ "path": "a.png" }), "full path"),
-        (json!({ "path": "/a\u{0}.png" }), "no path"),
+        (json!({ "path": "~user/a.png" }), "full path"),
+        (json!({ "path": "/a\u{0}.png" }), "not a valid path"),
         (json!({ "path": "/a.png", "max_edge": 0 }), "max_edge"),
         (json!({ "path": "/a.png", "max_edge": 100_000 }), "max_edge"),
-        (json!({ "file": "/a.png" }), "unknown field"),
+        (json!({ "picture": "/a.png" }), "unknown field"),
     ] {
         let error = refused(&bench, arguments.clone()).await;
         assert_eq!(error.code, ErrorCode::InvalidArguments, "{arguments}");

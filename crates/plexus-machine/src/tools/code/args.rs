@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use plexus_tools::{CallError, arguments};
+use plexus_tools::{Alias, CallError, arguments};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -23,6 +23,17 @@ const FILES: usize = 256;
 /// Bytes of a name, and of a part of it, which is what file systems have room for.
 const NAME: usize = 1024;
 const PART: usize = 255;
+
+/// As agents call them in tools of their own.
+pub(super) const ALIASES: &[Alias] = &[
+    Alias::new("language", &["lang"]),
+    Alias::new("code", &["source", "source_code", "script"]),
+    Alias::new("files/name", &["path", "file_path", "filename"]),
+    Alias::new("files/text", &["content", "contents"]),
+    Alias::new("args", &["argv", "arguments"]),
+    Alias::new("stdin", &["input"]),
+    Alias::new("env", &["environment"]),
+];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

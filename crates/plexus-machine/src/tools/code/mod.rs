@@ -28,7 +28,7 @@ use super::{CODE_EXEC, COMMAND};
 use crate::Machine;
 use crate::policy::CodeLimits;
 use crate::warden;
-use args::{Args, DEFAULT_TIME, LONGEST};
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST};
 use report::Output;
 use running::Written;
 use snippet::{MARK, Snippet};
@@ -60,7 +60,7 @@ pub(super) fn spec() -> ToolSpec {
          background. Nothing is kept between two calls.",
         COMMAND,
     );
-    let spec = spec.with_time("timeout_seconds", LONGEST, GRACE);
+    let spec = spec.with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 

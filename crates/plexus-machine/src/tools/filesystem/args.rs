@@ -1,5 +1,6 @@
 //! What a caller of `filesystem` may say.
 
+use plexus_tools::Alias;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -82,6 +83,45 @@ impl FileAction {
     }
 }
 
+/// As agents call them in tools of their own.
+pub(super) const ALIASES: &[Alias] = &[
+    Alias::new(
+        "path",
+        &[
+            "file_path",
+            "filePath",
+            "filepath",
+            "filename",
+            "file",
+            "absolute_path",
+            "target_file",
+            "dir_path",
+            "directory",
+            "folder",
+            "source",
+        ],
+    ),
+    Alias::new("text", &["content", "contents", "file_text"]),
+    Alias::new("old", OLD),
+    Alias::new("new", NEW),
+    Alias::new("replace_all", &["replaceAll"]),
+    Alias::new("edits/old", OLD),
+    Alias::new("edits/new", NEW),
+    Alias::new("edits/replace_all", &["replaceAll"]),
+    Alias::new("patch", &["diff"]),
+    Alias::new("dry_run", &["dryRun"]),
+    Alias::new("pattern", &["query", "regex"]),
+    Alias::new("ignore_case", &["case_insensitive", "-i"]),
+    Alias::new("context", &["context_lines", "-C"]),
+    Alias::new("offset", &["start_line"]),
+    Alias::new("limit", &["head_limit", "max_results"]),
+    Alias::new("depth", &["max_depth"]),
+    Alias::new("to", &["destination", "dest", "new_path"]),
+    Alias::new("create_dirs", &["create_directories"]),
+];
+const OLD: &[&str] = &["old_string", "oldString", "old_str", "old_text", "oldText"];
+const NEW: &[&str] = &["new_string", "newString", "new_str", "new_text", "newText"];
+
 /// What `offset` and `limit` count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -131,7 +171,7 @@ pub(crate) struct Edit {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: FileAction,
-    /// File or folder, absolute or from `~/` on.
+    /// File or folder: absolute, from `~/` on, or relative to the working folder.
     #[schemars(length(min = 1, max = 8192))]
     pub(super) path: String,
     /// `read`: line or byte to begin at (lines from 1, bytes from 0); below 0 counts from the end. `list`: entries to leave out.

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Machine;
 use crate::files::{FileError, Files};
-use args::{Args, FileAction};
+use args::{ALIASES, Args, FileAction};
 use report::{Answer, Output};
 
 const NAME: &str = "filesystem";
@@ -97,7 +97,10 @@ pub(super) fn spec() -> ToolSpec {
         Access::READ,
     );
     let actions = FileAction::ALL.map(|action| Action::new(action.name(), access(action)));
-    let spec = spec.with_actions(actions.to_vec()).with_time("timeout_seconds", LONGEST, GRACE);
+    let spec = spec
+        .with_actions(actions.to_vec())
+        .with_time("timeout_seconds", LONGEST, GRACE)
+        .with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 

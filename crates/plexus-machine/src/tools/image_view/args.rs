@@ -1,6 +1,6 @@
 //! What is asked for, and what is told about it.
 
-use plexus_tools::{CallError, arguments};
+use plexus_tools::{Alias, CallError, arguments};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,10 +9,16 @@ use super::NAME;
 use super::picture::Shown;
 use super::source::Source;
 
+/// As agents call them in tools of their own.
+pub(super) const ALIASES: &[Alias] = &[
+    Alias::new("path", &["file_path", "filePath", "filename", "file", "image_path"]),
+    Alias::new("url", &["image_url", "uri"]),
+];
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
-    /// A file of the machine: a full path, or one that begins with `~/`. Either this or `url`.
+    /// A file of the machine: a full path, one from `~/` on, or one relative to the working folder. Either this or `url`.
     #[schemars(length(min = 1))]
     pub(super) path: Option<String>,
     /// A picture on the web, with https or http. The machine fetches it.

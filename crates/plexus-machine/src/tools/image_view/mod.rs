@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 
 use crate::Machine;
 use crate::files::Files;
-use args::{Args, Output};
+use args::{ALIASES, Args, Output};
 use picture::{Shown, Unseen};
 use source::Source;
 
@@ -68,7 +68,7 @@ pub(super) fn spec() -> ToolSpec {
          it on the machine first.",
         LOOK,
     );
-    ToolSpec { deadline: DEADLINE, ..spec }
+    ToolSpec { deadline: DEADLINE, ..spec.with_aliases(ALIASES) }
 }
 
 impl ImageView {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plexus_tools::Alias;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -37,6 +38,16 @@ impl SshAction {
     }
 }
 
+/// As agents call them in tools of their own.
+pub(super) const ALIASES: &[Alias] = &[
+    Alias::new("host", &["hostname"]),
+    Alias::new("user", &["username"]),
+    Alias::new("command", &["cmd", "command_line", "script"]),
+    Alias::new("cwd", &["working_directory", "workingDirectory", "working_dir", "workdir", "directory"]),
+    Alias::new("path", &["local_path", "file_path", "filename"]),
+    Alias::new("remote_path", &["remote_file"]),
+];
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
@@ -58,7 +69,7 @@ pub(crate) struct Args {
     pub(super) cwd: Option<String>,
     /// `run`: the whole standard input of the command; none without it.
     pub(super) stdin: Option<String>,
-    /// `upload`, `download`: file on this machine, a full path or one from `~/` on.
+    /// `upload`, `download`: file on this machine: a full path, one from `~/` on, or one relative to the working folder.
     pub(super) path: Option<String>,
     /// `upload`, `download`: file on the host, a full path or one from its home folder on.
     pub(super) remote_path: Option<String>,

@@ -40,7 +40,7 @@ use tokio::time::Instant;
 use crate::Machine;
 use crate::files::Files;
 use crate::tools::COMMAND;
-use args::{Args, DEFAULT_TIME, LONGEST, SshAction};
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, SshAction};
 use live::Live;
 use pool::Pool;
 use remote::{NotRun, Program};
@@ -86,7 +86,7 @@ pub(super) fn spec() -> ToolSpec {
         action(SshAction::List, Access::READ),
         action(SshAction::Close, close),
     ];
-    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE);
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use plexus_tools::Alias;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -49,6 +50,17 @@ impl TerminalAction {
     }
 }
 
+/// As agents call them in tools of their own.
+// None for `timeout_seconds`: elsewhere `timeout` is in milliseconds.
+pub(super) const ALIASES: &[Alias] = &[
+    Alias::new("command", &["cmd", "command_line", "script"]),
+    Alias::new("cwd", &["working_directory", "workingDirectory", "working_dir", "workdir", "directory"]),
+    Alias::new("env", &["environment"]),
+    Alias::new("pty", &["tty"]),
+    Alias::new("job", &["job_id", "id", "process_id", "bash_id", "shell_id"]),
+    Alias::new("text", &["input", "content", "chars"]),
+];
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
@@ -59,7 +71,7 @@ pub(crate) struct Args {
     /// A program and its arguments, run without a shell.
     #[schemars(length(min = 1))]
     pub(super) argv: Option<Vec<String>>,
-    /// Folder to run in, absolute or from `~/` on; else the home folder.
+    /// Folder to run in: absolute, from `~/` on, or relative to the working folder; without it, the working folder.
     pub(super) cwd: Option<String>,
     /// Environment variables to add for this command.
     pub(super) env: Option<BTreeMap<String, String>>,

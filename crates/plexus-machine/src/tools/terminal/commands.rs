@@ -1,6 +1,7 @@
 //! From what a caller says to a command that can be started.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext, arguments};
@@ -10,6 +11,7 @@ use super::NAME;
 use super::args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
 use super::jobs::{Request, Screen, Stdin};
 use crate::Machine;
+use crate::files::{FileError, Files};
 use crate::launch::Held;
 use crate::policy::{self, CommandRefused, Policy, Want};
 use crate::tools::{OWNER, UNHELD, variables};
@@ -73,24 +75,26 @@ pub(super) fn request(
     })
 }
 
-/// The folder to run in, by its real name. A command that is held to certain folders begins in one of them.
-fn cwd(machine: &Machine, policy: &Policy, given: Option<String>) -> Result<PathBuf, CallError> {
+/// The folder to run in, by its real name: the working folder, where none is given. A command that is held to certain
+/// folders begins in one of them.
+fn cwd(machine: &Machine, policy: &Arc<Policy>, given: Option<String>) -> Result<PathBuf, CallError> {
     let home = policy::home(&machine.environment);
+    let files = Files::under(policy.clone(), home.clone());
     let is_free = matches!(machine.held(policy), Ok(Held::None));
     let can_be_read = |path: &Path| is_free || policy.files.check(path, Want::Read).is_ok();
     let Some(given) = given else {
+        match files.work_folder() {
+            Ok(work) => return Ok(work),
+            Err(error) => tracing::debug!("a command starts without a working folder: {error}"),
+        }
         let real = if is_free { Some(home) } else { fs_err::canonicalize(home).ok() };
         let home = real.filter(|home| home.is_dir() && can_be_read(home));
         return Ok(home.unwrap_or_else(|| PathBuf::from("/")));
     };
-    let path = match given.strip_prefix('~') {
-        Some("") => home,
-        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
-        _ => PathBuf::from(&given),
-    };
-    if !path.is_absolute() {
-        return Err(wrong("cwd", "expected an absolute path, or one that begins with ~/"));
-    }
+    let path = files.path(&given).map_err(|error| match error {
+        FileError::NoPath(_) => wrong("cwd", "is not a valid path on this machine"),
+        error => CallError::from(error).before_it_ran(),
+    })?;
     let real = if is_free { Ok(path) } else { fs_err::canonicalize(&path) };
     match real {
         Ok(real) if !can_be_read(&real) => Err(forbidden(format!(

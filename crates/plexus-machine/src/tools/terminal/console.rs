@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::jobs::{FeedError, Job, Jobs, Screen};
-use super::read;
 use super::report::JobState;
+use super::{read, refusals};
+use crate::Machine;
 use crate::tools::output::Stream;
 
 pub(crate) const NAME: &str = "console";
@@ -37,7 +38,10 @@ const WRITING: Duration = Duration::from_secs(5);
 const MOST: usize = 1 << 20;
 
 #[derive(Debug)]
-pub(crate) struct Console(pub(super) Jobs);
+pub(crate) struct Console {
+    pub(super) machine: Machine,
+    pub(super) jobs: Jobs,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -138,12 +142,12 @@ impl TypedTool for Console {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let job = self.0.get(&args.job).ok_or_else(|| {
+        let job = self.jobs.get(&args.job).ok_or_else(|| {
             CallError::new(ErrorCode::NotFound, "there is no such job on this machine")
                 .hint("Jobs are of one machine, and old ones are removed.")
         })?;
         let output = match args.action {
-            ConsoleAction::Follow => follow(&context, &job, &args).await?,
+            ConsoleAction::Follow => self.follow(&context, &job, &args).await?,
             ConsoleAction::Feed => feed(&job, &args).await?,
             ConsoleAction::Resize => resize(&job, &args).await?,
         };
@@ -151,28 +155,34 @@ impl TypedTool for Console {
     }
 }
 
-async fn follow(context: &ToolContext, job: &Job, args: &Args) -> Result<Output, CallError> {
-    let (stdout, stderr) = (args.stdout.unwrap_or(0), args.stderr.unwrap_or(0));
-    let wait = Duration::from_millis(args.wait_ms.unwrap_or(0)).min(LONGEST);
-    let is_new = || job.spool(Stream::Stdout).size() > stdout || job.spool(Stream::Stderr).size() > stderr;
-    let begun = Instant::now();
-    while begun.elapsed() < wait && !is_new() && job.end().is_none() {
-        let pause = if begun.elapsed() < IMPATIENT { SOON } else { LATER };
-        let _ = tokio::time::timeout(pause, job.ended()).await;
+impl Console {
+    async fn follow(&self, context: &ToolContext, job: &Job, args: &Args) -> Result<Output, CallError> {
+        let (stdout, stderr) = (args.stdout.unwrap_or(0), args.stderr.unwrap_or(0));
+        let wait = Duration::from_millis(args.wait_ms.unwrap_or(0)).min(LONGEST);
+        let is_new =
+            || job.spool(Stream::Stdout).size() > stdout || job.spool(Stream::Stderr).size() > stderr;
+        let begun = Instant::now();
+        while begun.elapsed() < wait && !is_new() && job.end().is_none() {
+            let pause = if begun.elapsed() < IMPATIENT { SOON } else { LATER };
+            let _ = tokio::time::timeout(pause, job.ended()).await;
+        }
+        // Asked first: what is read after its end is all there is.
+        let mut state = read::state(job, context.clock.now());
+        let out = written(job, Stream::Stdout, stdout).await?;
+        let err = written(job, Stream::Stderr, stderr).await?;
+        let all = |part: &Written, stream| part.next >= job.spool(stream).size();
+        let over = !state.running && all(&out, Stream::Stdout) && all(&err, Stream::Stderr);
+        if over && state.note.is_none() {
+            state.note = refusals::note_of(&self.machine, job).await?;
+        }
+        Ok(Output {
+            state: Some(state),
+            stdout: Some(out),
+            stderr: Some(err),
+            over: Some(over),
+            ..Output::default()
+        })
     }
-    // Asked first: what is read after its end is all there is.
-    let state = read::state(job, context.clock.now());
-    let out = written(job, Stream::Stdout, stdout).await?;
-    let err = written(job, Stream::Stderr, stderr).await?;
-    let all = |part: &Written, stream| part.next >= job.spool(stream).size();
-    let over = !state.running && all(&out, Stream::Stdout) && all(&err, Stream::Stderr);
-    Ok(Output {
-        state: Some(state),
-        stdout: Some(out),
-        stderr: Some(err),
-        over: Some(over),
-        ..Output::default()
-    })
 }
 
 async fn written(job: &Job, stream: Stream, offset: u64) -> Result<Written, CallError> {

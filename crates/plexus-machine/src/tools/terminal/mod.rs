@@ -8,6 +8,7 @@ mod commands;
 pub(crate) mod console;
 pub(super) mod jobs;
 mod read;
+mod refusals;
 mod report;
 
 use std::io;
@@ -24,8 +25,7 @@ use serde_json::json;
 use super::COMMAND;
 use super::output::{Live, Stream};
 use crate::Machine;
-use crate::launch::Held;
-use args::{Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
 use commands::wrong;
 use console::Console;
 use jobs::{Job, Jobs, Limits, StartError, Why};
@@ -43,9 +43,6 @@ const WRITING: Duration = Duration::from_secs(5);
 const DYING: Duration = Duration::from_secs(5);
 /// How long it is looked at what a signal does.
 const NOTICING: Duration = Duration::from_millis(300);
-
-/// What programs say of files that they may not write.
-const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
 
 /// Jobs in a list, beside those that run: older ones are rarely looked for.
 const LISTED: usize = 30;
@@ -67,7 +64,8 @@ pub(super) fn spec() -> ToolSpec {
         "Runs commands on a machine. `run` waits for the end and gives exit code, stdout and stderr; `start` returns at \
          once, for servers and long work: follow up with `read`, `write`, `wait`, `kill`. Of long output the beginning \
          and the end are shown; the rest is read with action `read` and the `job` of the answer. Nothing is kept between \
-         two commands: give `cwd` and `env` each time.",
+         two commands: give `cwd` and `env` each time. A command starts in the working folder of the machine, where new files \
+         belong; in the home folder itself it can make none.",
         Access::READ,
     );
     let actions = vec![
@@ -79,7 +77,7 @@ pub(super) fn spec() -> ToolSpec {
         action(TerminalAction::Kill, ended),
         action(TerminalAction::List, Access::READ),
     ];
-    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE);
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 
@@ -112,7 +110,7 @@ impl Terminal {
 
     /// Who follows the same jobs from elsewhere.
     pub(super) fn console(&self) -> Console {
-        Console(self.jobs.clone())
+        Console { machine: self.machine.clone(), jobs: self.jobs.clone() }
     }
 
     async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
@@ -224,18 +222,6 @@ impl Terminal {
         })
     }
 
-    /// Why a command may have failed that complains of files: what holds it says nothing of itself.
-    fn held_back(&self, said: &str) -> Option<String> {
-        if !REFUSALS.iter().any(|refusal| said.contains(refusal)) {
-            return None;
-        }
-        let held = self.machine.held(&self.machine.policy.now()).ok().filter(|held| *held != Held::None)?;
-        Some(format!(
-            "commands on this machine are held to its policy by {held}. They write below the folders that it names, and make \
-             nothing directly in one that has something protected in it, as the home folder has: use a folder in it"
-        ))
-    }
-
     /// How a job is, and both ends of what it wrote.
     async fn answer(&self, context: &ToolContext, job: &Job) -> Result<Output, CallError> {
         let mut state = read::state(job, context.clock.now());
@@ -246,7 +232,8 @@ impl Terminal {
             false => Some(read::shown(job, Stream::Stderr, STDERR_SHOWN, STDERR_SHOWN).await?),
         };
         if state.note.is_none() && state.exit_code.is_some_and(|code| code != 0) {
-            state.note = self.held_back(&stderr.as_ref().unwrap_or(&stdout).text);
+            let said = &stderr.as_ref().unwrap_or(&stdout).text;
+            state.note = refusals::note(&self.machine, said);
         }
         Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
     }

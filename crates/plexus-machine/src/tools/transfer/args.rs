@@ -25,7 +25,7 @@ pub(crate) enum TransferAction {
     Finish,
     /// Gives it up.
     Abort,
-    /// Makes the folder `path`.
+    /// Makes the folder `path`, with those above it.
     MakeFolder,
 }
 
@@ -49,7 +49,7 @@ impl TransferAction {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: TransferAction,
-    /// Absolute, or from `~/` on.
+    /// Absolute, from `~/` on, or relative to the working folder.
     pub(super) path: String,
     pub(super) offset: Option<u64>,
     #[schemars(range(min = 1, max = 1_048_576))]

@@ -89,7 +89,7 @@ impl TypedTool for Transfer {
             TransferAction::Read => blocking(move || read(&files, &path, &args)).await,
             TransferAction::MakeFolder => {
                 blocking(move || {
-                    files.place(&path)?.make_folder()?;
+                    files.make_folder(&path)?;
                     Ok(Output { done: true, ..Output::default() })
                 })
                 .await

@@ -346,8 +346,6 @@ async fn odd_paths_are_refused_in_words() {
     let long = format!("{}/{}", site.home("work").display(), "x".repeat(300));
     let longer = format!("{}/{}", site.home("work").display(), "x/".repeat(3_000));
     let paths = [
-        "relative",
-        "./work/a.txt",
         "~root/.ssh/id",
         "~user",
         "~.ssh",

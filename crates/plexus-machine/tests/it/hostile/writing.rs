@@ -136,6 +136,35 @@ async fn nothing_is_written_outside_nor_to_what_can_only_be_read() {
     check(CASES).await;
 }
 
+/// From the working folder, which can be written as a whole, there is no way to the names beside it.
+#[tokio::test]
+async fn nothing_protected_can_be_made_or_replaced_from_the_working_folder() {
+    const PROTECTED: [&str; 6] = [
+        ".ssh",
+        ".bashrc",
+        ".config/systemd/user/evil.service",
+        ".netrc",
+        ".profile",
+        ".config/gh/hosts.yml",
+    ];
+    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
+        let bench = crate::workbench::Workbench::held(&super::at(level, "")).await;
+        let attempts = PROTECTED.map(|name| {
+            format!(
+                "mkdir -p \"$(dirname ~/{name})\"; echo evil > ~/{name}; echo evil > e; mv e ~/{name}; \
+                 ln -s ~/plexus-work/e ~/{name}; cd .. && echo evil > {name}; cd ~/plexus-work; "
+            )
+        });
+        // Neither can the folder itself be swapped for one that leads there.
+        let swap = "mv ~/plexus-work ~/other; rmdir ~/plexus-work; ln -sfn ~ ~/plexus-work/up; echo evil > up/.zshrc; ";
+        let ran = bench.sh(&format!("{}{swap} echo ran > ran; true", attempts.concat())).await;
+        assert!(bench.home().join("plexus-work/ran").exists(), "it ran: {level}: {ran}");
+        let there: Vec<_> =
+            std::fs::read_dir(bench.home()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(there, ["plexus-work"], "{level}: {ran}");
+    }
+}
+
 /// Where there is none at all.
 #[tokio::test]
 async fn no_folder_of_credentials_can_be_made() {

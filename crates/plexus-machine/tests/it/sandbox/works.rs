@@ -27,7 +27,7 @@ const ORDINARY: &[(&str, &str)] = &[
     ("mkfifo ~/work/p && (echo through > ~/work/p & cat ~/work/p) && rm ~/work/p", "through\n"),
     ("ln -s target ~/work/l && readlink ~/work/l && rm ~/work/l", "target\n"),
     ("(sleep 0.01 & wait) && echo waited", "waited\n"),
-    ("pwd", "{HOME}\n"),
+    ("pwd", "{HOME}/plexus-work\n"),
     ("echo $HOME $PLEXUS_NODE_KEY", "{HOME}\n"),
 ];
 
@@ -58,8 +58,39 @@ async fn who_is_held_back_is_told_by_what_and_where_to_write_instead() {
         let bench = bench(level, "").await;
         let ran = bench.sh("mkdir ~/new").await;
         let note = ran["note"].as_str().unwrap_or_default();
-        assert!(note.contains(&level.to_string()) && note.contains("use a folder in it"), "{level}: {ran}");
+        assert!(note.contains(&level.to_string()) && note.contains("plexus-work"), "{level}: {ran}");
         assert!(bench.sh("mkdir ~/work/new").await.get("note").is_none());
+    }
+}
+
+/// On a node whose home folder has nothing of Plexus in it, and nothing that is protected either.
+#[tokio::test]
+async fn new_files_and_folders_can_be_made_in_the_working_folder_at_every_level() {
+    for level in
+        [Held::None].into_iter().chain(LEVELS).filter(|level| *level == Held::None || is_here(*level))
+    {
+        let bench = Workbench::held(&at(level)).await;
+        let work = bench.home().join("plexus-work");
+        let ran = bench
+            .sh("mkdir inbox && echo text > inbox/a && mv inbox/a b && ln -s b l && git init -q . 2>/dev/null; cat l")
+            .await;
+        assert_eq!(
+            (&ran["stdout"]["text"], &ran["exit_code"]),
+            (&json!("text\n"), &json!(0)),
+            "{level}: {ran}"
+        );
+        assert!(work.join("inbox").is_dir(), "{level}");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&work.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700, "{level}: it is its user's alone");
+        // Files, and commands in a folder of it, begin in the same place.
+        let written = json!({ "action": "write", "file_path": "inbox/note", "content": "noted\n" });
+        bench.filesystem(written).await.unwrap();
+        let ran =
+            bench.terminal(json!({ "action": "run", "command": "cat note", "cwd": "inbox" })).await.unwrap();
+        assert_eq!(ran["stdout"]["text"], "noted\n", "{level}: {ran}");
+        // One that was removed is made again.
+        std::fs::remove_dir_all(&work).unwrap();
+        assert_eq!(bench.sh("touch again").await["exit_code"], 0, "{level}");
     }
 }
 
@@ -139,8 +170,9 @@ async fn a_narrow_policy_leaves_programs_and_what_it_names() {
             .await
             .unwrap_err();
         assert!(refused.message.contains("does not let commands read"), "{level}: {refused:?}");
-        // Without a folder that is named, one that is there at every level.
-        assert_eq!(bench.sh("pwd").await["stdout"]["text"], "/\n", "{level}");
+        // The working folder is one that this policy lets be written.
+        let work = format!("{}/work\n", home.display());
+        assert_eq!(bench.sh("pwd").await["stdout"]["text"], work, "{level}");
     }
 }
 

@@ -71,13 +71,16 @@ async fn a_command_gets_little_of_the_environment_and_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_command_runs_at_home_or_where_it_is_told_to() {
+async fn a_command_runs_in_the_working_folder_or_where_it_is_told_to() {
     let bench = Workbench::new().await;
     let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir(home.join("below")).unwrap();
     let run = |cwd: Option<&str>| bench.terminal(json!({ "action": "run", "command": "pwd -P", "cwd": cwd }));
     let pwd = async |cwd| run(cwd).await.unwrap()["stdout"]["text"].as_str().unwrap().trim().to_owned();
-    assert_eq!(pwd(None).await, home.display().to_string());
+    let work = home.join("plexus-work");
+    assert_eq!(pwd(None).await, work.display().to_string());
+    std::fs::create_dir(work.join("inner")).unwrap();
+    assert_eq!(pwd(Some("inner")).await, work.join("inner").display().to_string());
     assert_eq!(pwd(Some("~")).await, home.display().to_string());
     assert_eq!(pwd(Some("~/below")).await, home.join("below").display().to_string());
     assert_eq!(pwd(Some("/usr")).await, "/usr");

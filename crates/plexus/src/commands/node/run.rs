@@ -66,8 +66,12 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let agents = Desk::open_default(invocation)?
         .map(|desk| external_agents::tool(desk.keeper.for_hub(Some(&credential.hub))));
     let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
+    let work = match node.work_folder() {
+        Ok(work) => format!("{}: commands start there, and relative paths begin there", work.display()),
+        Err(why) => format!("none: {why}; `work` under [files] in node.toml names another one"),
+    };
     output::announce(&format!(
-        "Plexus node {} of {}.\n  Data folder  {}\n\nStop with Ctrl-C.\n",
+        "Plexus node {} of {}.\n  Data folder     {}\n  Working folder  {work}\n\nStop with Ctrl-C.\n",
         one_line(&credential.name),
         one_line(&credential.hub),
         data_dir.display()
