@@ -34,6 +34,14 @@ pub enum StoreError {
     UrlParameter { name: String, known: String },
     #[error("the database URL cannot be read; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },
+    /// A hub that started here would begin a second audit chain, or none that fits the signed head.
+    #[error("the data folder {folder} belongs to {noted}, not to {given}")]
+    OtherDatabase { folder: String, noted: String, given: String },
+    /// The folder has keys and an audit whose database is not where it was.
+    #[error(
+        "{path} is gone: the data folder {folder} has the keys and the audit head of a hub, and not its database"
+    )]
+    DatabaseGone { folder: String, path: String },
     #[error("the archive cannot be used: {0}")]
     Archive(String),
     #[error("the database is not empty: there are rows in {table}; restore into a new one")]

@@ -14,6 +14,18 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// `sqlite`; never the URL, which may carry a password.
     pub database: String,
+    /// Where the database is, without user and password.
+    #[serde(default)]
+    #[schema(required)]
+    pub database_location: String,
+    /// Tells this hub's database from others; a copy has the same.
+    #[serde(default)]
+    #[schema(required)]
+    pub store_id: String,
+    /// The data folder, on the hub's machine.
+    #[serde(default)]
+    #[schema(required)]
+    pub data_dir: String,
     /// What a crash may cost: `process` or `power`.
     #[schema(pattern = "^(process|power)$")]
     pub durability: String,

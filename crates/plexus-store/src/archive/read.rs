@@ -40,7 +40,7 @@ pub async fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, StoreError> {
     let opened = exclusive(options, supervisor).await?;
-    let (mut line, _lock, journal) = (opened.line, opened.lock, opened.journal);
+    let (mut line, _locks, journal) = (opened.line, opened.locks, opened.journal);
     check_no_journal(&journal)?;
     let conn = line.conn()?;
     check_empty(conn).await?;

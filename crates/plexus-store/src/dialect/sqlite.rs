@@ -20,6 +20,10 @@ const READERS: u32 = 4;
 /// How long a reader waits for a connection before it gives up.
 const ACQUIRE: Duration = Duration::from_secs(10);
 
+/// How often a lock that is held is tried again, and the pause before each try.
+const LOCK_TRIES: usize = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
 /// How often the size of the log is looked at, and from which size on it is folded into the file.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
@@ -48,7 +52,16 @@ pub(crate) fn lock(lock_path: &Path, database: &Path) -> Result<File, StoreError
     let shown = lock_path.display().to_string();
     let failed = |source| StoreError::File { path: shown.clone(), source: Arc::new(source) };
     let mut file = private_file::open(lock_path).map_err(failed)?;
-    match file.try_lock() {
+    let mut locked = file.try_lock();
+    // A command that looks whether a hub runs holds a shared lock for a moment.
+    for _ in 0..LOCK_TRIES {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
             Ok(file)
