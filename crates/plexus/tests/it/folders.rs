@@ -185,3 +185,74 @@ async fn a_hub_on_postgres_is_healthy_without_its_url_and_not_started_without_it
     let hub = plexus.up_with(&["--database-url", &url]).await;
     assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
 }
+
+#[tokio::test]
+async fn status_of_an_empty_hub_says_what_to_do_next() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let page = plexus.run(&["status"]).await;
+    for told in [
+        format!("hub\t{}\n", hub.url("")),
+        format!("data folder\t{}\n", text(&plexus.data_dir())),
+        "health\tready\n".to_owned(),
+        "database\tsqlite: the SQLite database plexus.db in the folder\n".to_owned(),
+        "agents\tnone yet: `plexus connect`".to_owned(),
+        "`plexus node invite`".to_owned(),
+        "queued writes\tnone on this machine\n".to_owned(),
+        "failed calls\tnone lately\n".to_owned(),
+        "problems\tnone\n".to_owned(),
+    ] {
+        assert!(page.ok().contains(&told), "{told:?} is not in {page:?}");
+    }
+}
+
+#[tokio::test]
+async fn status_names_agents_nodes_and_failed_calls() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await;
+    call(&hub, &token.token, 1).await;
+    let failed = hub.mcp(&token.token).tool("todo", json!({ "action": "finish", "id": 4711 })).await;
+    assert_eq!(failed["isError"], true, "{failed}");
+    let page = plexus.run(&["status", "--json"]).await.json(0);
+    assert_eq!((&page["running"], &page["url"]), (&json!(true), &json!(hub.url(""))), "{page}");
+    assert_eq!(
+        (&page["agents"][0]["name"], &page["agents"][0]["connected_here"]),
+        (&json!("codex"), &json!(false))
+    );
+    assert!(page["agents"][0]["last_seen_at"].is_string(), "{page}");
+    assert_eq!(page["nodes"][0]["name"], "local", "{page}");
+    let failures = page["failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{page}");
+    assert_eq!((&failures[0]["actor"], &failures[0]["tool"]), (&json!("agent:codex"), &json!("todo")));
+    assert_eq!(page["outbox"], json!({ "waiting": 0, "dead": 0, "oldest_at": null }));
+    let person = plexus.run(&["status"]).await;
+    let line = person.ok().lines().find(|line| line.starts_with("failure\t")).expect("the failed call");
+    assert!(line.contains("\tagent:codex\ttodo\t"), "{line}");
+    assert!(person.stdout.lines().any(|line| line.starts_with("agent\tcodex\t")), "{person:?}");
+
+    // The same keys without a hub.
+    assert!(hub.terminate().await.success());
+    let down = plexus.run(&["status", "--json"]).await.json(4);
+    let keys = |page: &Value| page.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let (mut with, mut without) = (keys(&page), keys(&down));
+    with.sort();
+    without.sort();
+    assert_eq!(with, without);
+    assert_eq!((&down["running"], &down["data_dir"]), (&json!(false), &json!(text(&plexus.data_dir()))));
+}
+
+#[tokio::test]
+async fn status_of_a_folder_without_its_hub_names_the_folder_and_asks_no_other() {
+    let (plexus, hub, copy) = copied().await;
+    let page = plexus.run(&["status", "--data-dir", text(&copy)]).await;
+    let said = told(&page, 4);
+    assert!(said.contains(&format!("no hub runs on the data folder {}", text(&copy))), "{page:?}");
+    assert!(said.contains("which has the data of one") && said.contains(" up --data-dir "), "{page:?}");
+    assert!(!page.stdout.contains(&hub.url("")), "{page:?}");
+    assert!(page.stdout.contains(&format!("data folder\t{}\n", text(&copy))), "{page:?}");
+    // One that was killed leaves its address behind.
+    hub.kill().await;
+    let killed = plexus.run(&["status"]).await;
+    assert!(told(&killed, 4).contains(text(&plexus.data_dir())), "{killed:?}");
+}
