@@ -13,6 +13,7 @@ mod authenticator;
 mod error;
 mod key_ring;
 mod keys;
+mod last_verification;
 mod policy;
 
 mod principal;
@@ -27,6 +28,7 @@ pub use attempts::FailedAttempts;
 pub use authenticator::{Authenticator, Invited};
 pub use error::AuthError;
 pub use key_ring::KeyRing;
+pub use last_verification::LastVerification;
 pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use sealing_key::{SEALING_KEY, SealingKey};

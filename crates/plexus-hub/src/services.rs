@@ -13,7 +13,7 @@ use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
-use plexus_store::{NewAudit, Records, Store, StoreOptions};
+use plexus_store::{DatabaseNote, NewAudit, Records, Store, StoreOptions};
 use plexus_tools::custom::{CustomOptions, CustomTools, STATE_FILE};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use plexus_upstream::client::ClientSettings;
@@ -88,16 +88,17 @@ impl Services {
     ) -> Result<Self, HubError> {
         let HubOptions { config, environment, clock, mcp, timing, events, nodes, launcher } = options;
         prepare_data_dir(&config.data_dir)?;
-        let store = Store::open(
-            &StoreOptions {
-                data_dir: config.data_dir.clone(),
-                database_url: config.database_url.clone(),
-                durability: config.durability,
-                instance_id: INSTANCE.to_owned(),
-            },
-            supervisor,
-        )
-        .await?;
+        let store_options = StoreOptions {
+            data_dir: config.data_dir.clone(),
+            database_url: config.database_url.clone(),
+            durability: config.durability,
+            instance_id: INSTANCE.to_owned(),
+        };
+        // Before an empty database is created beside the keys of another.
+        DatabaseNote::check(&store_options)?;
+        let store = Store::open(&store_options, supervisor).await?;
+        DatabaseNote::check_opened(&config.data_dir, store.place(), store.id())?;
+        DatabaseNote { place: store.place().clone(), store_id: store.id() }.keep(&config.data_dir)?;
         // After the store, whose lock says that nobody else is making these files.
         let keys = Arc::new(KeyRing::open(&config.data_dir, clock.clone())?);
         let anchor =

@@ -43,7 +43,13 @@ pub struct AuditFilter {
     pub session_id: Option<SessionId>,
     /// Number of the last entry of the previous page.
     pub before: Option<i64>,
+    /// Only calls that ended with an error, among the newest [`FAILED_WITHIN`] entries: an error may be rare, and a
+    /// search for it must not read the whole chain.
+    pub failed: bool,
 }
+
+/// Entries among which failed calls are looked for.
+const FAILED_WITHIN: i64 = 50_000;
 
 const CALL_COLUMNS: &str = "s.n, s.at, s.call_id, s.token_id, s.actor, s.session_id, s.tool, s.via, s.detail, \
                             f.n, f.at, f.outcome, f.detail";
@@ -86,6 +92,10 @@ impl Conn {
         filter: &AuditFilter,
         limit: i64,
     ) -> Result<Vec<AuditCall>, StoreError> {
+        let after = match filter.failed {
+            true => self.audit_head(hub).await?.map_or(0, |head| head.n.saturating_sub(FAILED_WITHIN)),
+            false => i64::MIN,
+        };
         let rows = self
             .rows(
                 "listing audited calls",
@@ -94,7 +104,8 @@ impl Conn {
                      LEFT JOIN audit f ON f.call_id = s.call_id AND f.phase = 'finished' AND f.hub = s.hub \
                      WHERE s.hub = $1 AND s.phase = 'started' AND ($2 IS NULL OR s.n < $2) \
                      AND ($3 IS NULL OR s.tool = $3) AND ($4 IS NULL OR s.actor = $4) \
-                     AND ($5 IS NULL OR s.session_id = $5) ORDER BY s.n DESC LIMIT $6"
+                     AND ($5 IS NULL OR s.session_id = $5) AND s.n > $7 AND ($8 = 0 OR f.outcome <> 'ok') \
+                     ORDER BY s.n DESC LIMIT $6"
                 )),
                 vec![
                     hub.into(),
@@ -103,6 +114,8 @@ impl Conn {
                     filter.actor.as_deref().into(),
                     filter.session_id.map(|id| id.to_string()).into(),
                     limit.into(),
+                    after.into(),
+                    i64::from(filter.failed).into(),
                 ],
             )
             .await?;

@@ -148,6 +148,33 @@ impl Verifier {
         Ok(Self { hub: hub.to_owned(), signed, walk, at_signed: None, after: i64::MIN })
     }
 
+    /// Starts `newest` entries before the end, or where [`begin`](Self::begin) does if that is later.
+    async fn begin_near_end(
+        conn: &mut Conn,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<Self, StoreError> {
+        let mut verifier = Self::begin(conn, hub, signed, witness).await?;
+        let end = conn.audit_head(hub).await?.map_or(0, |head| head.n);
+        let before = end.saturating_sub(newest.max(1));
+        if before <= verifier.walk.last.as_ref().map_or(0, |(n, _)| *n) {
+            return Ok(verifier);
+        }
+        // The hash before the first entry is unknown, so that link is not compared.
+        verifier.walk.last = Some((before, String::new()));
+        verifier.after = before;
+        if let Ok(Some(signed)) = &verifier.signed
+            && signed.n <= before
+        {
+            let link = conn.audit_links(hub, signed.n - 1, 1).await?.pop();
+            verifier.at_signed =
+                link.and_then(Result::ok).filter(|entry| entry.n == signed.n).map(|entry| entry.hash);
+        }
+        Ok(verifier)
+    }
+
     /// Reads one page; returns false at the end.
     async fn page(&mut self, conn: &mut Conn) -> Result<bool, StoreError> {
         let links = conn.audit_links(&self.hub, self.after, PAGE).await?;
@@ -212,11 +239,37 @@ impl Store {
         signed: Result<Option<AuditHead>, String>,
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
+        self.verify_from(signed, witness, i64::MAX).await
+    }
+
+    /// The same for the newest `newest` entries only: a short look that does not grow with the chain. What lies before
+    /// them is not verified.
+    pub async fn verify_audit_end(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        self.verify_from(signed, witness, newest).await
+    }
+
+    async fn verify_from(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
         let hub = self.instance_id();
         loop {
             let from = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
-            let mut verifier =
-                Verifier::begin(&mut *self.read_committed().await?, hub, signed.clone(), witness).await?;
+            let mut verifier = Verifier::begin_near_end(
+                &mut *self.read_committed().await?,
+                hub,
+                signed.clone(),
+                witness,
+                newest,
+            )
+            .await?;
             // Borrows a reader for one page at a time, because there are few of them.
             while verifier.page(&mut *self.read_committed().await?).await? {
                 // A long chain must not block the runtime.
@@ -241,7 +294,18 @@ impl Conn {
         signed: Result<Option<AuditHead>, String>,
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
-        let mut verifier = Verifier::begin(self, hub, signed, witness).await?;
+        self.verify_audit_end(hub, signed, witness, i64::MAX).await
+    }
+
+    /// The same for the newest `newest` entries only.
+    pub(crate) async fn verify_audit_end(
+        &mut self,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        let mut verifier = Verifier::begin_near_end(self, hub, signed, witness, newest).await?;
         while verifier.page(self).await? {}
         verifier.finish(self).await
     }

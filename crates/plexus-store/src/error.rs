@@ -38,6 +38,14 @@ pub enum StoreError {
     UrlParameter { name: String, known: String },
     #[error("the database URL is not valid; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },
+    /// A hub that started here would begin a second audit chain, or none that fits the signed head.
+    #[error("the data folder {folder} belongs to {noted}, not to {given}")]
+    OtherDatabase { folder: String, noted: String, given: String },
+    /// The folder has the keys and the audit head of a hub whose database is missing.
+    #[error(
+        "{path} is missing: the data folder {folder} has the keys and the audit head of a hub, but not its database"
+    )]
+    DatabaseGone { folder: String, path: String },
     #[error("cannot use the archive: {0}")]
     Archive(String),
     #[error("the database is not empty: {table} contains rows; restore into a new database")]

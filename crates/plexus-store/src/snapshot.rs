@@ -4,8 +4,11 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
 use plexus_proto::api::{AuditHead, AuditReport};
 
+use uuid::Uuid;
+
 use crate::conn::Sql;
 use crate::dialect::{self, Location, sqlite};
+use crate::store::store_id;
 use crate::{Conn, StoreError, StoreOptions, Witness};
 
 /// A read-only transaction; later writes are not visible in it.
@@ -125,6 +128,11 @@ impl Snapshot {
         })
     }
 
+    /// The id of the store, see [`crate::Store::id`]; none before a hub has used it.
+    pub async fn store_id(&mut self, hub: &str) -> Result<Option<Uuid>, StoreError> {
+        Ok(self.conn.journal_id(hub).await?.map(store_id))
+    }
+
     /// The newest entry of every hub's chain.
     pub async fn audit_heads(&mut self) -> Result<Vec<AuditHead>, StoreError> {
         let rows =
@@ -144,5 +152,15 @@ impl Snapshot {
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
         self.conn.verify_audit(hub, signed, witness).await
+    }
+    /// Recomputes the newest `newest` entries of a hub's chain, see [`crate::Store::verify_audit_end`].
+    pub async fn verify_audit_end(
+        &mut self,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        self.conn.verify_audit_end(hub, signed, witness, newest).await
     }
 }

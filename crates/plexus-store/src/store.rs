@@ -1,9 +1,10 @@
 //! The store: opening, reading and writing.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
@@ -13,6 +14,7 @@ use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::database_note::DatabasePlace;
 use crate::dialect::{Location, Readers, sqlite};
 use crate::journal::{Journal, JournalLocation};
 use crate::metrics::StoreMetrics;
@@ -33,7 +35,8 @@ pub struct StoreOptions {
 pub(crate) struct Exclusive {
     pub(crate) connection: WriterConnection,
     readers: Readers,
-    pub(crate) lock: File,
+    /// Of the database file and of the data folder, which may be one.
+    pub(crate) locks: Vec<File>,
     /// Folder of the journal.
     pub(crate) journal: PathBuf,
 }
@@ -47,12 +50,13 @@ pub(crate) async fn exclusive(
     match location {
         Location::Sqlite(path) => {
             let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
+            let locks = with_folder_lock(lock, &options.data_dir)?;
             let opened = sqlite::open(&path, options.durability, supervisor).await?;
             let readers = Readers::Sqlite(opened.readers);
             Ok(Exclusive {
                 connection: WriterConnection::sqlite(opened.writer, options.durability),
                 readers,
-                lock,
+                locks,
                 journal,
             })
         }
@@ -61,9 +65,28 @@ pub(crate) async fn exclusive(
             let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
             let source = server.writer(&options.instance_id).await?;
             let readers = Readers::Postgres(server.readers());
-            Ok(Exclusive { connection: WriterConnection::postgres(source).await?, readers, lock, journal })
+            let connection = WriterConnection::postgres(source).await?;
+            Ok(Exclusive { connection, readers, locks: vec![lock], journal })
         }
     }
+}
+
+/// Adds the lock of the data folder to that of a database file, unless they are the same file. The lock tells
+/// commands on this machine whether a hub runs on the folder, wherever its database is.
+fn with_folder_lock(lock: File, data_dir: &Path) -> Result<Vec<File>, StoreError> {
+    let path = data_dir.join("plexus.lock");
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let own = lock.metadata().map(identity).ok();
+    if own.is_some() && own == std::fs::metadata(&path).map(identity).ok() {
+        return Ok(vec![lock]);
+    }
+    let folder = sqlite::lock(&path, data_dir)?;
+    Ok(vec![lock, folder])
+}
+
+/// The id of a store, from the id of its journal.
+pub(crate) fn store_id(journal: i64) -> Uuid {
+    Uuid::from_u64_pair(0, journal.cast_unsigned())
 }
 
 /// Cheap to clone; all clones share pool and writer.
@@ -73,23 +96,25 @@ pub struct Store {
     writer: Writer,
     instance_id: String,
     id: Uuid,
+    place: DatabasePlace,
     metrics: StoreMetrics,
 }
 
 impl Store {
     /// Opens the database, migrates the schema, stores what is left in the journal, and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
-        let Exclusive { mut connection, readers, lock, journal } = exclusive(options, supervisor).await?;
+        let Exclusive { mut connection, readers, locks, journal } = exclusive(options, supervisor).await?;
+        let database = DatabasePlace::of(options)?;
         let hub = &options.instance_id;
         let metrics = StoreMetrics::default();
         let conn = connection.conn()?;
         let place = JournalLocation { folder: journal, id: conn.own_journal(hub).await? };
-        let id = Uuid::from_u64_pair(0, place.id.cast_unsigned());
+        let id = store_id(place.id);
         let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
         let writer =
-            Writer::start(connection, journal, hub, readers.clone(), lock, metrics.clone(), supervisor)
+            Writer::start(connection, journal, hub, readers.clone(), locks, metrics.clone(), supervisor)
                 .await?;
-        Ok(Self { readers, writer, instance_id: hub.clone(), id, metrics })
+        Ok(Self { readers, writer, instance_id: hub.clone(), id, place: database, metrics })
     }
 
     /// Registers the store's metrics.
@@ -108,6 +133,12 @@ impl Store {
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.id
+    }
+
+    /// Where the database is, without credentials.
+    #[must_use]
+    pub fn place(&self) -> &DatabasePlace {
+        &self.place
     }
 
     #[must_use]

@@ -14,6 +14,18 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Such as `sqlite`; never the URL, which may contain a password.
     pub database: String,
+    /// Location of the database, without user and password.
+    #[serde(default)]
+    #[schema(required)]
+    pub database_location: String,
+    /// Identifies the hub's database; a copy has the same id.
+    #[serde(default)]
+    #[schema(required)]
+    pub store_id: String,
+    /// The data folder, on the hub's machine.
+    #[serde(default)]
+    #[schema(required)]
+    pub data_dir: String,
     /// Which failures acknowledged writes survive: `process` or `power`.
     #[schema(pattern = "^(process|power)$")]
     pub durability: String,

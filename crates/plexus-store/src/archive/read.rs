@@ -41,7 +41,7 @@ pub async fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, StoreError> {
     let opened = exclusive(options, supervisor).await?;
-    let (mut connection, _lock, journal) = (opened.connection, opened.lock, opened.journal);
+    let (mut connection, _locks, journal) = (opened.connection, opened.locks, opened.journal);
     check_no_journal(&journal)?;
     let conn = connection.conn()?;
     check_empty(conn).await?;

@@ -82,6 +82,12 @@ impl Server {
         Ok(Self { options })
     }
 
+    /// Host, port and name of the database.
+    pub(crate) fn place(&self) -> (String, u16, String) {
+        let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
+        (self.options.get_host().to_owned(), self.options.get_port(), database.to_owned())
+    }
+
     pub(crate) fn readers(&self) -> PgPool {
         PgPoolOptions::new()
             .max_connections(READERS)
@@ -128,8 +134,8 @@ impl Server {
 /// Omits user and password.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
-        write!(f, "postgres://{}:{}/{database}", self.options.get_host(), self.options.get_port())
+        let (host, port, database) = self.place();
+        write!(f, "postgres://{host}:{port}/{database}")
     }
 }
 

@@ -20,6 +20,10 @@ const READERS: u32 = 4;
 /// How long a reader waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(10);
 
+/// Number of attempts to get a lock that is held, and the pause before each of them.
+const LOCK_TRIES: usize = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
 /// Interval for checking the size of the write-ahead log, and the size above which it is checkpointed.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
@@ -48,7 +52,16 @@ pub(crate) fn lock(lock_path: &Path, database: &Path) -> Result<File, StoreError
     let shown = lock_path.display().to_string();
     let failed = |source| StoreError::File { path: shown.clone(), source: Arc::new(source) };
     let mut file = private_file::open(lock_path).map_err(failed)?;
-    match file.try_lock() {
+    let mut locked = file.try_lock();
+    // A command that looks whether a hub runs holds a shared lock for a moment.
+    for _ in 0..LOCK_TRIES {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
             Ok(file)

@@ -28,7 +28,7 @@ impl Conn {
     }
 
     /// The id of the hub's journal, if it ever had one.
-    pub(super) async fn journal_id(&mut self, hub: &str) -> Result<Option<i64>, StoreError> {
+    pub(crate) async fn journal_id(&mut self, hub: &str) -> Result<Option<i64>, StoreError> {
         self.number(&id_key(hub)).await
     }
 

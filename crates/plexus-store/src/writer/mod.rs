@@ -111,7 +111,7 @@ impl Writer {
         journal: Journal,
         hub: &str,
         readers: Readers,
-        lock: File,
+        locks: Vec<File>,
         metrics: StoreMetrics,
         supervisor: &Supervisor,
     ) -> Result<Self, StoreError> {
@@ -142,7 +142,7 @@ impl Writer {
             // may another hub open the file.
             readers.close().await;
             batch.close().await;
-            drop(lock);
+            drop(locks);
         });
         Ok(Self { queue, journal, healthy, heads, events })
     }

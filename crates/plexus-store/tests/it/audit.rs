@@ -69,6 +69,13 @@ pub(crate) async fn audited_calls_are_filtered_and_paged<B: Backend>(db: Databas
     let before = page.last().map(|call| call.entries[0]);
     let next = reader.audit_calls("main", &AuditFilter { before, ..none() }, 2).await.unwrap();
     assert_eq!(next.iter().map(|call| call.call_id).collect::<Vec<_>>(), [ids[1], ids[0]]);
+    drop(reader);
+    let call_id = CallId::new();
+    let entries = audited(call_id, "agent:a", "todo").into_iter();
+    append(&db, entries.map(|entry| NewAudit { outcome: "denied".into(), ..entry }).collect()).await;
+    let failed = AuditFilter { failed: true, ..none() };
+    let calls = db.store.read().await.unwrap().audit_calls("main", &failed, 10).await.unwrap();
+    assert_eq!(calls.iter().map(|call| call.call_id).collect::<Vec<_>>(), [call_id]);
 }
 
 pub(crate) async fn audit_numbers_are_gapless_and_published_after_commit<B: Backend>(db: Database<B>) {

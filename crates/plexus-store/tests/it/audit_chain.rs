@@ -131,6 +131,27 @@ async fn intact_chain_verifies_and_hashes_as_documented() {
 }
 
 #[tokio::test]
+async fn verification_of_the_end_finds_recent_changes_and_reads_no_more_than_asked() {
+    bounded(async {
+        let chain = Chain::of(20).await;
+        let end = async |signed: AuditHead| {
+            chain.db.store.verify_audit_end(Ok(Some(signed)), &plexus_store::NoWitness, 5).await.unwrap()
+        };
+        let report = end(chain.signed.clone()).await;
+        assert_eq!((report.ok, report.entries), (true, 5), "{report:#?}");
+        // A head from before the end is looked up.
+        let older = AuditHead { n: 3, hash: chain.signed.hash.clone(), hub: chain.signed.hub.clone() };
+        assert_eq!(named(&end(older).await), [(ProblemKind::Rewritten, 3)]);
+        chain.run("UPDATE audit SET actor = 'agent:x' WHERE n = 2").await;
+        assert!(end(chain.signed.clone()).await.ok, "what lies before the end is not read");
+        chain.run("UPDATE audit SET actor = 'agent:x' WHERE n = 18").await;
+        assert_eq!(named(&end(chain.signed.clone()).await), [(ProblemKind::Changed, 18)]);
+        chain.expect(&[(ProblemKind::Changed, 2), (ProblemKind::Changed, 18)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn signed_head_may_lag_behind_the_table() {
     bounded(async {
         let chain = Chain::of(4).await;

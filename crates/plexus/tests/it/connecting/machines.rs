@@ -166,3 +166,26 @@ async fn a_machine_that_is_no_node_syncs_when_it_is_told_to() {
     let doctor = laptop.run(&["doctor", "--json"]).await;
     assert!(doctor.stdout.contains("Codex: ") && doctor.stdout.contains("session_info"), "{doctor:?}");
 }
+
+#[tokio::test]
+async fn doctor_says_that_the_tools_of_an_agent_are_a_cached_list_while_the_hub_is_down() {
+    let plexus = home();
+    let hub = plexus.up().await;
+    plexus.run(&["connect", "--yes", "codex"]).await.ok();
+    let row = async |code| {
+        let ran = plexus.run(&["doctor"]).await;
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        ran.stdout
+            .lines()
+            .find(|line| line.contains("Codex: "))
+            .map(str::to_owned)
+            .expect("a line of the agent")
+    };
+    let live = row(0).await;
+    assert!(live.starts_with("ok") && !live.contains("cached"), "{live}");
+    // It leaves its address behind, by which the proxy knows whose list it keeps.
+    hub.kill().await;
+    let down = row(1).await;
+    assert!(down.starts_with("warning") && down.contains("cached list"), "{down}");
+    assert!(down.contains("is not reachable"), "{down}");
+}
