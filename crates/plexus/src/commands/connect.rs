@@ -50,8 +50,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ConnectArgs {
-    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, all that
-    /// are found]
+    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, and for
+    /// --dry-run without a terminal, all that are found]
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
     /// Connect them for the project in this folder, and not for all
@@ -144,7 +144,8 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         return backups::run(copy.as_deref(), (args.yes, args.dry_run), &desk, invocation).await;
     }
     let scope = scope(args.project.as_deref(), invocation.environment())?;
-    let Some(chosen) = choice::agents(&args.agents, args.yes, &scope, &desk, invocation)? else {
+    let Some(chosen) = choice::agents(&args.agents, (args.yes, args.dry_run), &scope, &desk, invocation)?
+    else {
         invocation.out.note("Nothing was chosen, and nothing was changed.");
         return Ok(Exit::Ok.into());
     };

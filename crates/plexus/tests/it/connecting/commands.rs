@@ -33,6 +33,20 @@ async fn a_dry_run_shows_every_line_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn dry_run_without_terminal_covers_all_agents_found() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let ran = plexus.run(&["connect", "--dry-run"]).await;
+    assert!(ran.ok().contains("Codex 0.166.0") && ran.stdout.contains("Claude Code 2.1.325"), "{ran:?}");
+    assert!(ran.stderr.contains("Nothing was changed: this was a dry run."), "{ran:?}");
+    let json = plexus.run(&["connect", "--dry-run", "--json"]).await.json(0);
+    let agents: Vec<&Value> =
+        json["agents"].as_array().expect("a list").iter().map(|one| &one["agent"]).collect();
+    assert_eq!(agents, [&json!("codex"), &json!("claude-code")], "{json}");
+    assert!(!plexus.home().join(".codex").exists() && !plexus.home().join(".claude.json").exists());
+}
+
+#[tokio::test]
 async fn what_is_connected_is_listed_restored_and_taken_out_byte_by_byte() {
     let plexus = home();
     let _hub = plexus.up().await;
