@@ -10,6 +10,7 @@
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
+//! | `install` | what a program that is missing comes with |
 //! | `chatter` | what a server sends that is no message |
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
@@ -25,6 +26,7 @@ mod connection;
 mod detail;
 mod following;
 mod http;
+mod install;
 mod message;
 mod net;
 mod pipe;
@@ -60,6 +62,7 @@ pub use http::fetch::{FetchError, Fetcher};
 pub(crate) use http::line::{Line, Media, Reply};
 pub(crate) use http::place::Place;
 pub(crate) use http::session::header_text;
+pub use install::advice as install_advice;
 pub(in crate::upstream) use net::{names_loopback, shown};
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;
