@@ -36,7 +36,7 @@ pub(crate) use auth::is_protected;
 pub use auth::{Grant, HttpAuth, OauthConfig, TlsConfig};
 pub use exposure::Exposure;
 pub use folder::{Entry, Folder, Reading};
-pub use import::{Applied, ImportPlan, Planned, Skipped};
+pub use import::{Applied, ImportPlan, Planned, Refused, Skipped, ThisHub};
 pub(crate) use key_readers::KeyReaders;
 pub use literals::has_references;
 pub use migrate::{LEGACY_FILE, Migration, migrate};
