@@ -247,3 +247,18 @@ async fn an_agent_whose_settings_are_elsewhere_by_now_is_not_said_to_be_connecte
     plexus.run(&["disconnect", "--yes"]).await.ok();
     assert!(!plexus.home().join("elsewhere").exists());
 }
+
+#[tokio::test]
+async fn agents_are_run_once_for_their_version_and_not_in_the_real_home() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let count = plexus.home().join("count");
+    let does = format!("mkdir -p \"$HOME/.codex\"; echo x >>{}; echo codex-cli 0.166.0", count.display());
+    super::program(&plexus, "codex", &does);
+    for args in [&["connect", "--dry-run"][..], &["connect", "--status"], &["sync", "list"], &["doctor"]] {
+        let ran = plexus.run(args).await;
+        assert!(ran.stdout.contains("0.166.0") || args == ["doctor"], "{args:?}: {ran:?}");
+    }
+    assert_eq!(read(&count), "x\n");
+    assert!(!plexus.home().join(".codex").exists());
+}
