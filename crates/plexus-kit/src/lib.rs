@@ -3,6 +3,7 @@
 //!
 //! Clock and environment are always passed in, so that tests control both.
 
+pub mod allowed_commands;
 pub mod backoff;
 pub mod clock;
 pub mod config;

@@ -102,6 +102,10 @@ pub struct UpstreamImport {
     pub skipped: Vec<SkippedUpstream>,
     /// Suspicious but harmless parts of the file.
     pub warnings: Vec<String>,
+    /// Entries that are not servers to import, such as that of the hub itself.
+    #[serde(default)]
+    #[schema(required)]
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -119,6 +123,10 @@ pub struct SkippedUpstream {
     pub name: String,
     /// Why, and how to fix it.
     pub reason: String,
+    /// The command that the hub's machine would have to allow; there only if nothing else is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub command: Option<String>,
 }
 
 /// Number of servers by state.
