@@ -13,8 +13,8 @@ use super::scripted::{
     Asked, Scripted, Step, answer, event, json_answer, result, said, session_era, stateless_era, stream,
 };
 use super::{Way, call, outgoing, soon, text, whole};
-use crate::asking::{EVERYTHING, Person, by};
-use crate::quick;
+use crate::upstream::asking::{EVERYTHING, Person, by};
+use crate::upstream::quick;
 
 const BOTH: [Speaks; 2] = [Speaks::Session("2025-11-25"), Speaks::Stateless];
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::scripted::{Asked, Scripted, Step, Steps, answer, json_answer, result, session_era};
 use super::soon;
-use crate::{agent, keyed, metrics, quick, text};
+use crate::upstream::{agent, keyed, metrics, quick, text};
 
 fn often() -> Timing {
     Timing { relist: Duration::from_millis(10), ..quick() }

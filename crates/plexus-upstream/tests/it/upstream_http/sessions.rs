@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Way;
 use super::scripted::{Scripted, answer, json_answer, result, session_era};
-use crate::{quick, text};
+use crate::upstream::{quick, text};
 
 /// Calls of so many conversations, each with a session at the server of its own.
 async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{begin, finish, logged_in, logged_in_as};
-use crate::{agent, quick, until};
+use crate::upstream::{agent, quick, until};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two logins of who waits for the file to be read.

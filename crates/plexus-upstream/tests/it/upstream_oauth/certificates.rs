@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{agent, quick, text};
+use crate::upstream::{agent, quick, text};
 
 /// An authority that nobody knows, and what it vouches for.
 struct Vouching {

@@ -5,7 +5,7 @@ use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
 use serde_json::json;
 
 use super::{begin, finish, logged_in, post};
-use crate::{agent, text, until};
+use crate::upstream::{agent, text, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn access_that_comes_when_the_file_leads_elsewhere_is_there_when_it_leads_back() {

@@ -70,7 +70,7 @@ async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
 async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
     let authority = ScriptedAuthority::start().await;
     let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;
-    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::quick() };
+    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::quick() };
     let hub = TestHub::start_timed(timing).await;
     locked(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;

@@ -10,7 +10,7 @@ use plexus_testkit::{Link, McpClient, TestHub};
 use serde_json::{Value, json};
 
 use super::{begin, locked, log_in, post};
-use crate::{agent, quick, text};
+use crate::upstream::{agent, quick, text};
 
 async fn echo(client: &McpClient, said: &str) -> Value {
     client.tool("mcp__docs__echo", json!({ "text": said })).await

@@ -6,7 +6,7 @@ use plexus_proto::api::UpstreamState;
 use serde_json::json;
 
 use super::logged_in;
-use crate::{agent, text};
+use crate::upstream::{agent, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two calls of who tries again.

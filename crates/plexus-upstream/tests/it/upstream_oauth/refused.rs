@@ -8,7 +8,7 @@ use reqwest::Url;
 use serde_json::json;
 
 use super::{begin, finish, locked, log_in, post};
-use crate::{agent, quick, text};
+use crate::upstream::{agent, quick, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {

@@ -5,7 +5,7 @@ use plexus_testkit::oauth::{Protected, ScriptedAuthority};
 use serde_json::json;
 
 use super::{logged_in, post};
-use crate::agent;
+use crate::upstream::agent;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
