@@ -3,6 +3,7 @@
 //! A check is a function from the tree to its findings; it sees every file and modifies none. A finding gives
 //! the location, the problem and the remedy.
 
+mod architecture;
 mod edges;
 mod file_size;
 pub(crate) mod growth;
@@ -19,7 +20,8 @@ use crate::tree::Tree;
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-pub(crate) const CHECKS: [Check; 7] = [
+pub(crate) const CHECKS: [Check; 8] = [
+    architecture::check,
     edges::check,
     libraries::check,
     module_docs::check,

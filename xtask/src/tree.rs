@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use crate::manifest::{self, Manifest};
 
 /// Extensions of source files; a file without one (`Makefile`, a script) counts too.
-const SOURCE_EXTENSIONS: [&str; 12] =
-    ["rs", "toml", "sql", "py", "sh", "js", "ts", "svelte", "css", "html", "yml", "yaml"];
+const SOURCE_EXTENSIONS: [&str; 13] =
+    ["rs", "md", "toml", "sql", "py", "sh", "js", "ts", "svelte", "css", "html", "yml", "yaml"];
 
 /// Folders without source files of this project, at any depth.
 const SKIPPED_FOLDERS: [&str; 2] = [".git", "node_modules"];

@@ -156,6 +156,17 @@ fn oversized_file_is_reported() {
 }
 
 #[test]
+fn dead_link_and_unlisted_crate_are_reported() {
+    let (kit, page) = (manifest("plexus-kit", ""), "ARCHITECTURE.md");
+    let listed = "| `plexus-kit` | [clock](crates/plexus-kit/src) |\nSee [docs](https://example.org).";
+    let source = ("crates/plexus-kit/src/lib.rs", "");
+    assert_clean(architecture::check, &[(KIT, &kit), source, (page, listed)]);
+    assert_finds(architecture::check, &[(KIT, &kit), (page, listed)], "ARCHITECTURE.md:1", "does not exist");
+    assert_finds(architecture::check, &[(KIT, &kit), (page, "")], "ARCHITECTURE.md:1", "does not list");
+    assert_finds(architecture::check, &[], "ARCHITECTURE.md:1", "missing");
+}
+
+#[test]
 fn growth_beyond_the_record_is_reported() {
     let lines = |count: usize| "//\n".repeat(count);
     let files = |source: usize, test: usize| {

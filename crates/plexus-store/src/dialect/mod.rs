@@ -2,6 +2,25 @@
 //!
 //! The statements of the entities are shared.
 
+/// The migrations of one database: files of the same names in `migrations/sqlite` and `migrations/postgres`, in
+/// order. Landed ones are never edited; a change is a new file, listed here.
+macro_rules! migrations {
+    ($database:literal) => {
+        $crate::dialect::migrations! { $database:
+            "0001_call_path",
+            "0002_operate",
+            "0003_upstream_pins",
+            "0004_upstream_credentials",
+            "0005_asking",
+            "0006_nodes",
+        }
+    };
+    ($database:literal: $($name:literal,)+) => {
+        &[$(($name, include_str!(concat!("../../migrations/", $database, "/", $name, ".sql")))),+]
+    };
+}
+pub(crate) use migrations;
+
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
@@ -116,7 +135,7 @@ pub(crate) enum RowsAs {
 }
 
 /// Schema version required by this program, for every database.
-pub(crate) const SCHEMA: i64 = 6;
+pub(crate) const SCHEMA: i64 = sqlite::MIGRATIONS.len() as i64;
 
 /// The pool of read-only connections.
 #[derive(Clone)]
@@ -191,26 +210,18 @@ impl fmt::Display for Location {
     }
 }
 
-/// Versions with names and SQL; never edited after they landed, a change is a new entry.
-type Migrations = &'static [(i64, &'static str, &'static str)];
+/// File names without extension, and SQL. The version is the position, which the name repeats.
+type Migrations = &'static [(&'static str, &'static str)];
 
 fn migrator(migrations: Migrations) -> Migrator {
-    let migrations = migrations.iter().map(|(version, description, sql)| {
+    let migrations = migrations.iter().zip(1..).map(|((name, sql), version)| {
+        let description = name.split_once('_').map_or(*name, |(_, description)| description);
         let sql = sqlx::SqlStr::from_static(sql);
-        Migration::new(*version, Cow::Borrowed(*description), MigrationType::Simple, sql, false)
+        let description = Cow::Owned(description.replace('_', " "));
+        Migration::new(version, description, MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn migrations_of_both_databases_match_the_schema_version() {
-        let versions = |list: super::Migrations| -> Vec<(i64, &str)> {
-            list.iter().map(|(version, name, _)| (*version, *name)).collect()
-        };
-        assert_eq!(versions(super::sqlite::MIGRATIONS), versions(super::postgres::MIGRATIONS));
-        let numbers: Vec<i64> = super::sqlite::MIGRATIONS.iter().map(|(version, ..)| *version).collect();
-        assert_eq!(numbers, (1..=super::SCHEMA).collect::<Vec<_>>());
-    }
-}
+mod tests;

@@ -25,14 +25,7 @@ const ACQUIRE: Duration = Duration::from_secs(3);
 const LOCK: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) const MIGRATIONS: Migrations = &[
-    (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
-    (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
-    (3, "upstream pins", include_str!("../../migrations/postgres/0003_upstream_pins.sql")),
-    (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
-    (5, "asking", include_str!("../../migrations/postgres/0005_asking.sql")),
-    (6, "nodes", include_str!("../../migrations/postgres/0006_nodes.sql")),
-];
+pub(super) const MIGRATIONS: Migrations = super::migrations!("postgres");
 
 /// Address and credentials of a server.
 #[derive(Clone)]

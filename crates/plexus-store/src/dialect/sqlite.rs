@@ -31,14 +31,7 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 /// Page size in bytes of the files opened by [`small`].
 pub(crate) const SMALL_PAGE: u32 = 4096;
 
-pub(super) const MIGRATIONS: Migrations = &[
-    (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
-    (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
-    (3, "upstream pins", include_str!("../../migrations/sqlite/0003_upstream_pins.sql")),
-    (4, "upstream credentials", include_str!("../../migrations/sqlite/0004_upstream_credentials.sql")),
-    (5, "asking", include_str!("../../migrations/sqlite/0005_asking.sql")),
-    (6, "nodes", include_str!("../../migrations/sqlite/0006_nodes.sql")),
-];
+pub(super) const MIGRATIONS: Migrations = super::migrations!("sqlite");
 
 /// An open database.
 pub(crate) struct Opened {
