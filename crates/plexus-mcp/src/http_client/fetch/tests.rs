@@ -140,7 +140,7 @@ async fn what_is_checked_is_checked_anew_after_a_redirect() {
         let server = Server::answering(&[&to]).await;
         let url = Url::parse(&server.url()).unwrap();
         // Of all that is not public it lets this machine be asked, and only because it is named.
-        let network = Network::of(&url, None, false, Duration::from_secs(5));
+        let network = Network::of(&url, None, false, "", Duration::from_secs(5));
         let fetcher = fetcher(Duration::from_secs(5));
         let refused = fetcher.follow(&network, url, "image/*").await.unwrap_err();
         assert!(
