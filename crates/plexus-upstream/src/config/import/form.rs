@@ -1,42 +1,42 @@
-//! The forms in which programs write down their servers.
+//! Recognizes the file formats in which programs store their servers.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// What VS Code asks a person for: id to what it says about it.
+/// The inputs that VS Code prompts for: id to description.
 pub(super) type Inputs = BTreeMap<String, String>;
 
-pub(super) struct Found {
+pub(super) struct FoundServers {
     pub(super) form: &'static str,
     pub(super) servers: Vec<(String, Value)>,
     pub(super) inputs: Inputs,
     pub(super) warnings: Vec<String>,
 }
 
-/// The servers of a file, or what is wrong with it.
-pub(super) fn find(file: Value) -> Result<Found, String> {
+/// The servers of a file, or the reason why it cannot be imported.
+pub(super) fn find(file: Value) -> Result<FoundServers, String> {
     let Value::Object(mut file) = file else {
-        return Err("is not an object: it has to begin with `{`".to_owned());
+        return Err("is not an object: it must begin with `{`".to_owned());
     };
-    // The file of all settings of Claude Code has servers of folders too.
+    // Claude Code's settings file also stores servers per project folder.
     let projects = projects(&file);
     let mut found = if let Some(servers) = file.remove("mcpServers") {
         found("mcpServers (Claude Code, Claude Desktop, Cursor)", servers)?
     } else if let Some(servers) = file.remove("servers") {
         let inputs = inputs(file.get("inputs"));
-        Found { inputs, ..found("servers (VS Code)", servers)? }
+        FoundServers { inputs, ..found("servers (VS Code)", servers)? }
     } else if let Some(Value::Object(mut settings)) = file.remove("mcp") {
         let inputs = inputs(settings.get("inputs"));
         let servers = settings.remove("servers").unwrap_or(Value::Null);
-        Found { inputs, ..found("mcp.servers (settings of VS Code)", servers)? }
+        FoundServers { inputs, ..found("mcp.servers (settings of VS Code)", servers)? }
     } else if !file.is_empty() && file.iter().all(|(name, entry)| name == "$schema" || is_server(entry)) {
         file.remove("$schema");
         found("servers by name", Value::Object(file))?
     } else {
         return Err(
-            "has none of `mcpServers`, `servers` and `mcp.servers`, and is no list of servers by name; \
-                    name the file in which the program keeps its MCP servers"
+            "has none of `mcpServers`, `servers` and `mcp.servers`, and is not a map of servers by name; \
+                    name the file in which the program stores its MCP servers"
                 .to_owned(),
         );
     };
@@ -49,12 +49,12 @@ pub(super) fn find(file: Value) -> Result<Found, String> {
     Ok(found)
 }
 
-fn found(form: &'static str, servers: Value) -> Result<Found, String> {
+fn found(form: &'static str, servers: Value) -> Result<FoundServers, String> {
     let Value::Object(servers) = servers else {
-        return Err("has servers that are not an object with a name for each".to_owned());
+        return Err("has servers that are not an object keyed by name".to_owned());
     };
     let servers = servers.into_iter().collect();
-    Ok(Found { form, servers, inputs: Inputs::new(), warnings: Vec::new() })
+    Ok(FoundServers { form, servers, inputs: Inputs::new(), warnings: Vec::new() })
 }
 
 fn is_server(entry: &Value) -> bool {

@@ -1,8 +1,8 @@
-//! Servers out of the files of other programs: first a plan, then files.
+//! Imports servers from files of other programs: first a plan, then files.
 //!
-//! [`form`] finds the servers in a file, [`entry`] makes a document of each, [`variables`] writes its references as they
-//! are written here. A server that cannot be brought over as it was is left out with the reason; the others are not held
-//! up by it.
+//! [`form`] finds the servers in a file, [`entry`] converts each into a document, and [`variables`] rewrites
+//! its references. A server that cannot be converted faithfully is skipped with a reason; the others are not
+//! affected.
 
 mod entry;
 mod form;
@@ -21,22 +21,22 @@ use super::literals;
 use super::problem::{Cause, FolderError, Problem};
 use super::{Folder, Inward, outline};
 
-/// Longest file that is imported. Programs that keep their servers among other things have long ones.
+/// Size limit of an imported file. Programs that store their servers among other settings have long files.
 pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;
-/// Most servers of one file; those behind them are left out and named.
+/// Most servers of one file; further ones are skipped and reported.
 const MAX_SERVERS: usize = 256;
 
 /// What an import would do.
 #[derive(Debug, Clone)]
 pub struct ImportPlan {
-    /// The file, as it was named.
+    /// The file, as the caller named it.
     pub source: String,
-    /// The form in which it was written.
+    /// The recognized file format.
     pub form: &'static str,
     /// By name.
     pub servers: Vec<Planned>,
     pub skipped: Vec<Skipped>,
-    /// About the file, and about what of its servers is not brought over.
+    /// Warnings about the file, and about parts of its servers that are not imported.
     pub warnings: Vec<String>,
 }
 
@@ -45,13 +45,13 @@ pub struct ImportPlan {
 pub struct Planned {
     pub name: String,
     pub file: PathBuf,
-    /// What is strange about it but stops nothing.
+    /// Oddities that do not prevent the import.
     pub warnings: Vec<String>,
     document: Value,
 }
 
 impl Planned {
-    /// As it will be written, with literal credentials masked.
+    /// The document as it will be written, with literal credentials masked.
     #[must_use]
     pub fn shown(&self) -> Value {
         match &self.document {
@@ -60,20 +60,20 @@ impl Planned {
         }
     }
 
-    /// The program it would start, as written; none for a server on the network. Who imports over the network is held
-    /// to the commands that may be added that way.
+    /// The program it would start, as written; none for a server on the network. Imports over the network may
+    /// only use the commands that may be added that way.
     #[must_use]
     pub fn command(&self) -> Option<&str> {
         self.document.get("command").and_then(Value::as_str)
     }
 
-    /// Where it leads into the hub's own network.
+    /// Whether its URL leads into the hub's own network.
     #[must_use]
     pub fn inward(&self) -> Inward {
         outline::inward(&self.document)
     }
 
-    /// Whether it asks for something of the hub's machine; see [`super::has_references`].
+    /// Whether it reads anything from the hub's machine; see [`super::has_references`].
     #[must_use]
     pub fn has_references(&self) -> bool {
         literals::has_references(&self.document)
@@ -86,7 +86,7 @@ impl fmt::Debug for Planned {
     }
 }
 
-/// A server that is left out.
+/// A server that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     pub name: String,
@@ -99,23 +99,24 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What came of a plan.
+/// The result of applying a plan.
 #[derive(Debug, Default)]
 pub struct Applied {
     pub written: Vec<PathBuf>,
     pub failed: Vec<Skipped>,
-    /// Some failed for what may pass, such as a full disk.
+    /// Some writes failed for a reason that may be temporary, such as a full disk.
     pub incomplete: bool,
 }
 
 impl Folder {
-    /// What importing a file of another program would do. Nothing is written.
+    /// The plan for importing a file of another program. Nothing is written.
     pub fn import(&self, file_name: &str, text: &str) -> Result<ImportPlan, FolderError> {
         self.import_admitted(file_name, text, |_| Ok(()))
     }
 
-    /// The same of those servers only that `admit` lets through; of the others it says why not. It is asked before a
-    /// reference of the server is looked up, which alone would tell what is there.
+    /// Like [`Folder::import`], but only for servers that `admit` accepts; the others are skipped with the
+    /// reason it returns. `admit` runs before any reference is looked up, because the lookup alone would
+    /// reveal whether a file exists.
     pub fn import_admitted(
         &self,
         file_name: &str,
@@ -134,7 +135,7 @@ impl Folder {
             skipped: Vec::new(),
             warnings: found.warnings,
         };
-        // A folder that cannot be read is no reason to leave out one server after the other.
+        // If the folder cannot be read, return that error once instead of skipping every server.
         self.files()?;
         let mut slugs = BTreeSet::new();
         for (place, (name, given)) in found.servers.into_iter().enumerate() {
@@ -150,7 +151,7 @@ impl Folder {
         Ok(plan)
     }
 
-    /// Writes the files of a plan. One that cannot be written does not keep the others from it.
+    /// Writes the files of a plan. A failed write does not prevent the others.
     pub fn apply(&self, plan: &ImportPlan) -> Applied {
         let _changing = self.changing();
         let mut applied = Applied::default();
@@ -178,15 +179,16 @@ impl Folder {
         let slug = check::usable_name(&name).map_err(|why| format!("its name {why}"))?;
         let converted = entry::convert(given, inputs)?;
         if !slugs.insert(slug.to_ascii_lowercase()) {
-            return Err("another server of the file has the same name in the names of tools".to_owned());
+            return Err("another server in the file would give its tools the same names".to_owned());
         }
         match self.taken(&name) {
             Ok(None) => {}
-            Ok(Some(file)) => return Err(format!("{} is there already", file.display())),
+            Ok(Some(file)) => return Err(format!("{} already exists", file.display())),
             Err(error) => return Err(error.to_string()),
         }
         let file = self.new_file(&name);
-        let warnings = converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
+        let warnings =
+            converted.left_out.iter().map(|warning| format!("{}: {warning}", file.display())).collect();
         let fields = converted.document.clone();
         let mut planned = Planned { name, file, warnings, document: Value::Object(converted.document) };
         admit(&planned)?;
@@ -200,7 +202,7 @@ impl Folder {
         match checked {
             Ok(server) => planned.warnings.extend(server.warnings),
             Err(problems) => {
-                // What is not there now may be there when the hub is next started.
+                // A missing value may exist when the hub is started next.
                 let (missing, wrong): (Vec<_>, Vec<_>) =
                     problems.into_iter().partition(|problem| problem.cause == Cause::Missing);
                 if !wrong.is_empty() {
@@ -213,18 +215,18 @@ impl Folder {
     }
 }
 
-/// A problem with what was given, for which there is no file yet.
+/// Words a problem as one of the imported entry, which has no file yet.
 fn in_source(problem: &Problem) -> String {
     let Problem { field, what, fix, .. } = problem;
     if field.is_empty() { format!("it {what} ({fix})") } else { format!("`{field}` {what} ({fix})") }
 }
 
-/// A name as that of a file: what cannot be in one becomes `-`.
+/// Makes a name usable as a file name: other characters become `-`.
 fn file_name(name: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
     let plain: String = name.chars().map(|c| if keep(c) { c } else { '-' }).collect();
     let plain = plain.trim_matches(['-', '.', ' ']);
-    // Longer ones differ in their slug only, which has a hash of the whole name.
+    // Longer names are replaced by their slug, which contains a hash of the whole name.
     match plain.len() {
         0..=64 => plain.to_owned(),
         _ => tool_name::slug(name).unwrap_or_default(),
