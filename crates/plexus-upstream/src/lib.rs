@@ -1,13 +1,13 @@
-//! MCP towards servers: the hub, or a node, as a client of the servers that a person has configured.
+//! The MCP client side: a hub or a node connects to the configured MCP servers.
 //!
-//! - [`config`]: one file per server, checked and with its references filled in;
-//! - [`client`]: a connection to one server, whatever its transport and protocol era;
-//! - [`oauth`]: access to a server that requires a login;
-//! - [`Upstreams`]: keeps each server running on its own, and its tools in the registry;
-//! - `trust`: which of the texts that servers send may be read by models.
+//! - [`config`]: one file per server, validated and with its references resolved;
+//! - [`client`]: a connection to one server, for every transport and protocol era;
+//! - [`oauth`]: access to servers that require a login;
+//! - [`Upstreams`]: keeps each server running independently and its tools in the registry;
+//! - `trust`: decides which texts of a server models may read.
 //!
-//! The MCP endpoint that clients of the hub connect to is `plexus-mcp`. It does not know this crate: it is given
-//! [`Upstreams`] as its [`OfferProvider`](plexus_mcp::offers::OfferProvider).
+//! The MCP endpoint that clients of the hub connect to is `plexus-mcp`. That crate does not depend on this
+//! one; it receives [`Upstreams`] as its [`OfferProvider`](plexus_mcp::offers::OfferProvider).
 
 pub mod client;
 pub mod config;

@@ -1,4 +1,4 @@
-//! The part of a document that says how the hub shows who it is, where a header does not do.
+//! The `auth` part of a document: how the hub authenticates when a header is not enough.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,18 +9,18 @@ use plexus_mcp::http_client::names_loopback;
 use plexus_mcp::tls::{KeyReaders, TlsConfig};
 use url::Url;
 
-use super::check::Given;
+use super::check::CheckContext;
 use super::document::{Auth, Document, GrantName, Tls};
 use super::problem::Findings;
 use super::transport::absolute;
 
-/// Keys that mean something to OAuth only.
+/// The field that all OAuth keys depend on.
 const OF_OAUTH: &str = "auth.type";
 
-/// What goes with a connection beside headers.
+/// Authentication of a connection besides its headers.
 #[derive(Debug, Clone, Default)]
 pub struct HttpAuth {
-    /// The file asks for OAuth. A server that wants it is logged in to without being asked for here too.
+    /// The file requests OAuth. A server that requires OAuth can be logged in to without this setting.
     pub oauth: Option<OauthConfig>,
     pub tls: Option<TlsConfig>,
 }
@@ -31,7 +31,7 @@ pub enum Grant {
     /// A person, in a browser.
     #[default]
     AuthorizationCode,
-    /// Nobody: the hub has access of its own.
+    /// Nobody interactively: the hub has its own credentials.
     ClientCredentials,
 }
 
@@ -46,7 +46,7 @@ pub struct OauthConfig {
     pub authorization_server: Option<String>,
 }
 
-/// Nothing of what may have been filled in.
+/// Omits every value that may hold a resolved credential.
 impl fmt::Debug for OauthConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OauthConfig").field("grant", &self.grant).finish_non_exhaustive()
@@ -63,7 +63,7 @@ impl HttpAuth {
     }
 }
 
-pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findings) -> HttpAuth {
+pub(super) fn check(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) -> HttpAuth {
     if !given.has("auth") {
         return HttpAuth::default();
     }
@@ -71,7 +71,11 @@ pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findi
     let tls = tls(&document.auth.tls, url.as_ref(), given, findings);
     let oauth = oauth(document, url.as_ref(), findings);
     if oauth.is_none() && tls.is_none() && !findings.is_broken("auth") {
-        findings.problem("auth", "asks for nothing", r#"write {"type": "oauth"}, or remove it"#);
+        findings.problem(
+            "auth",
+            "configures neither OAuth nor TLS",
+            r#"write {"type": "oauth"}, or remove it"#,
+        );
     }
     HttpAuth { oauth, tls }
 }
@@ -79,18 +83,18 @@ pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findi
 fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Option<OauthConfig> {
     let auth = &document.auth;
     if auth.kind.is_none() {
-        if says_oauth(auth) && !findings.is_broken(OF_OAUTH) {
+        if uses_oauth(auth) && !findings.is_broken(OF_OAUTH) {
             findings.problem(OF_OAUTH, "is missing", r#"write "oauth""#);
         }
         return None;
     }
     if document.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
-        let fix = "remove it, or `auth`: a request has one of the two";
-        findings.problem("headers.Authorization", "is there beside `auth`", fix);
+        let fix = "remove one of the two: a request carries only one of them";
+        findings.problem("headers.Authorization", "cannot be combined with `auth`", fix);
     }
     if url.is_some_and(|url| !is_protected(url)) {
-        let what = "would send what it gets over a connection that is not encrypted";
-        findings.problem(OF_OAUTH, what, "write the `url` with https://");
+        let what = "would send tokens over an unencrypted connection";
+        findings.problem(OF_OAUTH, what, "use https:// in `url`");
     }
     let grant = match auth.grant {
         Some(GrantName::ClientCredentials) => Grant::ClientCredentials,
@@ -105,22 +109,22 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     }
     let needs = |missing: bool, field: &str, why: &str, findings: &mut Findings| {
         if missing && !findings.is_broken(field) {
-            findings.problem(field, format!("is missing, which {why}"), "write it");
+            findings.problem(field, format!("is missing: {why}"), "write it");
         }
     };
     if grant == Grant::ClientCredentials {
-        let why = "the grant client_credentials needs";
+        let why = "the grant client_credentials requires it";
         needs(client_id.is_none(), "auth.client_id", why, findings);
         needs(client_secret.is_none(), "auth.client_secret", why, findings);
     } else {
         let lone = client_id.is_none() && client_secret.is_some();
-        needs(lone, "auth.client_id", "`auth.client_secret` goes with", findings);
+        needs(lone, "auth.client_id", "`auth.client_secret` requires it", findings);
     }
     for (place, scope) in auth.scopes.iter().enumerate() {
         let field = format!("auth.scopes[{place}]");
         let plain = scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
         if (scope.is_empty() || !plain) && !findings.is_broken(&field) {
-            findings.problem(field, "is not the name of one scope", "write each as a text of its own");
+            findings.problem(field, "is not a single scope name", "write each scope as a separate list item");
         }
     }
     let document_url = text(&auth.client_metadata_url);
@@ -128,7 +132,7 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     if document_url.as_deref().is_some_and(|url| !named(url))
         && !findings.is_broken("auth.client_metadata_url")
     {
-        let fix = r#"write an address such as "https://example.net/plexus.json""#;
+        let fix = r#"write a URL such as "https://example.net/plexus.json""#;
         findings.problem("auth.client_metadata_url", "is not an https address with a path", fix);
     }
     let server = text(&auth.authorization_server);
@@ -137,9 +141,9 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         let fix = r#"write its address, such as "https://login.example.net""#;
         findings.problem("auth.authorization_server", "is not an https address", fix);
     }
-    // Else whoever the server names today would be shown the secret.
+    // Without a fixed server, the secret would go to whichever server the upstream names today.
     if client_secret.is_some() && server.is_none() && !findings.is_broken("auth.authorization_server") {
-        let what = "is missing, which says to whom `auth.client_secret` is shown";
+        let what = "is missing: `auth.client_secret` is sent only to the server named here";
         let fix = r#"write the address where the hub is registered, such as "https://login.example.net""#;
         findings.problem("auth.authorization_server", what, fix);
     }
@@ -154,8 +158,8 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     })
 }
 
-/// Whether anything but the certificates is said.
-fn says_oauth(auth: &Auth) -> bool {
+/// Whether any key besides the certificates is set.
+fn uses_oauth(auth: &Auth) -> bool {
     let Auth { kind: _, grant, scopes, client_id, client_secret, client_metadata_url, .. } = auth;
     grant.is_some()
         || !scopes.is_empty()
@@ -166,7 +170,7 @@ fn says_oauth(auth: &Auth) -> bool {
         || auth.authorization_server.is_some()
 }
 
-/// Encrypted, or not leaving the machine.
+/// Whether traffic to the URL is encrypted or stays on this machine.
 pub(crate) fn is_protected(url: &Url) -> bool {
     match url.scheme() {
         "https" => true,
@@ -175,7 +179,7 @@ pub(crate) fn is_protected(url: &Url) -> bool {
     }
 }
 
-fn tls(tls: &Tls, url: Option<&Url>, given: &Given<'_>, findings: &mut Findings) -> Option<TlsConfig> {
+fn tls(tls: &Tls, url: Option<&Url>, given: &CheckContext<'_>, findings: &mut Findings) -> Option<TlsConfig> {
     let mut file = |name: &str, path: &Option<String>| -> Option<PathBuf> {
         let path = path.as_deref()?.trim();
         let field = format!("auth.tls.{name}");
@@ -188,7 +192,10 @@ fn tls(tls: &Tls, url: Option<&Url>, given: &Given<'_>, findings: &mut Findings)
         }
         let path = absolute(path, given.folder, given);
         if !path.is_file() {
-            findings.warn(&field, "names a file that is not there; the server cannot be reached without it");
+            findings.warn(
+                &field,
+                "names a file that does not exist; the hub cannot connect to the server without it",
+            );
         }
         if name == "client_key"
             && let Some(readers) = KeyReaders::of(&path)
@@ -203,14 +210,14 @@ fn tls(tls: &Tls, url: Option<&Url>, given: &Given<'_>, findings: &mut Findings)
     let said = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
     if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = said {
         let field = format!("auth.tls.{missing}");
-        findings.problem(field, "is missing", "a certificate and its key go together");
+        findings.problem(field, "is missing", "write both the certificate and its key");
     }
     let identity = cert.zip(key);
     if identity.is_none() && ca.is_none() {
         return None;
     }
     if url.is_some_and(|url| url.scheme() != "https") {
-        findings.problem("auth.tls", "is of no use without https", "write the `url` with https://");
+        findings.problem("auth.tls", "requires https", "use https:// in `url`");
     }
     Some(TlsConfig { identity, ca })
 }

@@ -1,4 +1,4 @@
-//! A document to a server: everything that is wrong with it at once, or a configuration to run with.
+//! Validates a document: returns either a runnable configuration or every problem at once.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,20 +17,20 @@ use super::{Inject, ServerConfig, ToolRules, Transport, literals, schema, transp
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// What every model that sees the server has to read.
+/// Every model that sees the server reads its instructions.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
-/// Whether a reference to what is not there is a problem.
+/// Whether an unresolvable reference is a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingReference {
     Problem,
-    /// A warning while the server is off: it may be off because of that.
+    /// A warning while the server is disabled: a missing value may be the reason why it is disabled.
     ExcusedWhileOff,
-    /// A warning: what is missing here may be there for the hub.
+    /// A warning: a value that is missing here may exist in the hub's environment.
     Excused,
 }
 
-/// The server that a document describes.
+/// Builds the server that a document describes.
 pub(super) fn check(
     name: &str,
     file: PathBuf,
@@ -42,27 +42,29 @@ pub(super) fn check(
     let slug = match usable_name(name) {
         Ok(slug) => slug,
         Err(why) => {
-            findings.unusable(format!("has a name that {why}"), "rename it: its name is the server's name");
+            findings
+                .unusable(format!("has a name that {why}"), "rename it: the file name is the server name");
             String::new()
         }
     };
     let mut keys: Vec<String> = written.keys().cloned().collect();
-    // A key that is misspelt is not missing as well.
+    // A misspelt key is not reported as missing as well.
     keys.extend(schema::check(&mut written, &mut findings));
     literals::warn(&slug, &written, &mut findings);
     let folder = findings.file.parent().map(Path::to_owned).unwrap_or_default();
     let resolver = Resolver::new(environment, &folder);
     for (key, value) in &mut written {
-        // Where the schema is has no meaning for the hub.
+        // The schema's location has no meaning for the hub.
         if key != "$schema" {
             fill_in(&resolver, &mut vec![key.clone()], value, &mut findings);
         }
     }
-    // A text that was filled in may be none of those that its field takes.
+    // A resolved value may violate the schema of its field.
     schema::check(&mut written, &mut findings);
     let document = match serde_json::from_value(Value::Object(written)) {
         Ok(document) => document,
-        // What the schema lets through the type takes; the error of the type would repeat values.
+        // Documents that pass the schema deserialize. The deserialization error is dropped because it would
+        // repeat values.
         Err(_) => {
             findings.unusable("cannot be read", "compare it with the schema of these files");
             Document::default()
@@ -71,7 +73,7 @@ pub(super) fn check(
     if missing == MissingReference::ExcusedWhileOff && document.enabled == Some(false) {
         findings.excuse_missing();
     }
-    let given = Given { keys: &keys, folder: &folder, environment };
+    let given = CheckContext { keys: &keys, folder: &folder, environment };
     let transport = transport::check(&document, &given, &mut findings);
     let server = server(name, slug, document, transport, &mut findings);
     if missing == MissingReference::Excused && server.is_some() {
@@ -86,37 +88,37 @@ pub(super) fn check(
     }
 }
 
-/// What a document was given with.
-pub(super) struct Given<'a> {
-    /// Keys that are in the file, also those that are misspelt or whose value is wrong.
+/// The surroundings of a document that checks need.
+pub(super) struct CheckContext<'a> {
+    /// Keys in the file, including misspelt ones and ones with an invalid value.
     keys: &'a [String],
-    /// The folder of the file.
+    /// The folder that contains the file.
     pub(super) folder: &'a Path,
     pub(super) environment: &'a Environment,
 }
 
-impl Given<'_> {
+impl CheckContext<'_> {
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|known| known == key)
     }
 }
 
-/// The slug of a name, or why it cannot be one.
+/// The slug of a name, or the reason why the name is invalid.
 pub(super) fn usable_name(name: &str) -> Result<String, &'static str> {
     if name.len() > 64 {
         return Err("is longer than 64 bytes");
     }
     if name.starts_with('.') || name.contains(['/', '\\']) || name.chars().any(char::is_control) {
-        return Err("begins with a dot, or has a slash or a control character in it");
+        return Err("begins with a dot, or contains a slash or a control character");
     }
-    let slug = tool_name::slug(name).ok_or("has no letter or digit of ASCII in it")?;
+    let slug = tool_name::slug(name).ok_or("contains no ASCII letter or digit")?;
     match slug.eq_ignore_ascii_case(RESERVED_SLUG) {
-        true => Err("is that of the hub itself"),
+        true => Err("is reserved for the hub itself"),
         false => Ok(slug),
     }
 }
 
-/// Fills in the references in every text of a value.
+/// Resolves the references in every string of a value.
 fn fill_in(resolver: &Resolver<'_>, path: &mut Vec<String>, value: &mut Value, findings: &mut Findings) {
     match value {
         Value::String(text) => match resolver.resolve(text) {
@@ -154,15 +156,19 @@ fn server(
     if document.node.is_some() && !findings.is_broken("node") {
         findings.problem(
             "node",
-            "names a machine, and nodes do not exist yet",
-            "remove it: the server then runs beside the hub",
+            "is set, but servers cannot run on nodes yet",
+            "remove it: the server then runs on the hub's machine",
         );
     }
     let timeout = timeout(document.timeout, findings);
     for (group, tools) in &document.groups {
         let field = format!("groups.{group}");
         if group.is_empty() || group.contains('*') {
-            findings.problem(&field, "is no name for a group", "a name is not empty and has no `*` in it");
+            findings.problem(
+                &field,
+                "is not a valid group name",
+                "a group name is not empty and contains no `*`",
+            );
         }
         names(&field, tools, findings);
     }
@@ -177,7 +183,7 @@ fn server(
     let inject: BTreeMap<String, Inject> =
         document.inject.into_iter().map(|(argument, what)| (argument, what.into())).collect();
     if inject.contains_key("") {
-        findings.problem("inject", "has an empty name of an argument", "write the name of the argument");
+        findings.problem("inject", "contains an empty argument name", "write the argument name");
     }
     let mut server = ServerConfig {
         name: name.to_owned(),
@@ -217,21 +223,21 @@ fn tool_rules(tools: Tools, findings: &mut Findings) -> ToolRules {
             continue;
         }
         if tool.is_empty() || tool.contains('*') {
-            findings.problem(&field, "is not the name of one tool", "write a whole name, without `*`");
+            findings.problem(&field, "is not a single tool name", "write the full name, without `*`");
         } else if name.is_empty() {
             findings.problem(&field, "has no new name", "write the name to use, or remove it");
         } else if let Some(other) = taken.insert(name, tool) {
             findings.problem(
                 &field,
                 format!("gives the same name as `tools.rename.{other}`"),
-                "give each its own",
+                "give each tool its own name",
             );
         }
     }
     ToolRules { allow, deny, rename, idempotent }
 }
 
-/// A list of names and patterns, none of them empty.
+/// Checks that no name or pattern of a list is empty.
 fn names(field: &str, list: &[String], findings: &mut Findings) {
     for (place, name) in list.iter().enumerate() {
         let field = format!("{field}[{place}]");
@@ -254,26 +260,27 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
             findings.problem(
                 "timeout",
                 "is out of range",
-                "write a time that is more than nothing and at most 24h",
+                "write a duration greater than zero and at most 24h",
             );
             DEFAULT_TIMEOUT
         }
         None => {
             findings.problem(
                 "timeout",
-                "is not a time",
-                r#"write a text such as "30s", "5m" or "500ms", or a number of seconds"#,
+                "is not a duration",
+                r#"write a string such as "30s", "5m" or "500ms", or a number of seconds"#,
             );
             DEFAULT_TIMEOUT
         }
     }
 }
 
-/// Of what a running server was started or connected with.
+/// Hash of the settings that a running server was started or connected with.
 fn fingerprint(server: &ServerConfig) -> u64 {
     let mut hasher = DefaultHasher::new();
     server.per_session.hash(&mut hasher);
-    // What is as it always was leaves no mark, so that what is remembered of a server stays its own.
+    // The default adds nothing to the hash, so that hashes that were stored before this field existed stay
+    // valid.
     if !server.questions {
         "no questions".hash(&mut hasher);
     }
@@ -281,7 +288,7 @@ fn fingerprint(server: &ServerConfig) -> u64 {
     hasher.finish()
 }
 
-/// Of everything else.
+/// Hash of all other settings.
 fn presentation(server: &ServerConfig) -> u64 {
     let mut hasher = DefaultHasher::new();
     let ToolRules { allow, deny, rename, idempotent } = &server.tools;
@@ -289,7 +296,7 @@ fn presentation(server: &ServerConfig) -> u64 {
     (&server.groups, &server.instructions, &server.inject).hash(&mut hasher);
     (server.timeout, server.max_concurrency, server.bare_names, server.lazy, server.approve)
         .hash(&mut hasher);
-    // Where the browser of the next login is sent back to.
+    // The port that the browser of the next login is redirected to.
     server.transport.http().and_then(|http| http.auth.oauth.as_ref()?.redirect_port).hash(&mut hasher);
     hasher.finish()
 }

@@ -1,7 +1,7 @@
-//! The file of a server as a type: editors and [`super::schema`] have their schema from it.
+//! The file of a server as a type; editors and [`super::schema`] derive the schema from it.
 //!
-//! Values are as written until the references in them are filled in. What a type cannot say (which keys go together,
-//! what a URL is) is checked in [`super::check`].
+//! Values are as written until their references are resolved. Rules that a type cannot express (which keys
+//! may be combined, what a valid URL is) are checked in [`super::check`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{Approve, Inject};
 
 /// An MCP server behind a Plexus hub. The name of the file is the name of the server.
 ///
-/// Every text may have `${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}` in it.
+/// Every string may contain `${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}`.
 // No `Debug`: it may hold credentials.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -21,60 +21,64 @@ pub(super) struct Document {
     /// Address of this schema, for editors.
     #[serde(rename = "$schema")]
     pub(super) _schema: Option<String>,
-    /// How the hub talks to the server. May be left out: `command` means stdio, `url` means streamable_http, or sse
-    /// where its path ends in `/sse`.
+    /// How the hub connects to the server. Optional: `command` implies stdio; `url` implies streamable_http,
+    /// or sse if its path ends in `/sse`.
     pub(super) transport: Option<TransportName>,
-    /// stdio: the program to start, by name or path. A relative path begins in `cwd`, else in the folder of this file.
+    /// stdio: the program to start, by name or path. A relative path is resolved against `cwd`, or against
+    /// the folder of this file if `cwd` is not set.
     pub(super) command: Option<String>,
-    /// stdio: arguments of the program, handed over as they are: a relative path begins in the folder that the program
-    /// is started in, and `~` is not replaced. Other users of the machine can read them: credentials belong in `env`.
+    /// stdio: arguments of the program, passed unchanged: a relative path is resolved against the folder that the
+    /// program is started in, and `~` is not expanded. Other users of the machine can read arguments: put credentials
+    /// into `env`.
     pub(super) args: Vec<String>,
-    /// stdio: variables for the program, besides the few that every program gets.
+    /// stdio: environment variables for the program, in addition to the few that every program gets.
     pub(super) env: BTreeMap<String, String>,
-    /// stdio: the folder to start the program in. A relative path begins in the folder of this file. Left out: the
-    /// folder that the hub was started in.
+    /// stdio: the folder to start the program in. A relative path is resolved against the folder of this
+    /// file. Default: the folder that the hub was started in.
     pub(super) cwd: Option<String>,
     /// sse, streamable_http: the address of the server.
     pub(super) url: Option<String>,
     /// sse, streamable_http: headers of every request, such as `Authorization`.
     pub(super) headers: BTreeMap<String, String>,
-    /// sse, streamable_http: the server may be on a private network.
+    /// sse, streamable_http: allow the server to be on a private network.
     pub(super) allow_private: bool,
-    /// sse, streamable_http: how the hub shows who it is, where a header does not do.
+    /// sse, streamable_http: how the hub authenticates when a header is not enough.
     pub(super) auth: Auth,
-    /// Off: the server is known and not started.
+    /// If false, the server is configured but not started.
     #[schemars(extend("default" = true))]
     pub(super) enabled: Option<bool>,
-    /// Started once to learn its tools, which the hub remembers also over its own restart; from then on stopped when it
-    /// was not called for a while, and started by the next call.
+    /// Start the server once to learn its tools, which the hub remembers across restarts; from then on stop
+    /// it when it has not been called for a while and start it with the next call.
     pub(super) lazy: bool,
-    /// A connection (and process) for each session instead of one for all.
+    /// Use one connection (and process) per session instead of one for all sessions.
     pub(super) per_session: bool,
-    /// Off: the server is told that nobody can be asked anything, neither the user nor the model, and no questions of it are
-    /// passed on. For servers that do better without.
+    /// If false, the hub reports to the server that neither the user nor the model can be asked anything, and
+    /// passes on none of the server's questions. For servers that work better without them.
     #[schemars(extend("default" = true))]
     pub(super) questions: Option<bool>,
-    /// Time for one call: text such as "30s", "5m" or "500ms", or a number of seconds.
+    /// Time limit for one call: a string such as "30s", "5m" or "500ms", or a number of seconds.
     pub(super) timeout: Option<Time>,
-    /// Calls at the same time; more wait.
+    /// Maximum number of concurrent calls; further calls wait.
     #[schemars(range(min = 1, max = 1024))]
     pub(super) max_concurrency: Option<u16>,
-    /// Which of the server's tools there are, and by what name. Names are the server's own.
+    /// Which of the server's tools are available, and under which names. Patterns match the server's own
+    /// names.
     pub(super) tools: Tools,
-    /// Names for some of the tools, which profiles refer to: group to names of tools, or patterns with `*`.
+    /// Named groups of tools for use in profiles: group name to tool names, or patterns with `*`.
     pub(super) groups: BTreeMap<String, Vec<String>>,
-    /// What to tell models about the server, beside what it says itself.
+    /// Additional information for models about the server, besides the server's own instructions.
     pub(super) instructions: Option<String>,
-    /// How its tools are called: `prefixed` is `mcp__server__tool`, `bare` is the tool's own name where nothing else
-    /// has it.
+    /// How its tools are named: `prefixed` is `mcp__server__tool`; `bare` is the tool's own name if no other
+    /// tool has it.
     pub(super) naming: Option<Naming>,
-    /// Which of its tools are trusted: `tofu` trusts those that it has when it is first seen and holds back what changes
-    /// or comes later, until it is approved; `manual` holds back all that was not approved; `auto` trusts whatever it says.
+    /// Which of its tools are trusted: `tofu` trusts the tools that the server has when it is first seen and
+    /// holds back changed or new ones until they are approved; `manual` holds back every tool until it is
+    /// approved; `auto` trusts everything.
     #[schemars(extend("default" = "tofu"))]
     pub(super) approve: Option<Approve>,
-    /// Arguments that the hub fills in, so that a model never has to type them.
+    /// Arguments that the hub fills in, so that a model does not have to provide them.
     pub(super) inject: BTreeMap<String, InjectName>,
-    /// The machine to run on. There are no nodes yet: leave it out.
+    /// The node to run the server on. Not supported yet: leave it out.
     pub(super) node: Option<String>,
 }
 
@@ -89,25 +93,27 @@ pub(super) enum TransportName {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Auth {
-    /// How access is asked for. May be left out where only `tls` is wanted.
+    /// How the hub requests access. Optional if only `tls` is used.
     #[serde(rename = "type")]
     pub(super) kind: Option<AuthName>,
-    /// Who grants access: `authorization_code` is a person, by `plexus upstream login`; `client_credentials` nobody,
-    /// because the hub has access of its own.
+    /// Who grants access: with `authorization_code` a person, through `plexus upstream login`; with
+    /// `client_credentials` nobody, because the hub has its own credentials.
     pub(super) grant: Option<GrantName>,
-    /// What to ask access to. Left out, what the server says.
+    /// Scopes to request. Default: the scopes that the server asks for.
     pub(super) scopes: Vec<String>,
-    /// The hub, as the authorization server knows it. Left out, the hub introduces itself.
+    /// The hub's client id at the authorization server. Default: the hub registers itself.
     pub(super) client_id: Option<String>,
-    /// The password that goes with `client_id`: a reference such as `${env:NAME}`. It is shown to
-    /// `authorization_server`, which has to be there then, and to nobody else.
+    /// The password for `client_id`: a reference such as `${env:NAME}`. It is sent only to `authorization_server`,
+    /// which must then be set.
     pub(super) client_secret: Option<String>,
-    /// Address of a document that describes the hub, for authorization servers that take that.
+    /// URL of a document that describes the hub, for authorization servers that support client metadata
+    /// documents.
     pub(super) client_metadata_url: Option<String>,
-    /// Port that the browser is sent back to. Left out, any that is free.
+    /// Port that the browser is redirected to. Default: any free port.
     #[schemars(range(min = 1))]
     pub(super) redirect_port: Option<u16>,
-    /// The authorization server, where the server names several or none, or where there is a `client_secret`.
+    /// The authorization server. Required if the server names several or none, or if there is a
+    /// `client_secret`.
     pub(super) authorization_server: Option<String>,
     /// Certificates of the connection.
     pub(super) tls: Tls,
@@ -129,11 +135,11 @@ pub(super) enum GrantName {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tls {
-    /// File with the certificate that the hub shows to the server, and those that vouch for it (PEM).
+    /// File with the certificate that the hub presents to the server, and its chain (PEM).
     pub(super) client_cert: Option<String>,
     /// File with its private key (PEM).
     pub(super) client_key: Option<String>,
-    /// File with certificates that are trusted beside those of the machine (PEM).
+    /// File with certificates that are trusted in addition to those of the machine (PEM).
     pub(super) ca: Option<String>,
 }
 
@@ -151,7 +157,7 @@ pub(super) enum InjectName {
     SessionId,
     /// The folder for files of the caller's session.
     SessionFiles,
-    /// The path that the model gave, made absolute.
+    /// The path that the model provides, made absolute.
     Path,
 }
 
@@ -168,13 +174,14 @@ impl From<InjectName> for Inject {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tools {
-    /// Only these: names, or patterns with `*`. Empty: all.
+    /// Only these tools: names, or patterns with `*`. Empty: all.
     pub(super) allow: Vec<String>,
-    /// Not these, even if allowed: names, or patterns with `*`.
+    /// Not these tools, even if allowed: names, or patterns with `*`.
     pub(super) deny: Vec<String>,
-    /// The server's name of a tool to the one to use here, which must not be that of another of its tools.
+    /// The server's name of a tool to the name to use here, which must not be the name of another of its
+    /// tools.
     pub(super) rename: BTreeMap<String, String>,
-    /// Tools that may be run again when it is not known whether they ran: names, or patterns with `*`.
+    /// Tools that may be run again when it is unknown whether they ran: names, or patterns with `*`.
     pub(super) idempotent: Vec<String>,
 }
 

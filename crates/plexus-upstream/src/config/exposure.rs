@@ -1,7 +1,8 @@
-//! Who besides the user of the hub can change what it runs.
+//! Detects configuration that users other than the hub's user can change.
 //!
-//! A file names a program. Whoever can write it, or put another into its folder, has programs run as the hub. So what
-//! others can write is said, and a process is not started by what every user of the machine could have written.
+//! A server file names a program, so everyone who can write the file, or add another to its folder, can run
+//! programs as the hub. Such permissions are reported as warnings, and the hub refuses to start a process
+//! from a file that every user of the machine can write.
 
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,10 +16,10 @@ use super::{ServerConfig, Transport};
 
 const BY_GROUP: u32 = 0o020;
 const BY_EVERYONE: u32 = 0o002;
-/// Without it nobody else gets at what is in a folder.
-const ENTERED_BY_EVERYONE: u32 = 0o001;
+/// Without this bit on a folder, other users cannot access the files in it.
+const SEARCHABLE_BY_EVERYONE: u32 = 0o001;
 
-/// A file or a folder that others can write.
+/// A file or folder that users other than its owner can write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposure {
     path: PathBuf,
@@ -26,20 +27,20 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// None where only the owner can write, or where there is nothing.
+    /// None if only the owner can write, or if nothing exists at the path.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let mode = mode(path)?;
         (mode & (BY_GROUP | BY_EVERYONE) != 0).then(|| Self { path: path.to_owned(), mode })
     }
 
-    /// Every user of the machine can write it, not only those of its group.
+    /// Whether every user of the machine can write it, not only its group.
     #[must_use]
     pub fn is_to_everyone(&self) -> bool {
         self.mode & BY_EVERYONE != 0
     }
 
-    /// Goes on after the path.
+    /// The problem, worded to follow the path.
     #[must_use]
     pub fn what(&self) -> String {
         let who =
@@ -47,7 +48,7 @@ impl Exposure {
         format!("has mode {:04o}: {who} can write to it, and so run commands as the hub", self.mode)
     }
 
-    /// A command.
+    /// A shell command that repairs the mode.
     #[must_use]
     pub fn fix(&self) -> String {
         format!("chmod go-w {}", shell::word(&self.path.display().to_string()))
@@ -60,11 +61,11 @@ impl fmt::Display for Exposure {
     }
 }
 
-/// What follows for the servers of a folder: each is warned about what others can write, and a process that everyone
-/// could have written is refused.
-pub(super) fn judge(dir: &Path, entries: &mut [Entry]) {
+/// Applies exposure to the servers of a folder: adds a warning for each file or folder that others can write,
+/// and refuses processes that every user could have configured.
+pub(super) fn apply(dir: &Path, entries: &mut [Entry]) {
     let folder = Exposure::of(dir);
-    let entered = mode(dir).is_some_and(|mode| mode & ENTERED_BY_EVERYONE != 0);
+    let entered = mode(dir).is_some_and(|mode| mode & SEARCHABLE_BY_EVERYONE != 0);
     for entry in entries {
         let Ok(server) = &mut entry.server else { continue };
         let file = Exposure::of(&entry.file);

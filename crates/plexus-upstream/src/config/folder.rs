@@ -1,8 +1,8 @@
 //! The folder with one file per server: reading it, and the changes that the hub makes to it.
 //!
-//! Read is what is a regular file with the ending `.json` or `.toml`; what is hidden, a backup of an editor or of another
-//! ending is left alone. Changes are made to a file as a whole, one at a time, and nothing is ever deleted: what is
-//! removed is moved into `.removed`. What others could have written is another matter: see [`exposure`].
+//! Only regular files ending in `.json` or `.toml` are read; hidden files and editor backups are ignored.
+//! Each change replaces a whole file, one at a time, and nothing is deleted: removed files move into
+//! `.removed`. Permissions that let others write the files are handled in [`exposure`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,28 +23,29 @@ use super::{ServerConfig, exposure, literals};
 
 /// Longest file of a server.
 pub(super) const MAX_BYTES: u64 = 256 * 1024;
-/// Most files; those behind them by name are refused.
+/// Most files that are read; further ones, in name order, are refused.
 pub(super) const MAX_FILES: usize = 512;
-/// Where removed files are kept.
+/// Folder for removed files.
 const REMOVED: &str = ".removed";
 
-/// What one file came to.
+/// The result of reading one file.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Name of the file, without the ending.
     pub name: String,
-    /// None where the name cannot be used.
+    /// None if the name is invalid.
     pub slug: Option<String>,
     pub file: PathBuf,
     pub server: Result<ServerConfig, Vec<Problem>>,
 }
 
-/// Of which files it is read again what their references name; of any, when it has changed since it was last read.
+/// Which files have their references resolved again. A file that changed since it was last read is always
+/// read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
     All,
     Changed,
-    /// That of one server.
+    /// The file of one server.
     One(String),
 }
 
@@ -56,26 +57,26 @@ pub struct Folder {
     missing: MissingReference,
     /// Held while a file is changed.
     changing: Mutex<()>,
-    /// What was read last.
-    kept: ReadCache,
+    /// The results of the last read.
+    cache: ReadCache,
 }
 
 impl Folder {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
         let missing = MissingReference::ExcusedWhileOff;
-        let (changing, kept) = (Mutex::new(()), ReadCache::default());
-        Self { dir, environment, clock: Clock::system(), missing, changing, kept }
+        let (changing, cache) = (Mutex::new(()), ReadCache::default());
+        Self { dir, environment, clock: Clock::system(), missing, changing, cache }
     }
 
-    /// Backups are named by this clock.
+    /// Sets the clock that names backups.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// For whoever reads the files without being the hub: that a reference names what is not there is only warned about
-    /// wherever the rest of the file makes a server without it.
+    /// For processes that read the files without being the hub: an unresolvable reference is only a warning
+    /// if the rest of the file describes a valid server.
     #[must_use]
     pub fn excusing_missing(self) -> Self {
         Self { missing: MissingReference::Excused, ..self }
@@ -86,35 +87,35 @@ impl Folder {
         &self.dir
     }
 
-    /// Every server there is a file for, by name. A folder that is not there is an empty one; so is one that cannot be
-    /// read, which is logged: whoever must tell the two apart calls [`Folder::scan`].
+    /// Every server that has a file, by name. A folder that does not exist counts as empty, and so does one
+    /// that cannot be read, which is logged; use [`Folder::scan`] to tell the two apart.
     #[must_use]
     pub fn read(&self) -> Vec<Entry> {
         self.scan().unwrap_or_else(|error| {
-            tracing::error!(dir = %self.dir.display(), %error, "the folder of MCP servers cannot be read");
+            tracing::error!(dir = %self.dir.display(), %error, "cannot read the MCP server folder");
             Vec::new()
         })
     }
 
-    /// The same, or why the folder cannot be read.
+    /// Like [`Folder::read`], but returns an error if the folder cannot be read.
     pub fn scan(&self) -> Result<Vec<Entry>, FolderError> {
         self.scan_for(&Reading::All)
     }
 
-    /// The same, with what was read before of files that need not be read again.
+    /// Like [`Folder::scan`], with cached results for files that need not be read again.
     pub fn scan_for(&self, reading: &Reading) -> Result<Vec<Entry>, FolderError> {
         let files = self.files()?;
-        self.kept.retain(&files.iter().map(|(file, _)| file.as_path()).collect::<BTreeSet<_>>());
+        self.cache.retain(&files.iter().map(|(file, _)| file.as_path()).collect::<BTreeSet<_>>());
         let mut entries: Vec<Entry> = Vec::new();
         for (place, (file, format)) in files.into_iter().enumerate() {
             entries.push(self.entry(file, format, reading, place >= MAX_FILES));
         }
         refuse_clashes(&mut entries);
-        exposure::judge(&self.dir, &mut entries);
+        exposure::apply(&self.dir, &mut entries);
         Ok(entries)
     }
 
-    /// The server that a document would be, or all that is wrong with it. What its references name has to be there.
+    /// The server that a document would describe, or all of its problems. Its references must be resolvable.
     pub fn check(&self, name: &str, document: &Value) -> Result<ServerConfig, Vec<Problem>> {
         let file = self.new_file(name);
         match document {
@@ -129,7 +130,7 @@ impl Folder {
         }
     }
 
-    /// A server's file as written: references are not filled in, and literal credentials are masked.
+    /// A server's file as written: references are not resolved, and literal credentials are masked.
     pub fn document(&self, name: &str) -> Result<Value, FolderError> {
         let (file, format) = self.find(name)?;
         let fields = read_text(&file).and_then(|text| parse(&file, format, &text));
@@ -145,18 +146,18 @@ impl Folder {
         self.write_new(name, document)
     }
 
-    /// Moves a server's file out of the way; gives back where to.
+    /// Moves a server's file to the removed files and returns its new path.
     pub fn remove(&self, name: &str) -> Result<PathBuf, FolderError> {
         let _changing = self.changing();
         let (file, format) = self.find(name)?;
-        let kept = self.dir.join(REMOVED);
-        private_file::create_dir(&kept)?;
-        let target = free_path(&kept, &format!("{name}.{}", self.stamp()), format.ending());
+        let removed = self.dir.join(REMOVED);
+        private_file::create_dir(&removed)?;
+        let target = free_path(&removed, &format!("{name}.{}", self.stamp()), format.ending());
         fs::rename(&file, &target)?;
         Ok(target)
     }
 
-    /// Switches a server on or off; the rest of its file stays as it was written.
+    /// Enables or disables a server; the rest of its file stays byte for byte.
     pub fn set_enabled(&self, name: &str, enabled: bool) -> Result<(), FolderError> {
         let _changing = self.changing();
         let (file, format) = self.find(name)?;
@@ -173,7 +174,7 @@ impl Folder {
         Ok(private_file::write(&file, changed.as_bytes())?)
     }
 
-    /// Writes a file for a name that is not taken. The caller holds the lock and has checked the document.
+    /// Writes a file for an unused name. The caller holds the lock and has checked the document.
     pub(super) fn write_new(&self, name: &str, document: &Value) -> Result<PathBuf, FolderError> {
         if let Some(file) = self.taken(name)? {
             return Err(FolderError::Exists { name: name.to_owned(), file });
@@ -184,7 +185,8 @@ impl Folder {
         let file = self.new_file(name);
         let mut text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;
         text.push('\n');
-        // Another process may have taken the name since it was looked at: a link never replaces, as a rename would.
+        // Another process may have used the name since the check: a hard link never replaces a file, as a
+        // rename would.
         let draft = self.dir.join(format!(".{name}-{}.new", Uuid::now_v7()));
         private_file::write(&draft, text.as_bytes())?;
         let linked = fs::hard_link(&draft, &file);
@@ -200,7 +202,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// The file whose server has the slug of this name.
+    /// The file whose server has the same slug as this name.
     pub(super) fn taken(&self, name: &str) -> Result<Option<PathBuf>, FolderError> {
         let Some(slug) = slug_key(name) else { return Ok(None) };
         let files = self.files()?.into_iter().map(|(file, _)| file);
@@ -219,7 +221,7 @@ impl Folder {
         self.dir.join(format!("{name}.{}", Format::Json.ending()))
     }
 
-    /// Now, as part of the name of a file.
+    /// The current time as part of a file name.
     pub(super) fn stamp(&self) -> String {
         let now = self.clock.now().to_string();
         now.chars().filter(|c| c.is_ascii_alphanumeric()).collect()
@@ -229,8 +231,8 @@ impl Folder {
         let name = stem(&file);
         let server = if too_many {
             let mut findings = Findings::new(file.clone());
-            let fix = "move what is not needed out of the folder";
-            findings.unusable(format!("is one more than the {MAX_FILES} files that are read"), fix);
+            let fix = "move files that are not needed out of the folder";
+            findings.unusable(format!("exceeds the limit of {MAX_FILES} files"), fix);
             Err(findings.problems)
         } else {
             self.server(&name, &file, format, reading)
@@ -253,16 +255,16 @@ impl Folder {
             Reading::Changed => false,
             Reading::One(of) => of == name,
         };
-        if !is_due && let Some(server) = self.kept.get(file, version) {
+        if !is_due && let Some(server) = self.cache.get(file, version) {
             return server;
         }
         let server = parse(file, format, &text)
             .and_then(|fields| check::check(name, file.to_owned(), fields, &self.environment, self.missing));
-        self.kept.put(file, version, &server);
+        self.cache.put(file, version, &server);
         server
     }
 
-    /// The files of servers, by name.
+    /// The server files, by name.
     pub(super) fn files(&self) -> Result<Vec<(PathBuf, Format)>, FolderError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -292,7 +294,8 @@ impl Folder {
     }
 }
 
-/// Two servers whose tools would have the same names: both are out, since nobody knows which one is meant.
+/// Refuses servers whose tools would have the same names: all of them, since it is unclear which one is
+/// meant.
 fn refuse_clashes(entries: &mut [Entry]) {
     let mut owners: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, entry) in entries.iter().enumerate() {
@@ -307,7 +310,7 @@ fn refuse_clashes(entries: &mut [Entry]) {
             let mut findings = Findings::new(entry.file.clone());
             for other in files.iter().filter(|other| **other != entry.file) {
                 findings.unusable(
-                    format!("would give its tools the names of those of {}", other.display()),
+                    format!("would give its tools the same names as those of {}", other.display()),
                     "rename one of the two files, or remove it",
                 );
             }
@@ -319,7 +322,8 @@ fn refuse_clashes(entries: &mut [Entry]) {
     }
 }
 
-/// What two servers must not have in common: names that differ in capital letters only are told apart by no model.
+/// The key that must be unique among servers. Names that differ only in capitalization are too similar for
+/// models.
 fn slug_key(name: &str) -> Option<String> {
     tool_name::slug(name).map(|slug| slug.to_ascii_lowercase())
 }
@@ -328,7 +332,7 @@ fn stem(file: &Path) -> String {
     file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A path in the folder that nothing is at.
+/// A path in the folder at which nothing exists.
 pub(super) fn free_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
     let first = folder.join(format!("{name}.{ending}"));
     let others = (2..).map(|count| folder.join(format!("{name}-{count}.{ending}")));

@@ -1,4 +1,4 @@
-//! Credentials that stand in a file in plain text: warned about, and never shown.
+//! Detects literal credentials in server files: warns about them and masks them wherever a document is shown.
 
 use plexus_kit::credential::{self, REDACTED};
 use plexus_kit::reference::{self, Part};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::problem::Findings;
 
-/// Warns about every text that looks like a credential, with what to write instead.
+/// Warns about every string that looks like a credential, with a suggested replacement.
 pub(super) fn warn(slug: &str, document: &Map<String, Value>, findings: &mut Findings) {
     let prefix = slug.to_ascii_uppercase();
     visit(document, &mut |field, text| {
@@ -21,18 +21,18 @@ pub(super) fn warn(slug: &str, document: &Map<String, Value>, findings: &mut Fin
         } else if matches!(field, Field::Argument { .. }) && names_credential(text) {
             findings.warn(
                 &field.to_string(),
-                "puts a credential where every user of the machine can read it; hand it over in `env` if the program \
-                 takes it there",
+                "exposes a credential to every user of the machine; pass it in `env` if the program \
+                 reads it from there",
             );
         }
     });
 }
 
-/// The document as it may be shown. It need not be one that is in order: a key may be misspelt.
+/// The document with credentials masked. It need not be valid: a key may be misspelt.
 pub(super) fn masked(document: &Map<String, Value>) -> Map<String, Value> {
     let mut masked = document.clone();
     for (key, value) in &mut masked {
-        // Names of tools, some of which are about tokens.
+        // These hold tool names, some of which mention tokens.
         if !matches!(key.as_str(), "tools" | "groups" | "inject") {
             mask(&Field::Key(key), value);
         }
@@ -54,7 +54,7 @@ fn mask(field: &Field<'_>, value: &mut Value) {
         Value::Object(fields) => {
             for (name, inner) in fields {
                 match field {
-                    // Paths of files.
+                    // File paths.
                     Field::Key("tls") => {}
                     Field::Key("env") => mask(&Field::Variable(name), inner),
                     Field::Key("headers") => mask(&Field::Header(name), inner),
@@ -66,7 +66,8 @@ fn mask(field: &Field<'_>, value: &mut Value) {
     }
 }
 
-/// Of an address or a longer text the rest is worth reading, and so is the name that a credential is given by.
+/// Masks only the credential, so that the rest of a URL or a longer text and the credential's name stay
+/// readable.
 fn without_credential(field: &Field<'_>, text: &str) -> String {
     let Some(pattern) = credential::pattern() else { return REDACTED.to_owned() };
     match field {
@@ -81,10 +82,10 @@ fn without_credential(field: &Field<'_>, text: &str) -> String {
     }
 }
 
-/// Whether something in a document has to be looked up on the machine of the hub: what a reference names, or a
-/// certificate to show there.
+/// Whether resolving a document reads anything from the hub's machine: the target of a reference, or a
+/// certificate to present.
 ///
-/// Who may write such a document may read the environment and the files of the hub, by sending them elsewhere.
+/// Anyone who may write such a document can read the hub's environment and files by sending them elsewhere.
 #[must_use]
 pub fn has_references(document: &Value) -> bool {
     match document {
@@ -98,17 +99,17 @@ pub fn has_references(document: &Value) -> bool {
     }
 }
 
-/// Where a text stands, as far as that says what it may be.
+/// The position of a string, which helps to decide whether it is a credential.
 enum Field<'a> {
     Variable(&'a str),
     Header(&'a str),
-    /// With the one before it, which may be the flag that it belongs to.
+    /// With the preceding argument, which may be the flag that it belongs to.
     Argument {
         place: usize,
         before: Option<&'a str>,
     },
     Key(&'a str),
-    /// By its name nothing but a credential.
+    /// A field that always holds a credential.
     Secret(&'static str),
 }
 
@@ -124,7 +125,7 @@ impl std::fmt::Display for Field<'_> {
     }
 }
 
-/// The texts that can hold a credential.
+/// Visits every string that can hold a credential.
 fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) {
     for key in ["url", "command", "cwd", "instructions"] {
         if let Some(text) = document.get(key).and_then(Value::as_str) {
@@ -159,7 +160,7 @@ fn is_credential(field: &Field<'_>, text: &str) -> bool {
     if credential::is_in(&literal) || (may_be_address && without_random(&literal) != literal) {
         return true;
     }
-    // What is only partly written there is taken for a frame around the credential.
+    // In a string that contains a reference, the literal part is assumed to surround the credential.
     if reference::is_in(text) {
         return false;
     }
@@ -185,7 +186,7 @@ fn follows_flag(before: Option<&str>, argument: &str) -> bool {
     flag.is_some_and(names_secret) && is_value(argument) && !argument.starts_with('-')
 }
 
-/// An address without those parts of its path that nobody would think of: there are servers that know their users by them.
+/// Masks the random-looking path segments of a URL: some servers identify their users by them.
 fn without_random(text: &str) -> String {
     const ENDS: [char; 5] = ['/', '?', '&', '=', '#'];
     let host = text.find("://").map(|scheme| scheme + "://".len());
@@ -200,7 +201,7 @@ fn without_random(text: &str) -> String {
     shown
 }
 
-/// Long, and not put together from words and numbers.
+/// Whether a segment is long and not composed of words and numbers.
 fn is_random(segment: &str) -> bool {
     let has = |text: &str, kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
     let mixed = |text: &str| has(text, u8::is_ascii_digit) && has(text, u8::is_ascii_alphabetic);
@@ -215,21 +216,21 @@ fn is_random(segment: &str) -> bool {
         || segment.split(['-', '_', '.', '~', '%']).any(|part| part.len() >= 16 && mixed(part))
 }
 
-/// Also names that say so only in a configuration.
+/// Whether a name denotes a secret; includes names that do so only in configuration files.
 fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     let ends = ["_key", "_pass", "_pwd", "_pat", "_auth"];
     credential::is_secret_name(&name) || name == "key" || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Not a path, a switch or nothing.
+/// Whether a text is neither a path, a switch nor empty.
 fn is_value(text: &str) -> bool {
     let text = text.trim();
     let is_path = text.starts_with(['/', '~', '.']);
     !text.is_empty() && !is_path && !matches!(text, "true" | "false" | "0" | "1")
 }
 
-/// Whether a reference in a text is to something that is secret by its name.
+/// Whether a text references a variable whose name denotes a secret.
 fn names_credential(text: &str) -> bool {
     reference::parts(text).any(|part| match part {
         Part::Reference(reference) => match reference.split_once(':') {
@@ -247,6 +248,6 @@ fn replacement(field: &Field<'_>, prefix: &str) -> String {
         Field::Header(name) if name.eq_ignore_ascii_case("authorization") => {
             format!("`Bearer ${{env:{prefix}_TOKEN}}`")
         }
-        _ => format!("`${{env:{prefix}_TOKEN}}` in its place"),
+        _ => format!("`${{env:{prefix}_TOKEN}}`"),
     }
 }

@@ -1,4 +1,4 @@
-//! A `mcp_servers.json` in the data folder, as earlier programs kept it, becomes one file per server.
+//! Migrates `mcp_servers.json` in the data folder, the format of earlier versions, to one file per server.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,19 +15,19 @@ use super::{Folder, ImportPlan};
 /// The file that is migrated when the hub starts.
 pub const LEGACY_FILE: &str = "mcp_servers.json";
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug)]
 pub struct Migration {
     pub plan: ImportPlan,
     pub applied: Applied,
-    /// Where the old file is now; none where it had to stay because files could not be written.
+    /// The new path of the old file; none if it had to stay because files could not be written.
     pub backup: Option<PathBuf>,
 }
 
-/// Brings the servers of the old file over and sets it aside; none where there is no such file. An old file that cannot
-/// be used stays where it is, and so does one whose servers could not all be written.
+/// Writes one file per server of the old file and renames the old one; returns none if no such file exists.
+/// An old file that cannot be parsed stays in place, and so does one whose servers could not all be written.
 ///
-/// Killed or failed in between it is done again by the next start, which finds what has been written and leaves it.
+/// After a crash or an error the next start repeats the migration and leaves files that already exist.
 pub fn migrate(data_dir: &Path, folder: &Folder) -> Result<Option<Migration>, FolderError> {
     let file = data_dir.join(LEGACY_FILE);
     if file.symlink_metadata().is_err() {
@@ -44,32 +44,32 @@ pub fn migrate(data_dir: &Path, folder: &Folder) -> Result<Option<Migration>, Fo
     }
     let backup = free_path(data_dir, &format!("{LEGACY_FILE}.migrated-{}", folder.stamp()), "bak");
     fs::rename(&file, &backup)?;
-    // It may hold what its new files hold, which only their owner can read.
+    // The old file may hold the same credentials as the new files, which only their owner can read.
     fs::set_permissions(&backup, Permissions::from_mode(0o600))?;
     Ok(Some(Migration { plan, applied, backup: Some(backup) }))
 }
 
 impl Migration {
-    /// Says in the log what happened.
+    /// Logs the result.
     pub fn log(&self) {
         let servers = self.applied.written.len();
         match &self.backup {
             Some(backup) => tracing::info!(
                 servers,
                 backup = %backup.display(),
-                "the servers of {LEGACY_FILE} have files of their own now"
+                "migrated the servers of {LEGACY_FILE} to one file each"
             ),
             None => tracing::error!(
                 servers,
-                "not all servers of {LEGACY_FILE} could be written; it stays, and the next start tries again"
+                "some servers of {LEGACY_FILE} could not be written; the file stays, and the next start retries"
             ),
         }
         for warning in &self.plan.warnings {
             tracing::warn!("{warning}");
         }
         for skipped in self.plan.skipped.iter().chain(&self.applied.failed) {
-            let kept = if self.backup.is_some() { "; it is in the backup" } else { "" };
-            tracing::warn!("{LEGACY_FILE}: {skipped}{kept}");
+            let suffix = if self.backup.is_some() { "; the backup still has it" } else { "" };
+            tracing::warn!("{LEGACY_FILE}: {skipped}{suffix}");
         }
     }
 }

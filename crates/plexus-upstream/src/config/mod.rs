@@ -1,8 +1,9 @@
-//! What is known of a server before it is talked to: its file, checked.
+//! The configuration of servers: their files, validated.
 //!
-//! Text ([`syntax`](plexus_kit::syntax)) becomes a document whose keys and forms the schema knows ([`document`], [`schema`]), its references
-//! are filled in, and what is left is looked at as a whole ([`check`], [`transport`]). Everything that is wrong with a
-//! file is said at once, and takes out that server only. No error and no `Debug` repeats a value: any may be a credential.
+//! Text ([`syntax`](plexus_kit::syntax)) is parsed into a document that matches the schema ([`document`],
+//! [`schema`]), its references are resolved, and the result is checked as a whole ([`check`], [`transport`]).
+//! All problems of a file are reported at once and disable only that server. No error and no `Debug` output
+//! repeats a value, because any value may be a credential.
 
 mod auth;
 mod check;
@@ -43,54 +44,55 @@ pub use problem::{Cause, FolderError, Problem};
 pub use schema::schema_file;
 pub(crate) use transport::is_of_the_hub;
 
-/// A server whose file is in order, with every `${…}` filled in.
+/// A server with a valid file, with every `${…}` resolved.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Name of its file, without the ending.
+    /// The file name without the extension.
     pub name: String,
-    /// Its part of the names of its tools.
+    /// The server's part of its tools' names.
     pub slug: String,
     pub file: PathBuf,
     pub enabled: bool,
-    /// Started once to learn its tools; then it rests while nobody calls it.
+    /// Started once to learn its tools; then stopped while idle.
     pub lazy: bool,
-    /// A connection (and process) for each session instead of one for all.
+    /// One connection (and process) per session instead of one for all sessions.
     pub per_session: bool,
-    /// Whether the server may ask callers something.
+    /// Whether the server may ask callers questions.
     pub questions: bool,
     pub transport: Transport,
-    /// Group to tools: names as the server has them, or globs.
+    /// Group name to tools: the server's own names, or globs.
     pub groups: BTreeMap<String, Vec<String>>,
-    /// Said to models beside what the server says itself.
+    /// Additional instructions for models, besides the server's own.
     pub instructions: Option<String>,
     pub tools: ToolRules,
-    /// For one call.
+    /// Time limit for one call.
     pub timeout: Duration,
-    /// Calls at the same time; more wait.
+    /// Maximum number of concurrent calls; further calls wait.
     pub max_concurrency: Option<usize>,
-    /// List its tools by their own names where no other tool has them.
+    /// Lists its tools under their own names if no other tool has them.
     pub bare_names: bool,
     /// Which definitions are trusted.
     pub approve: Approve,
-    /// Argument to what the hub fills in for it.
+    /// Argument name to the value that the hub fills in.
     pub inject: BTreeMap<String, Inject>,
-    /// What is strange about the file but stops nothing.
+    /// Oddities in the file that do not prevent the server from running.
     pub warnings: Vec<String>,
-    /// Changes when anything does that a running server must be restarted for.
+    /// Changes with every setting that requires a restart of a running server.
     pub fingerprint: u64,
-    /// Changes when anything else does, except `enabled`: a running server goes on, and its tools are listed anew.
+    /// Changes with every other setting except `enabled`: a running server continues, and its tools are
+    /// listed again.
     pub presentation: u64,
 }
 
 impl ServerConfig {
-    /// The groups that a tool is in, by the server's own name of it.
+    /// The groups of a tool, by the server's own name of the tool.
     pub fn groups_of<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a str> {
         let holds = move |patterns: &Vec<String>| any_matches(patterns, tool);
         self.groups.iter().filter(move |(_, patterns)| holds(patterns)).map(|(group, _)| group.as_str())
     }
 }
 
-/// Nothing of what may have been filled in.
+/// Omits every value that may hold a resolved credential.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerConfig")
@@ -119,7 +121,7 @@ impl Transport {
         }
     }
 
-    /// Of a server that is reached at an address.
+    /// The HTTP settings, if the server is reached at a URL.
     #[must_use]
     pub fn http(&self) -> Option<&HttpConfig> {
         match self {
@@ -153,7 +155,7 @@ impl Transport {
 
 #[derive(Clone)]
 pub struct StdioConfig {
-    /// A name to look for on the `PATH`, or an absolute path.
+    /// A name to look up on the `PATH`, or an absolute path.
     pub command: String,
     pub args: Vec<String>,
     /// Added to the minimal environment.
@@ -161,7 +163,7 @@ pub struct StdioConfig {
     pub cwd: Option<PathBuf>,
 }
 
-/// Arguments can be credentials too.
+/// Arguments are omitted, since they can be credentials too.
 impl fmt::Debug for StdioConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StdioConfig").field("env", &self.env.keys()).finish_non_exhaustive()
@@ -171,41 +173,41 @@ impl fmt::Debug for StdioConfig {
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
     pub url: Secret,
-    /// By name, in small letters.
+    /// By lower-case name.
     pub headers: BTreeMap<String, Secret>,
-    /// The file says that addresses of private networks are meant. Loopback needs no saying.
+    /// The file allows addresses of private networks. Loopback is always allowed.
     pub allow_private: bool,
-    /// The file does not name the transport: a server that turns out to be an older one may be talked to as such.
+    /// The file does not name the transport, so the client may fall back to the older HTTP+SSE transport.
     pub guessed: bool,
     pub auth: HttpAuth,
 }
 
-/// Which of a server's tools there are, and by what name. Names and globs are the server's own.
+/// Which of a server's tools are available, and under which names. Names and globs are the server's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolRules {
     /// Empty: all.
     pub allow: Vec<String>,
     pub deny: Vec<String>,
-    /// The server's name to the one to use here.
+    /// The server's name to the name to use here.
     pub rename: BTreeMap<String, String>,
-    /// Tools that may be run again when it is not known whether they ran.
+    /// Tools that may be run again when it is unknown whether they ran.
     pub idempotent: Vec<String>,
 }
 
 impl ToolRules {
-    /// Whether there is such a tool here, by the server's own name of it.
+    /// Whether a tool is available, by the server's own name of the tool.
     #[must_use]
     pub fn admit(&self, tool: &str) -> bool {
         (self.allow.is_empty() || any_matches(&self.allow, tool)) && !any_matches(&self.deny, tool)
     }
 
-    /// What a tool is called here, before the server's name is put in front.
+    /// The name of a tool here, without the server's prefix.
     #[must_use]
     pub fn name_of<'a>(&'a self, tool: &'a str) -> &'a str {
         self.rename.get(tool).map_or(tool, String::as_str)
     }
 
-    /// Whether the file says that a tool may be run again when it is not known whether it ran.
+    /// Whether the file allows running a tool again when it is unknown whether it ran.
     #[must_use]
     pub fn is_idempotent(&self, tool: &str) -> bool {
         any_matches(&self.idempotent, tool)
@@ -216,7 +218,7 @@ fn any_matches(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| glob::matches(pattern, tool))
 }
 
-/// Which definitions of a server's tools are trusted without being asked about.
+/// Which definitions of a server's tools are trusted without approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approve {
@@ -229,14 +231,14 @@ pub enum Approve {
     Auto,
 }
 
-/// What the hub puts into an argument, so that a model never has to type it.
+/// A value that the hub fills in for an argument, so that a model does not have to provide it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Inject {
-    /// The id of the caller's session; the argument is not shown.
+    /// The id of the caller's session; the argument is hidden from models.
     SessionId,
-    /// The folder for files of the caller's session; the argument is not shown.
+    /// The folder for files of the caller's session; the argument is hidden from models.
     SessionFiles,
-    /// The path that the model gave, made absolute: `~` is the home folder, a relative one is inside the folder for
-    /// files of the session.
+    /// The path that the model provides, made absolute: `~` is the home folder, and a relative path is
+    /// resolved against the folder for files of the session.
     Path,
 }

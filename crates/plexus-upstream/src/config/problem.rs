@@ -1,11 +1,11 @@
-//! What is wrong with a file or the folder, told so that it can be repaired.
+//! Problems with a file or the folder, worded so that the user can fix them.
 
 use std::path::{Path, PathBuf};
 
 pub(super) use plexus_kit::findings::Findings;
 pub use plexus_kit::findings::{Cause, Problem};
 
-/// Why something could not be done to the folder.
+/// Why an operation on the folder failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     #[error("there is no server {name:?} in {}", dir.display())]
@@ -14,25 +14,29 @@ pub enum FolderError {
     Exists { name: String, file: PathBuf },
     #[error("{name:?} cannot be the name of a server: it {why}")]
     Name { name: String, why: &'static str },
-    #[error("{}", told(.0))]
+    #[error("{}", joined(.0))]
     Problems(Vec<Problem>),
-    /// The text of a file to import.
+    /// The text of an imported file.
     #[error("{file} cannot be imported: it {why}")]
     Import { file: String, why: String },
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
-/// A name is taken by a server of that name, or by one whose tools would be named alike.
+/// The message for a name that is in use, either by a server of the same name or by one with the same tool
+/// names.
 fn taken(name: &str, file: &Path) -> String {
     match file.file_stem().is_some_and(|stem| stem == name) {
         true => format!("there is already a server {name} (its file: {})", file.display()),
         false => {
-            format!("{name:?} cannot be added: its tools would have the names of those of {}", file.display())
+            format!(
+                "{name:?} cannot be added: its tools would have the same names as those of {}",
+                file.display()
+            )
         }
     }
 }
 
-fn told(problems: &[Problem]) -> String {
+fn joined(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }

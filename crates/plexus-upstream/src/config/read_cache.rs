@@ -1,6 +1,5 @@
-//! What each file came to when it was last read. A file that is as it was then need not be read for its own sake when
-//! another has changed: what its references name may be something else by now, and a server that nobody has touched
-//! would be restarted for it.
+//! The result of the last read of each file. When another file changes, an unchanged file is not read again:
+//! the values behind its references may have changed, and a server that nobody touched would be restarted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,26 +12,26 @@ use super::problem::Problem;
 
 type Outcome = Result<ServerConfig, Vec<Problem>>;
 
-/// When a file was written, as of before it was read: one that is written meanwhile is another one.
+/// The modification time of a file, taken before it is read, so that a later write counts as a new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written(Option<SystemTime>);
+pub(super) struct ModifiedAt(Option<SystemTime>);
 
-impl Written {
+impl ModifiedAt {
     pub(super) fn of(file: &Path) -> Self {
         Self(std::fs::metadata(file).and_then(|about| about.modified()).ok())
     }
 }
 
-/// By which a file is known again. Its time alone does not do: a file system may give the same one to what is written
-/// twice within some milliseconds.
+/// Identifies a version of a file. The time alone is not enough: a file system may give the same time to two
+/// writes within a few milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
-    written: Written,
+    written: ModifiedAt,
     text: u64,
 }
 
 impl Version {
-    pub(super) fn new(written: Written, text: &str) -> Self {
+    pub(super) fn new(written: ModifiedAt, text: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         Self { written, text: hasher.finish() }
@@ -47,16 +46,16 @@ impl ReadCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None where another version was read last, or none.
+    /// None if a different version, or none, is cached.
     pub(super) fn get(&self, file: &Path, version: Version) -> Option<Outcome> {
-        self.lock().get(file).filter(|(kept, _)| *kept == version).map(|(_, outcome)| outcome.clone())
+        self.lock().get(file).filter(|(cached, _)| *cached == version).map(|(_, outcome)| outcome.clone())
     }
 
     pub(super) fn put(&self, file: &Path, version: Version, outcome: &Outcome) {
         self.lock().insert(file.to_owned(), (version, outcome.clone()));
     }
 
-    /// Forgets all others.
+    /// Removes all other files.
     pub(super) fn retain(&self, files: &BTreeSet<&Path>) {
         self.lock().retain(|file, _| files.contains(file.as_path()));
     }

@@ -1,4 +1,4 @@
-//! The part of a document that says how a server is reached.
+//! The part of a document that says how to reach a server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use http::{HeaderName, HeaderValue, Uri};
 use plexus_kit::Secret;
 
-use super::check::Given;
+use super::check::CheckContext;
 use super::document::{Document, TransportName};
 use super::problem::Findings;
 use super::{HttpConfig, StdioConfig, Transport, auth};
 
-/// Keys that only a process has a use for.
-const OF_STDIO: [&str; 4] = ["command", "args", "env", "cwd"];
-/// And those that only an address has.
-const OF_HTTP: [&str; 4] = ["url", "headers", "allow_private", "auth"];
+/// Keys that only apply to a process.
+const STDIO_KEYS: [&str; 4] = ["command", "args", "env", "cwd"];
+/// Keys that only apply to a URL.
+const HTTP_KEYS: [&str; 4] = ["url", "headers", "allow_private", "auth"];
 
-/// Headers that the hub sets itself, or that would change how a request is read: a file that says them too would say
-/// something else.
+/// Headers that the hub sets itself or that would change how a request is parsed; a file must not set them.
 const OWN_HEADERS: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -39,24 +38,28 @@ const OWN_HEADERS: [&str; 19] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// And those that begin so: arguments of a call.
+/// Prefix of headers that carry arguments of a call, which a file must not set either.
 const OWN_PREFIX: &str = "mcp-param-";
 
-/// Whether a header is the hub's to set, in whatever case it is written.
+/// Whether a header is reserved for the hub, regardless of case.
 pub(crate) fn is_of_the_hub(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     OWN_HEADERS.contains(&header.as_str()) || header.starts_with(OWN_PREFIX)
 }
 
-pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<Transport> {
+pub(super) fn check(
+    document: &Document,
+    given: &CheckContext<'_>,
+    findings: &mut Findings,
+) -> Option<Transport> {
     let kind = kind(document, given, findings)?;
     let (foreign, kind_name): (&[&str], _) = match kind {
-        TransportName::Stdio => (&OF_HTTP, "stdio"),
-        TransportName::Sse => (&OF_STDIO, "sse"),
-        TransportName::StreamableHttp => (&OF_STDIO, "streamable_http"),
+        TransportName::Stdio => (&HTTP_KEYS, "stdio"),
+        TransportName::Sse => (&STDIO_KEYS, "sse"),
+        TransportName::StreamableHttp => (&STDIO_KEYS, "streamable_http"),
     };
     for key in foreign.iter().filter(|key| given.has(key)) {
-        findings.problem(*key, format!("does not go with the transport {kind_name}"), "remove it");
+        findings.problem(*key, format!("cannot be used with the transport {kind_name}"), "remove it");
     }
     match kind {
         TransportName::Stdio => stdio(document, given, findings).map(Transport::Stdio),
@@ -65,13 +68,13 @@ pub(super) fn check(document: &Document, given: &Given<'_>, findings: &mut Findi
     }
 }
 
-/// The transport that is said, or that is clear.
-fn kind(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<TransportName> {
+/// The transport that is given, or that follows from the other keys.
+fn kind(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) -> Option<TransportName> {
     if let Some(kind) = document.transport {
         return Some(kind);
     }
     if given.has("transport") {
-        // What is wrong with it has been said.
+        // Its problem has already been reported.
         return None;
     }
     match (given.has("command"), given.has("url")) {
@@ -87,7 +90,7 @@ fn kind(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
         (true, true) => {
             findings.problem(
                 "url",
-                "is there beside `command`, so that the transport is not clear",
+                "is set together with `command`, so the transport is ambiguous",
                 "remove one of the two",
             );
             None
@@ -96,19 +99,19 @@ fn kind(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
             findings.problem(
                 "command",
                 "is missing, and so is `url`",
-                "write the program to start as `command`, or the address of the server as `url`",
+                "write the program to start as `command`, or the URL of the server as `url`",
             );
             None
         }
     }
 }
 
-fn stdio(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<StdioConfig> {
+fn stdio(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) -> Option<StdioConfig> {
     let cwd = document.cwd.as_deref().map(|cwd| absolute(cwd, given.folder, given));
     if document.cwd.as_deref() == Some("") && !findings.is_broken("cwd") {
         findings.problem("cwd", "is empty", "write the path of a folder, or leave it out");
     } else if cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) && !findings.is_broken("cwd") {
-        findings.warn("cwd", "names a folder that is not there; the program cannot be started without it");
+        findings.warn("cwd", "names a folder that does not exist; the program cannot start without it");
     }
     let command = match document.command.as_deref() {
         Some(command) => command.trim(),
@@ -123,24 +126,28 @@ fn stdio(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opt
         if command.is_empty() {
             findings.problem("command", "is empty", r#"write the program to start, such as "npx""#);
         } else if command.contains('\0') {
-            findings.problem("command", "has the character U+0000 in it", "remove it");
+            findings.problem("command", "contains the character U+0000", "remove it");
         } else if !command.contains('/') && command.contains(char::is_whitespace) {
             findings.problem(
                 "command",
-                "is more than the name of a program",
-                r#"write the program alone, and each of its arguments as a text in `args`"#,
+                "is more than a program name",
+                r#"write only the program here, and each argument as an item of `args`"#,
             );
         }
     }
     for (place, _) in document.args.iter().enumerate().filter(|(_, arg)| arg.contains('\0')) {
-        findings.problem(format!("args[{place}]"), "has the character U+0000 in it", "remove it");
+        findings.problem(format!("args[{place}]"), "contains the character U+0000", "remove it");
     }
     for (name, value) in &document.env {
         let field = format!("env.{name}");
         if name.is_empty() || name.contains(['=', '\0']) {
-            findings.problem(&field, "is no name for a variable", "a name is not empty and has no `=` in it");
+            findings.problem(
+                &field,
+                "is not a valid variable name",
+                "a variable name is not empty and contains no `=`",
+            );
         } else if value.contains('\0') {
-            findings.problem(&field, "has the character U+0000 in it", "remove it");
+            findings.problem(&field, "contains the character U+0000", "remove it");
         }
     }
     let command = match command.contains('/') {
@@ -151,17 +158,17 @@ fn stdio(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opt
     Some(StdioConfig { command, args: document.args.clone(), env: env.collect(), cwd })
 }
 
-/// A path that begins in `base`, or in the home folder where it begins with `~`.
-pub(super) fn absolute(path: &str, base: &Path, given: &Given<'_>) -> PathBuf {
+/// Resolves a path against `base`, or against the home folder if it begins with `~`.
+pub(super) fn absolute(path: &str, base: &Path, given: &CheckContext<'_>) -> PathBuf {
     let path = given.environment.home_path(Path::new(path));
-    // Without `./` in the middle.
+    // Avoids a `./` in the middle.
     base.join(path.strip_prefix(".").unwrap_or(&path))
 }
 
-fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Option<HttpConfig> {
+fn http(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) -> Option<HttpConfig> {
     let Some(url) = document.url.as_deref() else {
         if !given.has("url") {
-            let fix = r#"write the address of the server, such as "https://mcp.example.net/mcp""#;
+            let fix = r#"write the URL of the server, such as "https://mcp.example.net/mcp""#;
             findings.problem("url", "is missing", fix);
         }
         return None;
@@ -176,8 +183,8 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
         let field = format!("headers.{name}");
         match HeaderName::from_bytes(name.as_bytes()) {
             Err(_) => {
-                let fix = "a name has letters, digits and `-`";
-                findings.problem(&field, "is no name for a header", fix);
+                let fix = "a header name consists of letters, digits and `-`";
+                findings.problem(&field, "is not a valid header name", fix);
             }
             Ok(known) if is_of_the_hub(known.as_str()) => {
                 findings.problem(&field, "is a header that the hub sets itself", "remove it");
@@ -186,14 +193,18 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
                 if headers.insert(known.as_str().to_owned(), Secret::from(value.trim())).is_some() {
                     findings.problem(
                         &field,
-                        "is there twice, with capital letters and without",
+                        "is set twice, in different capitalization",
                         "remove one of the two",
                     );
                 }
             }
         }
         if HeaderValue::from_str(value.trim()).is_err() {
-            findings.problem(&field, "has characters in it that no header can have", "write plain ASCII");
+            findings.problem(
+                &field,
+                "contains characters that are not allowed in a header",
+                "use plain ASCII",
+            );
         }
     }
     let guessed = document.transport.is_none();
@@ -202,20 +213,20 @@ fn http(document: &Document, given: &Given<'_>, findings: &mut Findings) -> Opti
 }
 
 fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {
-    let wanted = "write an address such as \"https://mcp.example.net/mcp\"";
-    let uri: Uri = url.parse().map_err(|_| ("is not an address", wanted))?;
+    let wanted = "write a URL such as \"https://mcp.example.net/mcp\"";
+    let uri: Uri = url.parse().map_err(|_| ("is not a URL", wanted))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(("does not begin with http:// or https://", wanted));
     }
     let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
     if authority.contains('@') {
         return Err((
-            "has a user or a password in it",
-            "remove them, and write `headers.Authorization` if the server wants them",
+            "contains a user name or a password",
+            "remove them, and set `headers.Authorization` if the server requires them",
         ));
     }
     if uri.host().is_none_or(str::is_empty) {
-        return Err(("names no host", wanted));
+        return Err(("has no host", wanted));
     }
     Ok(())
 }

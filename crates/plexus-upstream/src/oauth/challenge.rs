@@ -1,17 +1,17 @@
-//! What a server says in `WWW-Authenticate` when it refuses a request.
+//! The `WWW-Authenticate` challenge with which a server rejects a request.
 
-/// The challenge for bearer tokens; those of other schemes are not looked at.
+/// The challenge for bearer tokens; other schemes are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Where the server says who gives access to it (RFC 9728).
+    /// The URL of the protected resource metadata (RFC 9728).
     pub(crate) resource_metadata: Option<String>,
-    /// What the refused request needs.
+    /// The scope that the rejected request needs.
     pub(crate) scope: Option<String>,
     pub(crate) error: Option<String>,
 }
 
 impl Challenge {
-    /// Reads the header; of several, all of them with commas in between.
+    /// Parses the header; several headers are passed joined by commas.
     pub(crate) fn of(header: &str) -> Self {
         let mut challenge = Self::default();
         let mut rest = header;
@@ -35,7 +35,7 @@ impl Challenge {
                 "error" => &mut challenge.error,
                 _ => continue,
             };
-            // The first one counts.
+            // The first value wins.
             if bearer && field.is_none() {
                 *field = Some(value);
             }
@@ -43,7 +43,7 @@ impl Challenge {
     }
 }
 
-/// A value with or without quotes, and what follows it.
+/// Splits off a value with or without quotes; returns it and the rest.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let (value, rest) = text.split_at(text.find([' ', '\t', ',']).unwrap_or(text.len()));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_challenge_for_bearer_tokens_is_read_among_others() {
+    fn bearer_challenge_is_parsed_among_other_schemes() {
         let of = |header: &str| {
             let Challenge { resource_metadata, scope, error } = Challenge::of(header);
             [resource_metadata, scope, error].map(Option::unwrap_or_default)

@@ -1,8 +1,8 @@
-//! As whom the hub asks for access.
+//! The OAuth client identity of the hub.
 //!
-//! A document that describes the hub comes first, where one is configured and the authorization server reads such; then
-//! a client that was registered by hand; else the hub registers itself (RFC 7591), for each login anew: the address that
-//! the browser is sent back to is another one each time.
+//! A client metadata document has priority if one is configured and the authorization server supports it,
+//! then a client that was registered by hand. Otherwise the hub registers itself (RFC 7591), again for each
+//! login, because the redirect URI differs each time.
 
 use std::fmt;
 
@@ -17,18 +17,18 @@ use url::{Url, form_urlencoded};
 
 use super::discovery::Authority;
 use super::http::OauthHttp;
-use super::redaction::Confided;
+use super::redaction::SentSecrets;
 use super::terms::Terms;
 use super::{LoginError, quoted};
 use crate::config::OauthConfig;
 
 const NAME: &str = "Plexus";
 
-/// How a client shows that it is the one.
+/// How a client authenticates at the authorization server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Method {
-    /// It has nothing to show.
+    /// It has no secret.
     None,
     ClientSecretBasic,
     ClientSecretPost,
@@ -47,7 +47,7 @@ impl Method {
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) id: String,
-    /// That of a client of the file is in the file.
+    /// None for a configured client, whose secret is in the file.
     pub(super) secret: Option<Secret>,
     pub(super) method: Method,
 }
@@ -59,7 +59,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// The client to log in as. `redirect` is where the browser is sent back to.
+    /// The client to log in as. `redirect` is the URI that the browser is redirected to.
     pub(super) async fn choose(
         asking: &OauthHttp,
         terms: &Terms,
@@ -85,7 +85,7 @@ impl Client {
             None => Method::None,
             Some(_) => authority.secret_method(),
         };
-        // Looked up in the file each time: it may be replaced there.
+        // The secret is read from the file each time, because it may be replaced there.
         Ok(Self { id, secret: None, method })
     }
 
@@ -93,7 +93,7 @@ impl Client {
         let issuer = quoted(&authority.issuer);
         let Some(endpoint) = &authority.registration_endpoint else {
             return Err(LoginError::Unsuitable(format!(
-                "{issuer} lets nobody register by themselves: register the hub there, with the redirect URI \
+                "{issuer} does not support dynamic client registration: register the hub there with the redirect URI \
                  http://127.0.0.1/callback, and write its `client_id` into `auth` of the server's file"
             )));
         };
@@ -115,13 +115,13 @@ impl Client {
         }
         if !answer.status.is_success() {
             return Err(LoginError::Refused(format!(
-                "{issuer} does not register the hub ({}){}",
+                "{issuer} refused to register the hub ({}){}",
                 answer.status,
-                super::token::said(&body, &Confided::default())
+                super::token::error_text(&body, &SentSecrets::default())
             )));
         }
         Self::registered(&body, method).ok_or_else(|| {
-            LoginError::Refused(format!("{issuer} registered the hub and does not say as whom"))
+            LoginError::Refused(format!("{issuer} registered the hub but returned no `client_id`"))
         })
     }
 
@@ -134,19 +134,19 @@ impl Client {
             (Some("client_secret_post"), _) => Method::ClientSecretPost,
             (Some("none"), _) => Method::None,
             (Some(_), _) => Method::ClientSecretBasic,
-            // A secret that nobody asked for is there to be used.
+            // A secret that was not requested is meant to be used.
             (None, Some(_)) if asked == Method::None => Method::ClientSecretBasic,
             (None, Some(_)) => asked,
         };
         Some(Self { id, secret, method })
     }
 
-    /// Its own, or that of the file.
+    /// The registered secret, or the one in the file.
     pub(super) fn secret<'a>(&'a self, oauth: &'a OauthConfig) -> Option<&'a Secret> {
         self.secret.as_ref().or(oauth.client_secret.as_ref())
     }
 
-    /// Adds to a form who sends it; what cannot stand there comes back as a header.
+    /// Adds the client authentication to a form; returns a header if the method requires one.
     pub(super) fn sign(
         &self,
         oauth: &OauthConfig,
@@ -170,23 +170,23 @@ impl Client {
 }
 
 impl Authority {
-    /// How a client with a secret shows it here.
+    /// How a client with a secret authenticates here.
     fn secret_method(&self) -> Method {
         let takes = |name: &str| {
             self.auth_methods.as_ref().is_some_and(|methods| methods.iter().any(|method| method == name))
         };
         match takes("client_secret_post") && !takes("client_secret_basic") {
             true => Method::ClientSecretPost,
-            // What everybody takes who does not say otherwise.
+            // The default of the specification.
             false => Method::ClientSecretBasic,
         }
     }
 }
 
-/// Where a browser may be sent back to: this machine, on a port that whoever logs in listens on.
+/// Checks that a redirect URI leads to this machine, to a port on which the login command listens.
 pub(super) fn check_redirect(redirect: &str, port: Option<u16>) -> Result<(), LoginError> {
     let wrong = |why: &str| Err(LoginError::Unsuitable(format!("the redirect URI {why}")));
-    let Ok(url) = Url::parse(redirect) else { return wrong("is no address") };
+    let Ok(url) = Url::parse(redirect) else { return wrong("is not a URL") };
     let plain = url.username().is_empty()
         && url.password().is_none()
         && url.query().is_none()
@@ -196,9 +196,9 @@ pub(super) fn check_redirect(redirect: &str, port: Option<u16>) -> Result<(), Lo
         return wrong("must be http://127.0.0.1:PORT/PATH");
     }
     match port {
-        Some(port) if url.port() != Some(port) => wrong(&format!(
-            "must have the port {port}, which is the `auth.redirect_port` of the server's file"
-        )),
+        Some(port) if url.port() != Some(port) => {
+            wrong(&format!("must use the port {port}, the `auth.redirect_port` of the server's file"))
+        }
         _ => Ok(()),
     }
 }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_shows_its_secret_as_the_authorization_server_wants_it() {
+    fn client_authenticates_with_the_configured_method() {
         let oauth = OauthConfig { client_secret: Some(Secret::from("from file")), ..OauthConfig::default() };
         let signed = |method, secret: Option<&str>| {
             let client = Client { id: "a:b".to_owned(), secret: secret.map(Secret::from), method };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_registration_answers_counts_and_not_what_was_asked_for() {
+    fn registration_response_determines_the_method() {
         let method = |body: Value, asked| Client::registered(&body, asked).map(|client| client.method);
         let secret = json!({ "client_id": "a", "client_secret": "s" });
         assert_eq!(method(json!({ "client_id": "a" }), Method::ClientSecretBasic), Some(Method::None));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_sent_back_to_this_machine_only() {
+    fn redirect_uri_must_be_on_this_machine() {
         for good in ["http://127.0.0.1:1/callback", "http://[::1]:1/x", "http://localhost:1/callback"] {
             assert_eq!(check_redirect(good, None), Ok(()), "{good}");
         }

@@ -1,7 +1,9 @@
-//! Who gives access to a server, and how: the documents that say so (RFC 9728, RFC 8414, OpenID Connect Discovery).
+//! Finds the authorization server of a server and its endpoints (RFC 9728, RFC 8414, OpenID Connect
+//! Discovery).
 //!
-//! A document is believed only when it says itself that it is about what it was asked for: else a server could have the
-//! hub ask for access to another, or send what one authorization server gave to a second one.
+//! A metadata document is only accepted if it names the subject that it was requested for. Otherwise a server
+//! could make the hub request access to another server, or send one authorization server's codes to a second
+//! one.
 
 use plexus_mcp::http_client::{names_loopback, shown};
 use serde::Deserialize;
@@ -14,15 +16,15 @@ use super::terms::Terms;
 use super::{LoginError, quoted};
 use crate::config::is_protected;
 
-/// More authorization servers than this are not looked at.
+/// Further authorization servers are ignored.
 const MAX_SERVERS: usize = 16;
 
-/// A server, as it is known to those who give access to it.
+/// A server as the protected resource of OAuth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// How it is named where access is asked for.
+    /// The resource identifier to use in token requests.
     pub(super) id: String,
-    /// Who gives access, in the server's words.
+    /// The authorization server, as the server names it.
     pub(super) issuer: String,
     pub(super) scopes: Vec<String>,
 }
@@ -46,11 +48,11 @@ pub(super) struct Authority {
     pub(super) revocation_endpoint: Option<Url>,
     pub(super) scopes: Vec<String>,
     pub(super) auth_methods: Option<Vec<String>>,
-    /// It protects a code from whoever else gets to see it, which everybody must.
+    /// It supports PKCE with S256, which the hub requires.
     pub(super) proves_possession: bool,
-    /// Its answers say whose they are.
+    /// Its authorization responses contain `iss`.
     pub(super) names_itself: bool,
-    /// It reads who a client is from a document.
+    /// It supports client metadata documents.
     pub(super) reads_documents: bool,
 }
 
@@ -72,7 +74,7 @@ struct AuthorityDocument {
     client_id_metadata_document_supported: bool,
 }
 
-/// What a server says of itself, or what its file does.
+/// The resource according to its own metadata, or to its file.
 pub(super) async fn resource(
     asking: &OauthHttp,
     terms: &Terms,
@@ -84,7 +86,7 @@ pub(super) async fn resource(
         let document: ResourceDocument = read(&place, document)?;
         if !covers(&document.resource, &terms.url) {
             return Err(LoginError::Refused(format!(
-                "{} describes another server than the one that was asked: {}",
+                "{} describes a different server: {}",
                 shown(&place),
                 quoted(&document.resource)
             )));
@@ -94,7 +96,7 @@ pub(super) async fn resource(
         let issuer = match (chosen, servers.is_empty()) {
             (Some(chosen), false) if !servers.contains(&chosen) => {
                 return Err(LoginError::Refused(format!(
-                    "{} does not name the `authorization_server` of the server's file, but {}",
+                    "{} does not list the `authorization_server` of the server's file, only {}",
                     shown(&terms.url),
                     quoted(&servers.join(", "))
                 )));
@@ -105,16 +107,17 @@ pub(super) async fn resource(
         };
         return Ok(Resource { id: document.resource, issuer, scopes: document.scopes_supported });
     }
-    // Servers of the first revision with OAuth are their own authorization servers and say nothing of it.
+    // Servers of the first revision with OAuth are their own authorization servers and publish no resource
+    // metadata.
     let issuer = terms.oauth.authorization_server.clone().unwrap_or_else(|| shown(&terms.url));
     Ok(Resource { id: canonical(&terms.url), issuer, scopes: vec![] })
 }
 
-/// Where a server may describe itself: where it says so, else in the usual places.
+/// The URLs of a server's metadata: the one that it names, otherwise the well-known ones.
 fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginError> {
     if let Some(named) = &challenge.resource_metadata {
         let named = Url::parse(named).map_err(|_| {
-            let message = format!("{} says that it is described at what is no address", shown(url));
+            let message = format!("{} names an invalid URL for its metadata", shown(url));
             LoginError::Refused(message)
         })?;
         return Ok(vec![named]);
@@ -126,7 +129,7 @@ fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginEr
     Ok(places)
 }
 
-/// An address of the same server below `/.well-known/`.
+/// A URL of the same server below `/.well-known/`.
 fn well_known(url: &Url, name: &str, path: &str) -> Url {
     let mut place = url.clone();
     place.set_query(None);
@@ -135,7 +138,7 @@ fn well_known(url: &Url, name: &str, path: &str) -> Url {
     place
 }
 
-/// The address of a server as its name.
+/// The URL of a server as its resource identifier.
 fn canonical(url: &Url) -> String {
     let mut name = url.clone();
     name.set_fragment(None);
@@ -143,7 +146,7 @@ fn canonical(url: &Url) -> String {
     if url.path() == "/" && url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text }
 }
 
-/// Whether what is named is the server that was asked, or all that is at and below its address.
+/// Whether the resource identifier is the server's URL or a parent of it.
 fn covers(resource: &str, url: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let whole = resource.path().trim_end_matches('/');
@@ -154,18 +157,18 @@ fn covers(resource: &str, url: &Url) -> bool {
         && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The authorization server of this name.
+/// The authorization server with this issuer.
 pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Authority, LoginError> {
     let url = Url::parse(issuer).ok().filter(is_protected).ok_or_else(|| {
         let named = quoted(issuer);
-        LoginError::Refused(format!("the authorization server {named:?} has no https address"))
+        LoginError::Refused(format!("the authorization server {named:?} has no https URL"))
     })?;
     for place in authority_places(&url) {
         let Some(document) = asking.document(&place).await? else { continue };
         let document: AuthorityDocument = read(&place, document)?;
         if document.issuer != issuer {
             return Err(LoginError::Refused(format!(
-                "{} says that it is {}, and was asked for as {}",
+                "{} names the issuer {}, but {} was expected",
                 shown(&place),
                 quoted(&document.issuer),
                 quoted(issuer)
@@ -175,12 +178,12 @@ pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Author
     }
     let place = shown(&url);
     Err(LoginError::Refused(format!(
-        "{place} is said to give access and describes no authorization server; if another one does, write it as \
+        "{place} should be the authorization server but publishes no metadata; if a different server is, write it as \
          `auth.authorization_server` in the server's file"
     )))
 }
 
-/// Where an authorization server may describe itself, in the order of the specification.
+/// The URLs of an authorization server's metadata, in the order of the specification.
 fn authority_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut places = vec![
@@ -197,7 +200,7 @@ fn authority_places(issuer: &Url) -> Vec<Url> {
 }
 
 fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginError> {
-    // A browser and the hub are sent to this machine only by who is on it.
+    // Only an authorization server on this machine may send the browser or the hub to this machine.
     let local = |url: &Url| url.host().is_some_and(|host| names_loopback(&host));
     let is_local = Url::parse(&document.issuer).is_ok_and(|issuer| local(&issuer));
     let address = |text: Option<String>| -> Result<Option<Url>, LoginError> {
@@ -206,13 +209,12 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
         url.map(Some).ok_or_else(|| {
             let (place, text) = (shown(place), quoted(&text));
             LoginError::Refused(format!(
-                "{place} has an address that is not encrypted, is on this machine, or is none at all: {text}"
+                "{place} names a URL that is invalid, unencrypted or on this machine: {text}"
             ))
         })
     };
-    let token_endpoint = address(document.token_endpoint)?.ok_or_else(|| {
-        LoginError::Refused(format!("{} does not say where it gives out access", shown(place)))
-    })?;
+    let token_endpoint = address(document.token_endpoint)?
+        .ok_or_else(|| LoginError::Refused(format!("{} names no token endpoint", shown(place))))?;
     Ok(Authority {
         issuer: document.issuer,
         authorization_endpoint: address(document.authorization_endpoint)?,
@@ -229,9 +231,9 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
 
 fn read<T: for<'d> Deserialize<'d>>(place: &Url, document: Value) -> Result<T, LoginError> {
     serde_json::from_value(document).map_err(|error| {
-        // It may have words of the document in it.
+        // The error may contain words of the document.
         let (place, error) = (shown(place), quoted(&error.to_string()));
-        LoginError::Refused(format!("the description at {place} cannot be used: {error}"))
+        LoginError::Refused(format!("the metadata at {place} is invalid: {error}"))
     })
 }
 

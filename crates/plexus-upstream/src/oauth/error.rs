@@ -1,4 +1,4 @@
-//! Why the hub was not given access to a server.
+//! Errors of logging in to a server.
 
 use crate::client::ClientError;
 
@@ -6,19 +6,20 @@ use crate::client::ClientError;
 pub enum LoginError {
     #[error("there is no server {0}")]
     NoServer(String),
-    /// The login was never begun, has ended, or took too long.
+    /// The login does not exist, has ended, or took too long.
     #[error("there is no such login: it has ended, or took longer than 10 minutes")]
     NoLogin,
-    /// The server is not one that is logged in to, or its file says something that does not go with it.
+    /// The server does not support logins, or its file contains conflicting settings.
     #[error("{0}")]
     Unsuitable(String),
-    /// What the server, its authorization server or the browser says is wrong, and nothing was taken from it.
+    /// The server, its authorization server or the browser returned an error or an invalid answer; nothing
+    /// was changed.
     #[error("{0}")]
     Refused(String),
-    /// What is needed for it was not reached, and may be later.
+    /// A server that the login needs could not be reached; retrying later may help.
     #[error("{0}")]
     Unreachable(String),
-    #[error("{0} logins wait for their persons already")]
+    #[error("{0} logins are already in progress; try again later")]
     Full(usize),
 }
 

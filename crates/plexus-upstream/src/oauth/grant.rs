@@ -1,4 +1,4 @@
-//! Access that was given, in memory and as it is kept.
+//! A grant of access, in memory and in its stored form.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,20 @@ use url::Url;
 use super::client::{Client, Method};
 use super::token::Tokens;
 
-/// Access is renewed this long before it ends, or when a fifth of its time is left if that is less.
+/// Tokens are renewed this long before they expire, or when a fifth of their lifetime is left if that is
+/// less.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// Where access comes from: what it takes to renew it, and to give it back.
+/// The origin of a grant: everything needed to renew or revoke it.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
-    /// The terms under which it was given.
+    /// The terms under which it was granted.
     pub(super) binding: String,
     pub(super) issuer: String,
     pub(super) token_endpoint: Url,
     pub(super) revocation_endpoint: Option<Url>,
     pub(super) client: Client,
-    /// What it is access to.
+    /// The resource that it gives access to.
     pub(super) resource: String,
 }
 
@@ -38,13 +39,13 @@ pub(super) struct Grant {
     obtained_at: Timestamp,
     expires_at: Option<Timestamp>,
     scope: Option<String>,
-    /// It was asked for because the server refused the one before it.
+    /// It was requested because the server rejected its predecessor.
     pub(super) after_refusal: bool,
     accepted: AtomicBool,
 }
 
 impl Grant {
-    /// None: the token is one that no header can carry.
+    /// None: the token is not a valid header value.
     pub(super) fn new(source: Source, tokens: Tokens, now: Timestamp) -> Option<Self> {
         let later = |seconds: u64| {
             let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
@@ -63,7 +64,8 @@ impl Grant {
         })
     }
 
-    /// The same access with new tokens. An authorization server that sends no new refresh token means the old one.
+    /// The grant with new tokens. If the authorization server sends no new refresh token, the old one stays
+    /// valid.
     pub(super) fn renewed(&self, tokens: Tokens, now: Timestamp) -> Option<Self> {
         let refresh = tokens.refresh.or_else(|| self.refresh.clone());
         let scope = tokens.scope.clone().or_else(|| self.scope.clone());
@@ -74,7 +76,7 @@ impl Grant {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
-    /// Whether it is time to renew it.
+    /// Whether it should be renewed now.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         let Some(end) = self.expires_at else { return false };
         let whole = end.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
@@ -82,15 +84,15 @@ impl Grant {
         now.as_millisecond() >= end.as_millisecond().saturating_sub(ahead)
     }
 
-    /// The server has taken it.
+    /// Records that the server accepted the token.
     pub(super) fn accept(&self) {
         if !self.accepted.load(Ordering::Relaxed) {
             self.accepted.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether renewing it may help against a refusal. What was just got for that reason, and never taken, is refused
-    /// for another one; that may have gone away after `pause`.
+    /// Whether a renewal may help against a rejection. A token that was itself requested after a rejection
+    /// and was never accepted is rejected for another reason; after `pause` a renewal is allowed again.
     pub(super) fn may_help_again(&self, now: Timestamp, pause: Duration) -> bool {
         let age = now.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
         !self.after_refusal
@@ -134,8 +136,8 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// A grant as it is sealed.
-// No `Debug`: it is nothing but credentials.
+/// A grant in the form that is sealed.
+// No `Debug`: it contains only credentials.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Stored {
     pub(super) binding: String,
@@ -154,7 +156,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Whether it is this one, and not what came before or after it.
+    /// Whether this is the stored form of this grant, not of an earlier or later one.
     pub(super) fn is(&self, grant: &Grant) -> bool {
         let refresh = grant.refresh.as_ref().map(|secret| secret.expose_secret());
         self.binding == grant.source.binding

@@ -1,8 +1,8 @@
-//! Requests to a server about access to it, and to its authorization server.
+//! OAuth requests to a server and to its authorization server.
 //!
-//! They go over the same connections, by the same rules, as requests of MCP: addresses are checked before they are
-//! connected to, and one that is not of the open internet needs the word of the server's file. Beyond that every address
-//! is encrypted unless it is on this machine. Headers of the file go to its own server only.
+//! They use the same connections and rules as MCP requests: addresses are checked before connecting, and a
+//! private address requires permission in the server's file. In addition every URL must be encrypted unless
+//! it is on this machine. Headers of the file are sent to its own server only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,19 @@ use super::terms::Terms;
 use crate::client::{ClientError, ClientSettings, Line};
 use crate::config::is_protected;
 
-/// For one request and its answer. Shorter than a hub that stops waits for what it has begun.
+/// Time limit for one request and its answer. Shorter than the time that a stopping hub waits for running
+/// work.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Bytes of a document or an answer.
+/// Size limit of a document or an answer, in bytes.
 const MAX_BODY: usize = 256 * 1024;
-/// Asks for nothing: what matters is how it is refused.
+/// A harmless request; only its rejection matters.
 const QUESTION: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 
 pub(super) struct OauthHttp {
     line: Arc<Line>,
 }
 
-/// An answer with its body, if that is an object of JSON.
+/// An answer with its body, if that is a JSON object.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) body: Option<Value>,
@@ -42,7 +43,7 @@ impl OauthHttp {
         Ok(Self { line: Arc::new(line) })
     }
 
-    /// A document; none where there is none.
+    /// Fetches a document; none if it does not exist.
     pub(super) async fn document(&self, url: &Url) -> Result<Option<Value>, ClientError> {
         let place = place(url)?;
         let mut headers = HeaderMap::new();
@@ -61,8 +62,8 @@ impl OauthHttp {
         timely(url, asked).await
     }
 
-    /// Sends a form, with the header that says who sends it. It is not sent elsewhere if it should be redirected: it
-    /// may hold credentials.
+    /// Sends a form with an optional `Authorization` header. Redirects are not followed, because the form may
+    /// contain credentials.
     pub(super) async fn submit(
         &self,
         url: &Url,
@@ -76,7 +77,7 @@ impl OauthHttp {
         self.post(url, headers, "application/x-www-form-urlencoded", form).await
     }
 
-    /// Sends an object of JSON.
+    /// Sends a JSON object.
     pub(super) async fn submit_json(&self, url: &Url, body: &Value) -> Result<Answer, ClientError> {
         self.post(url, HeaderMap::new(), "application/json", body.to_string()).await
     }
@@ -99,7 +100,8 @@ impl OauthHttp {
         timely(url, asked).await
     }
 
-    /// How the server refuses who says nothing of itself; empty where it does not refuse, or cannot be asked.
+    /// The challenge with which the server rejects an unauthenticated request; empty if it does not reject
+    /// it.
     pub(super) async fn challenge(&self) -> Result<Challenge, ClientError> {
         let home = self.line.home().clone();
         let mut headers = HeaderMap::new();
@@ -126,7 +128,9 @@ async fn timely<T>(url: &Url, asked: impl Future<Output = Result<T, ClientError>
 fn place(url: &Url) -> Result<Arc<Endpoint>, ClientError> {
     if !is_protected(url) {
         let place = shown(url);
-        return Err(ClientError::Protocol(format!("{place} is not encrypted, and is not asked for access")));
+        return Err(ClientError::Protocol(format!(
+            "{place} is not encrypted, so the hub does not use it for OAuth"
+        )));
     }
     Ok(Arc::new(Endpoint::elsewhere(url.clone())?))
 }

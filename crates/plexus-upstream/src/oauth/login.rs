@@ -1,7 +1,7 @@
-//! A person gives the hub access: begun here, decided in a browser, ended here.
+//! Logins in progress: started here, decided by a person in a browser, completed here.
 //!
-//! What was begun is kept in memory for [`LASTING`], at most [`MAX`] at a time; the oldest goes first where there are
-//! more of one server, and one more is refused where there are not.
+//! Pending logins stay in memory for [`LASTING`], at most [`MAX`] of them. If one server has too many, its
+//! oldest is dropped; if the total is reached, further logins are refused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,30 +20,30 @@ use super::discovery::{self, Authority};
 use super::grant::{Grant, Source};
 use super::http::OauthHttp;
 use super::terms::Terms;
-use super::token::{self, Refused, Tokens};
+use super::token::{self, TokenError, Tokens};
 use super::{LoginError, quoted};
 
 pub(super) const LASTING: Duration = Duration::from_secs(10 * 60);
 const MAX: usize = 64;
-/// Of one server: a person may have begun anew after closing a browser.
+/// Limit per server: a person may have started again after closing a browser.
 const MAX_OF_ONE: usize = 4;
-/// Access that lasts when the person is gone; asked for where the authorization server knows it.
+/// The scope for access that outlasts the browser session; requested if the authorization server supports it.
 const OFFLINE: &str = "offline_access";
 
-/// A login that waits for its person.
+/// A login that waits for a person.
 pub(crate) struct Pending {
     id: String,
     server: String,
     state: Secret,
     verifier: Secret,
     redirect: String,
-    /// Its answers say whose they are.
+    /// The authorization server's responses contain `iss`.
     names_itself: bool,
     pub(super) source: Source,
     expires_at: Timestamp,
 }
 
-/// The logins that wait.
+/// The pending logins.
 #[derive(Default)]
 pub(crate) struct Logins(Mutex<Vec<Pending>>);
 
@@ -74,8 +74,8 @@ impl Logins {
         Ok(())
     }
 
-    /// The login that an answer of the browser is to. One whose answer is another's stays: anybody can call the address
-    /// that the browser is sent back to.
+    /// Takes the login that an answer of the browser belongs to. A login stays if the answer has a different
+    /// `state`, because anyone can call the redirect URI.
     pub(super) fn take(
         &self,
         server: &str,
@@ -88,20 +88,19 @@ impl Logins {
         let found = all.iter().position(|one| one.id == id && one.server == server);
         let found = found.ok_or(LoginError::NoLogin)?;
         if answer.state.as_deref() != Some(all[found].state.expose_secret()) {
-            let message =
-                "the answer is not to this login: its `state` is another one. Nothing was taken from it";
+            let message = "the answer does not belong to this login: its `state` differs. It was ignored";
             return Err(LoginError::Refused(message.to_owned()));
         }
         Ok(all.remove(found))
     }
 
-    /// Nobody is to be logged in there any more.
+    /// Drops all pending logins of a server.
     pub(super) fn forget(&self, server: &str) {
         self.lock().retain(|one| one.server != server);
     }
 }
 
-/// Finds out where a person can give access, and as whom to ask for it.
+/// Determines the URL at which a person can grant access, and the client to use.
 pub(super) async fn begin(
     asking: &OauthHttp,
     terms: &Terms,
@@ -116,11 +115,11 @@ pub(super) async fn begin(
     let issuer = quoted(&authority.issuer);
     if !authority.proves_possession {
         return Err(LoginError::Refused(format!(
-            "{issuer} does not say that it protects codes with PKCE (S256), and is not logged in to without"
+            "{issuer} does not announce support for PKCE (S256), which the hub requires"
         )));
     }
     let Some(endpoint) = authority.authorization_endpoint.clone() else {
-        return Err(LoginError::Refused(format!("{issuer} does not say where a person can give access")));
+        return Err(LoginError::Refused(format!("{issuer} names no authorization endpoint")));
     };
     let client = Client::choose(asking, terms, &authority, redirect).await?;
     let wanted = match (terms.oauth.scopes.is_empty(), challenge.scope) {
@@ -174,7 +173,7 @@ fn with_offline(mut scopes: Vec<String>, authority: &Authority) -> Vec<String> {
     scopes
 }
 
-/// What a person is asked to decide on.
+/// The parameters of an authorization request.
 struct Decision<'a> {
     endpoint: Url,
     client: &'a str,
@@ -201,14 +200,14 @@ fn address(decision: &Decision<'_>) -> Url {
         query.append_pair("scope", &decision.scopes.join(" "));
     }
     if decision.scopes.iter().any(|scope| scope == OFFLINE) {
-        // OpenID Connect gives such access only to those who are asked for it.
+        // OpenID Connect grants offline access only after an explicit consent prompt.
         query.append_pair("prompt", "consent");
     }
     drop(query);
     url
 }
 
-/// The half of the proof that may be seen (RFC 7636).
+/// The public half of the PKCE proof (RFC 7636).
 fn challenge(verifier: &Secret) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.expose_secret().as_bytes()))
 }
@@ -217,35 +216,36 @@ fn random() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// Whether an answer is of the authorization server that was asked (RFC 9207), and what it brings.
+/// Checks that an answer comes from the expected authorization server (RFC 9207), and returns its code.
 pub(super) fn decided(pending: &Pending, answer: &FinishLoginParams) -> Result<Secret, LoginError> {
     let issuer = &pending.source.issuer;
     match &answer.iss {
         Some(iss) if iss == issuer => {}
         None if !pending.names_itself => {}
-        // Nothing of what it says is repeated: it may be anybody's.
+        // The answer may come from anyone, so nothing of it is repeated.
         Some(_) => {
-            let message = format!("the answer is of another authorization server than {}", quoted(issuer));
-            return Err(LoginError::Refused(format!("{message}. Nothing was taken from it")));
+            let message =
+                format!("the answer comes from a different authorization server than {}", quoted(issuer));
+            return Err(LoginError::Refused(format!("{message}. It was ignored")));
         }
         None => {
             let message =
-                format!("the answer does not say that it is of {}, which always does", quoted(issuer));
-            return Err(LoginError::Refused(format!("{message}. Nothing was taken from it")));
+                format!("the answer lacks the `iss` parameter, which {} always sends", quoted(issuer));
+            return Err(LoginError::Refused(format!("{message}. It was ignored")));
         }
     }
     if let Some(error) = &answer.error {
         let more = answer.error_description.as_deref().map(|more| format!(" ({})", quoted(more)));
         let (issuer, error) = (quoted(issuer), quoted(error));
-        let message = format!("{issuer} gives no access: {error}{}", more.unwrap_or_default());
+        let message = format!("{issuer} denied access: {error}{}", more.unwrap_or_default());
         return Err(LoginError::Refused(message));
     }
     let code = answer.code.as_deref().filter(|code| !code.is_empty());
     code.map(Secret::from)
-        .ok_or_else(|| LoginError::Refused("the answer has neither a code nor an error in it".to_owned()))
+        .ok_or_else(|| LoginError::Refused("the answer contains neither a code nor an error".to_owned()))
 }
 
-/// Turns the code into access.
+/// Exchanges the code for tokens.
 pub(super) async fn redeem(
     asking: &OauthHttp,
     terms: &Terms,
@@ -263,12 +263,12 @@ pub(super) async fn redeem(
     ];
     let asked = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
     let tokens: Tokens = asked.map_err(|refused| match refused {
-        // Whether it was taken nobody knows, and a code is good for once.
-        Refused::Passing(why) => LoginError::Unreachable(format!("{why}; log in anew")),
-        Refused::Grant(why) | Refused::Other(why) => LoginError::Refused(why),
+        // It is unknown whether the code was used, and a code is valid only once.
+        TokenError::Transient(why) => LoginError::Unreachable(format!("{why}; log in again")),
+        TokenError::InvalidGrant(why) | TokenError::Other(why) => LoginError::Refused(why),
     })?;
     Grant::new(source.clone(), tokens, now)
-        .ok_or_else(|| LoginError::Refused("the token that was given cannot be sent".to_owned()))
+        .ok_or_else(|| LoginError::Refused("the issued token is not a valid header value".to_owned()))
 }
 
 #[cfg(test)]

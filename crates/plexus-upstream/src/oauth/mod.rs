@@ -1,26 +1,27 @@
-//! Access to a server that wants to know who the hub is: OAuth 2.1, as MCP has it.
+//! Access to servers that authenticate their clients: OAuth 2.1, as specified by MCP.
 //!
-//! | module | what is in it |
-//! |---|---|
-//! | `challenge` | what a server says when it refuses a request |
-//! | `http` | requests to servers and authorization servers: bounded, and by the rules of all connections |
-//! | `discovery` | who gives access to a server, and how |
-//! | `client` | as whom the hub asks for it |
-//! | `redaction` | what is told to an authorization server and must not come back in an error |
-//! | `token` | what is asked of an authorization server, and what its answers mean |
-//! | `login` | a person gives access: begun here, decided in a browser, ended here |
-//! | `grant` | access that was given |
-//! | `vault` | access, sealed in the database |
-//! | `account` | the access that the hub has to one server, kept good while it is used |
+//! | module | content |
+//! | --- | --- |
+//! | `challenge` | the challenge with which a server rejects a request |
+//! | `http` | bounded requests to servers and authorization servers, under the rules of all connections |
+//! | `discovery` | the authorization server of a server, and its endpoints |
+//! | `client` | the hub's client identity |
+//! | `redaction` | removes secrets that were sent to an authorization server from its errors |
+//! | `token` | requests to token endpoints and the meaning of their answers |
+//! | `login` | logins in progress: started here, decided in a browser, completed here |
+//! | `grant` | granted access |
+//! | `vault` | grants, sealed in the database |
+//! | `account` | the hub's access to one server, renewed while it is used |
 //!
-//! What always holds:
-//! - A token goes to the server that it was given for, at the address that the file had then, and to nobody else; also not
-//!   over a connection that was made by another file.
-//! - A secret of the file goes to the authorization server that the file names, and not to one that a server names.
-//! - A refresh token is given up only when its authorization server says that it is no longer good, or a person does.
-//!   Whatever else goes wrong is tried again.
-//! - A new refresh token is in the database before what came with it is used.
-//! - Nothing of it is in a log, an error, the audit or a `Debug`.
+//! Invariants:
+//! - A token is sent only to the server that it was granted for, at the URL that the file had at that time,
+//!   and never over a connection that was made from a different version of the file.
+//! - A secret in the file is sent only to the authorization server that the file names, never to one that a
+//!   server names.
+//! - A refresh token is discarded only when its authorization server reports it as invalid, or when a person
+//!   logs out. Every other failure is retried.
+//! - A new refresh token is in the database before the tokens that came with it are used.
+//! - No log, error, audit entry or `Debug` output contains any of it.
 
 mod account;
 mod challenge;
@@ -36,14 +37,14 @@ mod token;
 mod vault;
 
 pub use account::Account;
-pub(crate) use account::Surroundings;
-pub(crate) use account::{AtHand, Pass};
+pub(crate) use account::AccountContext;
+pub(crate) use account::{BearerStatus, Pass};
 pub(crate) use challenge::Challenge;
 pub use error::LoginError;
 pub(crate) use login::Logins;
 pub use vault::Vault;
 
-/// What another machine says of itself in an error, as far as it is repeated: one line, and not a long one.
+/// A text of another machine as it is repeated in an error: one line of limited length.
 fn quoted(text: &str) -> String {
     const MOST: usize = 200;
     let plain = |c: char| if c.is_control() { ' ' } else { c };

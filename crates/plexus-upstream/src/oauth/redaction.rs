@@ -1,27 +1,27 @@
-//! What is told to an authorization server in confidence.
+//! Removes secrets that were sent to an authorization server from its error texts.
 //!
-//! Errors of authorization servers are shown to people and models, and some repeat what they were sent. So it is taken out,
-//! whole or in part: an authorization server may show the beginning of a token only, which is still a part of it.
+//! Such errors are shown to people and models, and some repeat the request. Secrets are removed in whole and
+//! in part, because an authorization server may quote only the beginning of a token.
 
 use http::header::HeaderValue;
 use plexus_kit::credential::REDACTED;
 use plexus_kit::{ExposeSecret, Secret};
 use url::form_urlencoded;
 
-/// The fields of a form that are secret.
+/// The secret fields of a form.
 const FIELDS: [&str; 5] = ["refresh_token", "code", "code_verifier", "token", "client_secret"];
-/// Shorter ones stand in many a sentence that is not about them.
+/// Shorter values occur in unrelated text too often.
 const MIN_WHOLE: usize = 4;
 const MIN_PART: usize = 6;
-/// Of a longer text only the beginning is looked at, and repeated even less.
+/// Only the beginning of a longer text is examined; even less of it is repeated.
 const MAX_TEXT: usize = 4096;
 
-/// Longest first: one may be a part of another.
-// No `Debug`: it is nothing but secrets.
+/// Longest first, because one may be a part of another.
+// No `Debug`: it contains only secrets.
 #[derive(Default)]
-pub(super) struct Confided(Vec<String>);
+pub(super) struct SentSecrets(Vec<String>);
 
-impl Confided {
+impl SentSecrets {
     pub(super) fn of(
         pairs: &[(&str, &str)],
         secret: Option<&Secret>,
@@ -41,8 +41,8 @@ impl Confided {
         Self(values)
     }
 
-    /// The text without any of it.
-    pub(super) fn out_of(&self, text: &str) -> String {
+    /// The text with all secrets redacted.
+    pub(super) fn redact(&self, text: &str) -> String {
         let mut text = text[..text.floor_char_boundary(MAX_TEXT)].to_owned();
         for value in &self.0 {
             if text.contains(value) {
@@ -62,7 +62,7 @@ impl Confided {
     }
 }
 
-/// Whether tokens have this character in them. A full stop and the like end a sentence more often.
+/// Whether a character can be part of a token. Full stops are excluded because they usually end a sentence.
 fn is_of_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '~' | '+' | '/' | '%')
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_confided_is_taken_out_whole_and_in_part_and_the_rest_is_left() {
+    fn secrets_are_redacted_in_whole_and_in_part() {
         let secret = Secret::from("of+the robot");
         let header = HeaderValue::from_static("Basic cm9ib3Q6c2VjcmV0");
         let pairs = [
@@ -80,8 +80,8 @@ mod tests {
             ("refresh_token", "abcdef-123456.xyz"),
             ("resource", "https://a"),
         ];
-        let confided = Confided::of(&pairs, Some(&secret), Some(&header));
-        for (said, shown) in [
+        let secrets = SentSecrets::of(&pairs, Some(&secret), Some(&header));
+        for (text, shown) in [
             ("the refresh_token is no good", "the refresh_token is no good"),
             ("token 'abcdef-123456.xyz' is unknown", "token '[redacted]' is unknown"),
             ("token abcdef-1... is unknown", "token [redacted]... is unknown"),
@@ -91,10 +91,10 @@ mod tests {
             ("header cm9ib3Q6c2VjcmV0", "header [redacted]"),
             ("not for https://a", "not for https://a"),
         ] {
-            assert_eq!(confided.out_of(said), shown);
+            assert_eq!(secrets.redact(text), shown);
         }
         let long = format!("{}abcdef-123456.xyz", " ".repeat(MAX_TEXT - 8));
-        assert!(!confided.out_of(&long).contains("abcdef"), "also where it is cut");
-        assert_eq!(Confided::default().out_of("as it is"), "as it is");
+        assert!(!secrets.redact(&long).contains("abcdef"), "also at the truncation point");
+        assert_eq!(SentSecrets::default().redact("as it is"), "as it is");
     }
 }

@@ -1,4 +1,4 @@
-//! What the file of a server says of access to it.
+//! The OAuth settings in a server's file.
 
 use plexus_kit::ExposeSecret;
 use serde_json::json;
@@ -12,16 +12,16 @@ pub(super) struct Terms {
     pub(super) http: HttpConfig,
     pub(super) url: Url,
     pub(super) oauth: OauthConfig,
-    /// The file asks for OAuth by name.
+    /// The file configures OAuth explicitly.
     pub(super) asked_for: bool,
-    /// What access was or will be given for. Under other terms it is not used.
+    /// Identifies the settings that a grant is bound to; a grant is not used under others.
     pub(super) binding: String,
 }
 
 impl Terms {
     pub(super) fn of(http: &HttpConfig) -> Result<Self, ClientError> {
         let url = Url::parse(http.url.expose_secret()).map_err(|error| {
-            ClientError::Protocol(format!("the `url` of the server's file is none: {error}"))
+            ClientError::Protocol(format!("the `url` of the server's file is invalid: {error}"))
         })?;
         let asked_for = http.auth.oauth.is_some();
         let oauth = http.auth.oauth.clone().unwrap_or_default();
@@ -37,8 +37,8 @@ impl Terms {
         Ok(Self { http: http.clone(), url, oauth, asked_for, binding: binding.to_string() })
     }
 
-    /// The hub has access of its own: no person is needed.
-    pub(super) fn by_itself(&self) -> bool {
+    /// The hub has its own credentials, so no person is needed.
+    pub(super) fn uses_client_credentials(&self) -> bool {
         self.oauth.grant == Grant::ClientCredentials
     }
 }

@@ -1,8 +1,8 @@
-//! What is asked of an authorization server's token endpoint, and what its answers mean.
+//! Requests to the token endpoint of an authorization server, and the meaning of its answers.
 //!
-//! An answer is one of four: access; that what was shown is no longer good (`invalid_grant`), which only a person can
-//! mend; another refusal, which a change of the file or of the registration can; or nothing that can be used, which
-//! passes. Only the second ends what the hub has.
+//! There are four kinds of answers: tokens; an invalid grant (`invalid_grant`), which only a new login
+//! resolves; another refusal, which needs a change of the file or of the registration; and a transient
+//! failure, which is retried. Only an invalid grant ends the hub's login.
 
 use http::header::HeaderValue;
 use plexus_kit::Secret;
@@ -13,48 +13,48 @@ use url::{Url, form_urlencoded};
 use super::client::Client;
 use super::http::{Answer, OauthHttp};
 use super::quoted;
-use super::redaction::Confided;
+use super::redaction::SentSecrets;
 use crate::config::OauthConfig;
 
-/// Longest token that is taken: headers of requests have bounds everywhere.
+/// Longest accepted token: request headers are limited everywhere.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// Access, as it was given.
+/// The tokens of a successful answer.
 pub(super) struct Tokens {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
-    /// Seconds from now.
+    /// Lifetime in seconds.
     pub(super) expires_in: Option<u64>,
     pub(super) scope: Option<String>,
 }
 
-/// Why there is none.
+/// Why there are no tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// What was shown is no longer good, or never was.
-    Grant(String),
-    /// Something else is wrong, and stays so until somebody changes it.
+pub(super) enum TokenError {
+    /// The code or refresh token is invalid.
+    InvalidGrant(String),
+    /// A permanent error that requires a change of the configuration.
     Other(String),
-    /// Nothing that could be used came back. That passes.
-    Passing(String),
+    /// A transient failure without a usable answer.
+    Transient(String),
 }
 
-/// Asks for access with what the form has.
+/// Requests tokens with this form.
 pub(super) async fn ask(
     asking: &OauthHttp,
     endpoint: &Url,
     client: &Client,
     oauth: &OauthConfig,
     pairs: &[(&str, &str)],
-) -> Result<Tokens, Refused> {
+) -> Result<Tokens, TokenError> {
     let (form, authorization) = signed(client, oauth, pairs);
-    let confided = Confided::of(pairs, client.secret(oauth), authorization.as_ref());
+    let secrets = SentSecrets::of(pairs, client.secret(oauth), authorization.as_ref());
     let answer = asking.submit(endpoint, form, authorization).await;
-    let answer = answer.map_err(|error| Refused::Passing(error.to_string()))?;
-    read(&shown(endpoint), answer, &confided)
+    let answer = answer.map_err(|error| TokenError::Transient(error.to_string()))?;
+    read(&shown(endpoint), answer, &secrets)
 }
 
-/// A form, with who sends it in it or in a header beside it.
+/// A form with the client authentication in it or in a separate header.
 pub(super) fn signed(
     client: &Client,
     oauth: &OauthConfig,
@@ -66,23 +66,22 @@ pub(super) fn signed(
     (form.finish(), authorization)
 }
 
-fn read(place: &str, answer: Answer, confided: &Confided) -> Result<Tokens, Refused> {
+fn read(place: &str, answer: Answer, secrets: &SentSecrets) -> Result<Tokens, TokenError> {
     let Answer { status, body } = answer;
     let Some(body) = body else {
-        return Err(Refused::Passing(format!("{place} answers {status} and nothing that can be read")));
+        return Err(TokenError::Transient(format!("{place} answers {status} with an unreadable body")));
     };
     if status.is_success() {
-        return tokens(&body).ok_or_else(|| {
-            Refused::Passing(format!("{place} answers without a bearer token that can be sent"))
-        });
+        return tokens(&body)
+            .ok_or_else(|| TokenError::Transient(format!("{place} answers without a usable bearer token")));
     }
-    let refused = format!("{place} answers {status}{}", said(&body, confided));
+    let refused = format!("{place} answers {status}{}", error_text(&body, secrets));
     match body["error"].as_str() {
-        Some("invalid_grant") if status.is_client_error() => Err(Refused::Grant(refused)),
-        // What these servers say of themselves passes, whatever the status.
-        Some("temporarily_unavailable" | "server_error" | "slow_down") => Err(Refused::Passing(refused)),
-        Some(_) if status.is_client_error() && status.as_u16() != 429 => Err(Refused::Other(refused)),
-        _ => Err(Refused::Passing(refused)),
+        Some("invalid_grant") if status.is_client_error() => Err(TokenError::InvalidGrant(refused)),
+        // These errors are transient regardless of the status.
+        Some("temporarily_unavailable" | "server_error" | "slow_down") => Err(TokenError::Transient(refused)),
+        Some(_) if status.is_client_error() && status.as_u16() != 429 => Err(TokenError::Other(refused)),
+        _ => Err(TokenError::Transient(refused)),
     }
 }
 
@@ -95,22 +94,22 @@ fn tokens(body: &Value) -> Option<Tokens> {
     if !body["token_type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
         return None;
     }
-    // Some write the number as text.
+    // Some servers write the number as a string.
     let seconds = &body["expires_in"];
     let expires_in = seconds.as_u64().or_else(|| seconds.as_f64().map(|s| s as u64));
     let expires_in = expires_in.or_else(|| seconds.as_str()?.parse().ok());
     Some(Tokens {
         access: token("access_token")?,
         refresh: token("refresh_token"),
-        // Access that has ended when it is given cannot be meant: it would be renewed for every request.
+        // A lifetime of zero cannot be intended: the token would be renewed for every request.
         expires_in: expires_in.filter(|seconds| *seconds > 0),
         scope: body["scope"].as_str().map(str::to_owned),
     })
 }
 
-/// What an error of OAuth says, to go on after what happened; without what it was told in confidence.
-pub(super) fn said(body: &Value, confided: &Confided) -> String {
-    let text = |name: &str| body[name].as_str().map(|text| quoted(&confided.out_of(text)));
+/// The text of an OAuth error, worded to follow the description of the request, with secrets redacted.
+pub(super) fn error_text(body: &Value, secrets: &SentSecrets) -> String {
+    let text = |name: &str| body[name].as_str().map(|text| quoted(&secrets.redact(text)));
     match (text("error"), text("error_description")) {
         (Some(error), Some(more)) => format!(": {error} ({more})"),
         (Some(error), None) => format!(": {error}"),
@@ -126,19 +125,19 @@ mod tests {
 
     use super::*;
 
-    fn of(status: u16, body: Option<Value>) -> Result<Tokens, Refused> {
+    fn of(status: u16, body: Option<Value>) -> Result<Tokens, TokenError> {
         let answer = Answer { status: StatusCode::from_u16(status).unwrap(), body };
-        read("https://a.example", answer, &Confided::default())
+        read("https://a.example", answer, &SentSecrets::default())
     }
 
     #[test]
-    fn only_invalid_grant_ends_what_the_hub_has() {
+    fn only_invalid_grant_ends_the_login() {
         let error = |code: &str| Some(json!({ "error": code, "error_description": "why\n so" }));
         assert!(
-            matches!(of(400, error("invalid_grant")), Err(Refused::Grant(why)) if why.contains("why  so"))
+            matches!(of(400, error("invalid_grant")), Err(TokenError::InvalidGrant(why)) if why.contains("why  so"))
         );
         for code in ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "made_up"] {
-            assert!(matches!(of(401, error(code)), Err(Refused::Other(_))), "{code}");
+            assert!(matches!(of(401, error(code)), Err(TokenError::Other(_))), "{code}");
         }
         for (status, body) in [
             (500, error("invalid_grant")),
@@ -154,18 +153,18 @@ mod tests {
             (200, Some(json!({ "access_token": "", "token_type": "bearer" }))),
             (302, None),
         ] {
-            assert!(matches!(of(status, body.clone()), Err(Refused::Passing(_))), "{status} {body:?}");
+            assert!(matches!(of(status, body.clone()), Err(TokenError::Transient(_))), "{status} {body:?}");
         }
     }
 
     #[test]
-    fn access_is_read_however_its_time_is_written() {
+    fn token_lifetime_is_read_in_every_form() {
         for (written, read) in [
             (json!(60), Some(60)),
             (json!("60"), Some(60)),
             (json!(60.5), Some(60)),
             (json!(null), None),
-            // It is not renewed for every request.
+            // Ignored, so that the token is not renewed for every request.
             (json!(0), None),
             (json!("0"), None),
             (json!(-1), None),

@@ -1,4 +1,4 @@
-//! Access to servers in the database, sealed with the hub's key: a copy of the database alone gives none of it away.
+//! Grants in the database, sealed with the hub's key, so that a copy of the database alone reveals nothing.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use plexus_store::Store;
 
 use super::grant::{Grant, Stored};
 
-/// The part of what is kept of a server.
+/// The kind of stored credential.
 const GRANT: &str = "grant";
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct Vault {
     store: Store,
@@ -19,7 +19,7 @@ pub struct Vault {
     clock: Clock,
 }
 
-/// What is kept of a server.
+/// The stored grant of a server.
 pub(super) enum StoredGrant {
     Nothing,
     Grant(Box<Stored>),
@@ -43,7 +43,7 @@ impl Vault {
         Ok(stored.map_or(StoredGrant::Unreadable, |stored| StoredGrant::Grant(Box::new(stored))))
     }
 
-    /// Returns when it is committed.
+    /// Returns after the commit.
     pub(super) async fn keep(&self, server: &str, grant: &Grant) -> Result<(), String> {
         let text = serde_json::to_string(&grant.stored()).map_err(|error| error.to_string())?;
         let sealed = self.key.seal(&[server, GRANT], &Secret::from(text));

@@ -138,7 +138,7 @@ impl Upstreams {
             }
             Err(error) => {
                 let dir = upstreams.folder().dir().display();
-                tracing::error!(%dir, %error, "the folder of MCP servers cannot be read");
+                tracing::error!(%dir, %error, "cannot read the MCP server folder");
             }
         }
         upstreams.0.shared.registry.add(tools::tools(&upstreams));

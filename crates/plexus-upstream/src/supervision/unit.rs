@@ -20,7 +20,7 @@ use super::status::Status;
 use super::timing::Timing;
 use crate::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing};
 use crate::config::ServerConfig;
-use crate::oauth::{Account, Logins, Surroundings, Vault};
+use crate::oauth::{Account, AccountContext, Logins, Vault};
 use crate::supervision::call::concurrency::Gate;
 use crate::supervision::call::questions::MissingCapabilities;
 use crate::supervision::catalog::Catalog;
@@ -77,7 +77,7 @@ impl Shared {
     pub(super) fn account(&self, server: &str, vault: Option<Vault>) -> Arc<Account> {
         let (clock, supervisor) = (self.clock.clone(), self.supervisor.clone());
         let (settings, timing) = (self.client.clone(), self.timing.clone());
-        Account::new(server, Surroundings { clock, supervisor, settings, timing, vault })
+        Account::new(server, AccountContext { clock, supervisor, settings, timing, vault })
     }
 }
 

@@ -1,5 +1,5 @@
-//! What becomes of a list: which of its definitions are what was approved, which are held back, and which the rule of the
-//! file approves now.
+//! Judges a tool list: decides which definitions match their approval, which are held back, and which the
+//! rule in the file approves now.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use super::{diff, scan};
 use crate::client::Definitions;
 use crate::config::{Approve, ServerConfig};
 
-/// Tools of one server that are judged; those that its file does not want come last.
+/// Limit of judged tools per server; tools that the file denies are dropped first.
 const MAX_TOOLS: usize = 1_000;
-/// Who has decided, where it was a rule.
+/// The value of `decided_by` for decisions of a rule.
 const BY_TOFU: &str = "tofu";
 const BY_AUTO: &str = "auto";
 
-/// What a server says of its tools and of itself.
+/// The tools and instructions that a server offers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Offer {
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) instructions: Option<String>,
-    /// It says so now. What an earlier hub remembers of it gives no reason to trust anything.
+    /// The server offers this now. A list remembered from an earlier run of the hub justifies no new trust.
     pub(crate) live: bool,
 }
 
-/// A definition that no model gets to see.
+/// A definition that is hidden from models.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HeldBack {
-    pub(crate) said: PinnedText,
+    pub(crate) text: PinnedText,
     pub(crate) reason: QuarantineReason,
     pub(crate) flags: Vec<ToolFlag>,
-    /// What was approved.
+    /// The approved version.
     before: Option<PinRecord>,
 }
 
 impl HeldBack {
     pub(crate) fn summary(&self) -> QuarantinedTool {
-        let name = scan::visible(&self.said.name);
+        let name = scan::visible(&self.text.name);
         QuarantinedTool { name, reason: self.reason, flags: self.flags.clone() }
     }
 
@@ -58,35 +58,35 @@ impl HeldBack {
         let nothing = Map::new();
         let before = approved.as_ref().and_then(|approved| approved.definition.as_object());
         PendingTool {
-            name: self.said.name.clone(),
+            name: self.text.name.clone(),
             reason: self.reason,
-            hash: self.said.hash.clone(),
+            hash: self.text.hash.clone(),
             flags: self.flags.clone(),
-            diff: diff::lines(before.unwrap_or(&nothing), &self.said.form),
-            definition: Value::Object(self.said.form.clone()),
+            diff: diff::lines(before.unwrap_or(&nothing), &self.text.form),
+            definition: Value::Object(self.text.form.clone()),
             approved,
         }
     }
 
-    /// What is stored when somebody approves it.
+    /// The pin to store on approval.
     pub(crate) fn approval(&self, by: &str, at: Timestamp) -> PinRecord {
-        decided(&self.said, PinState::Approved, by, at)
+        decided(&self.text, PinState::Approved, by, at)
     }
 }
 
-/// What became of a list.
+/// The result of judging a list.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
     /// Hashes of the definitions that may be listed.
     approved: HashSet<String>,
-    /// What the server may say to models.
+    /// The server's instructions, if models may read them.
     pub(crate) instructions: Option<String>,
     pub(crate) held: Vec<HeldBack>,
-    /// Definitions that may be listed although something about them is strange.
+    /// Definitions that are listed although they have findings.
     pub(crate) flagged: Vec<FlaggedTool>,
-    /// Who approved each, by the server's names of the tools.
+    /// Who approved each, by the server's name of the tool.
     pub(crate) decided_by: BTreeMap<String, String>,
-    /// Anything was ever decided on this server.
+    /// A decision about this server was stored before.
     pub(crate) known: bool,
 }
 
@@ -102,17 +102,21 @@ impl Judgement {
     }
 }
 
-/// What is known when a list is judged.
+/// The context of a judgement.
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct JudgeContext {
     pub(crate) pins: Vec<PinRecord>,
     pub(crate) other_tools: OtherTools,
     pub(crate) now: Timestamp,
 }
 
-/// Judges a list; what is to be stored comes with it.
-pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Judgement, Vec<PinRecord>) {
-    let pins: BTreeMap<&str, &PinRecord> = bench.pins.iter().map(|pin| (pin.tool.as_str(), pin)).collect();
+/// Judges a list; also returns the decisions to store.
+pub(crate) fn judge(
+    config: &ServerConfig,
+    offer: &Offer,
+    context: &JudgeContext,
+) -> (Judgement, Vec<PinRecord>) {
+    let pins: BTreeMap<&str, &PinRecord> = context.pins.iter().map(|pin| (pin.tool.as_str(), pin)).collect();
     let mut judgement = Judgement { known: !pins.is_empty(), ..Judgement::default() };
     let mut decisions = Vec::new();
     let first_use = config.approve == Approve::Tofu && pins.is_empty();
@@ -121,14 +125,14 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
         .iter()
         .filter_map(|definition| Some(definition.get("name")?.as_str()?.to_ascii_lowercase()))
         .collect();
-    for said in subjects(config, offer) {
-        let is_instructions = said.name == INSTRUCTIONS;
-        let pin = pins.get(said.name.as_str()).copied();
+    for text in subjects(config, offer) {
+        let is_instructions = text.name == INSTRUCTIONS;
+        let pin = pins.get(text.name.as_str()).copied();
         let approved = pin.filter(|pin| pin.state == PinState::Approved);
-        let mut flags = scan::scan(&said.form);
-        let is_pinned = approved.is_some_and(|pin| pin.hash == said.hash);
+        let mut flags = scan::scan(&text.form);
+        let is_pinned = approved.is_some_and(|pin| pin.hash == text.hash);
         if !is_pinned {
-            flags.splice(0..0, bench.other_tools.flags(&config.slug, &own, &said.name, &said.form));
+            flags.splice(0..0, context.other_tools.flags(&config.slug, &own, &text.name, &text.form));
         }
         let by = match config.approve {
             _ if is_pinned => approved.map(|pin| pin.decided_by.clone()),
@@ -138,54 +142,55 @@ pub(crate) fn judge(config: &ServerConfig, offer: &Offer, bench: &Bench) -> (Jud
         };
         let Some(by) = by else {
             if first_use && offer.live {
-                decisions.push(decided(&said, PinState::Held, BY_TOFU, bench.now));
+                decisions.push(decided(&text, PinState::Held, BY_TOFU, context.now));
             }
-            let reason = match (approved, first_use || pin.is_some_and(|pin| pin.hash == said.hash)) {
+            let reason = match (approved, first_use || pin.is_some_and(|pin| pin.hash == text.hash)) {
                 (Some(_), _) => QuarantineReason::Changed,
                 (None, true) => QuarantineReason::Flagged,
                 (None, false) => QuarantineReason::New,
             };
-            if is_instructions || config.tools.admit(&said.name) {
-                judgement.held.push(HeldBack { said, reason, flags, before: approved.cloned() });
+            if is_instructions || config.tools.admit(&text.name) {
+                judgement.held.push(HeldBack { text, reason, flags, before: approved.cloned() });
             }
             continue;
         };
         if !is_pinned && offer.live {
-            decisions.push(decided(&said, PinState::Approved, &by, bench.now));
+            decisions.push(decided(&text, PinState::Approved, &by, context.now));
         }
         if is_instructions {
             judgement.instructions = offer.instructions.clone();
         }
-        if !flags.is_empty() && (is_instructions || config.tools.admit(&said.name)) {
-            let name = scan::visible(&said.name);
+        if !flags.is_empty() && (is_instructions || config.tools.admit(&text.name)) {
+            let name = scan::visible(&text.name);
             judgement.flagged.push(FlaggedTool { name, flags, decided_by: by.clone() });
         }
-        judgement.decided_by.insert(said.name, by);
-        judgement.approved.insert(said.hash);
+        judgement.decided_by.insert(text.name, by);
+        judgement.approved.insert(text.hash);
     }
     (judgement, decisions)
 }
 
-/// What is judged: the first definition of each name, as many as there may be, and what the server says of itself.
+/// The subjects of a judgement: the first definition of each name, up to the limit, and the server's
+/// instructions.
 fn subjects(config: &ServerConfig, offer: &Offer) -> Vec<PinnedText> {
     let mut names = BTreeSet::new();
     let all = offer.definitions.iter().map(PinnedText::of_tool);
     let mut subjects: Vec<PinnedText> =
-        all.filter(|said| said.is_usable() && names.insert(said.name.clone())).collect();
-    subjects.sort_by_cached_key(|said| (!config.tools.admit(&said.name), said.name.clone()));
+        all.filter(|text| text.is_usable() && names.insert(text.name.clone())).collect();
+    subjects.sort_by_cached_key(|text| (!config.tools.admit(&text.name), text.name.clone()));
     subjects.truncate(MAX_TOOLS);
-    // What an earlier hub remembers are tools only.
+    // A remembered list contains tools only.
     if offer.live {
         subjects.push(PinnedText::of_server(offer.instructions.as_deref()));
     }
     subjects
 }
 
-fn decided(said: &PinnedText, state: PinState, by: &str, at: Timestamp) -> PinRecord {
+fn decided(text: &PinnedText, state: PinState, by: &str, at: Timestamp) -> PinRecord {
     PinRecord {
-        tool: said.name.clone(),
-        hash: said.hash.clone(),
-        definition: Value::Object(said.form.clone()).to_string(),
+        tool: text.name.clone(),
+        hash: text.hash.clone(),
+        definition: Value::Object(text.form.clone()).to_string(),
         state,
         decided_by: by.to_owned(),
         decided_at: at,

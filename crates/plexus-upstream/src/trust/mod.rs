@@ -1,12 +1,14 @@
-//! Whether what a server says of its tools may be read by models.
+//! Decides which texts of a server models may read.
 //!
-//! Whoever writes the description of a tool speaks to every model that lists it, and may say something else tomorrow. So
-//! what is listed is what was approved, word for word: each definition is [pinned](pin) by its hash, and one that is new or
-//! has changed is held back until somebody approves it, or the file of the server says that it need not be. What is
-//! strange about a definition is [found](scan) before a first look is trusted, and what is odd only beside the tools of
-//! others by its [neighbours]. Nothing of what is held back reaches a model: neither in a list nor in an error.
+//! The author of a tool description speaks to every model that lists the tool, and can change the text at any
+//! time. Therefore only approved definitions are listed, byte for byte: each definition is [pinned](pin) by
+//! its hash, and a new or changed one is held back until somebody approves it or the server's file makes
+//! approval unnecessary. Suspicious texts are [detected](scan) before a first version is trusted, as are
+//! texts that are suspicious only in relation to the [tools of other servers](other_tools). A definition that
+//! is held back never reaches a model, neither in a list nor in an error.
 //!
-//! All of it happens when a list comes in. A call finds a tool in the registry, or does not, and asks nothing here.
+//! All of this happens when a list arrives. A call either finds a tool in the registry or does not, and is
+//! not checked here.
 
 mod diff;
 mod judge;
@@ -26,7 +28,7 @@ pub(crate) use scan::visible;
 use plexus_proto::api::ToolFlag;
 use serde_json::{Map, Value};
 
-/// What is strange about a definition by itself.
+/// Findings about a definition on its own.
 pub(crate) fn flags(definition: &Map<String, Value>) -> Vec<ToolFlag> {
     scan::scan(&pin::PinnedText::of_tool(definition).form)
 }

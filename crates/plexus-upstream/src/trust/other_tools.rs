@@ -1,8 +1,8 @@
-//! The other tools there are, which a server has no business with: neither to say how they are to be used, nor to have a
-//! tool that looks like one of them.
+//! Detects definitions that interfere with tools of other servers: by giving instructions about them, or by a
+//! confusable name.
 //!
-//! That two servers have a tool of the same name is ordinary, and so is a description that speaks of "search" or
-//! "read": only names that can be nothing else count, and only where the text gives orders.
+//! It is normal for two servers to have tools of the same name, and for a description to mention "search" or
+//! "read". Only names that cannot be ordinary words count, and only in texts that give instructions.
 
 mod mention;
 
@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 use super::scan;
 use mention::{Mention, mention};
 
-/// Shorter names are words.
+/// Shorter names are ordinary words.
 const SHORTEST: usize = 4;
 
-/// Words that say how something is to be used.
+/// Words that give instructions on how to use something.
 static ORDERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i-u)\b(must|always|never|instead|before|after|whenever|when (using|calling|the tool|the function)|do not|don't|should|replaces?|prefer|first|also|every|all|only|deprecated|broken|unsafe)\b",
@@ -28,14 +28,14 @@ static ORDERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Tools by what may be said of them.
+/// All tools, indexed for detection.
 #[derive(Debug, Default)]
 pub(crate) struct OtherTools {
-    /// Servers (none: the hub) by the names of their tools, as the servers call them.
+    /// Tool name to the servers that have it (none: the hub). Names are the servers' own.
     by_name: BTreeMap<String, BTreeSet<Option<String>>>,
-    /// The same by names that look the same, with one of these names.
+    /// Confusable skeleton of a name to its servers, each with one of their names.
     by_look: BTreeMap<String, BTreeMap<Option<String>, String>>,
-    /// Servers by our names of their tools.
+    /// Canonical tool name to its server.
     by_canonical: BTreeMap<String, String>,
 }
 
@@ -58,8 +58,9 @@ impl OtherTools {
         other_tools
     }
 
-    /// What is strange about a definition of this server because of what others have. `own` are the names, in small letters,
-    /// of all tools that the server has: what it says of these is its own business, whoever else has them.
+    /// Findings about a definition of this server in relation to the tools of others. `own` holds the
+    /// lower-case names of all tools of the server: it may describe these freely, even if other servers have
+    /// tools of the same names.
     pub(crate) fn flags(
         &self,
         server: &str,
@@ -79,14 +80,14 @@ impl OtherTools {
         flags
     }
 
-    /// Names of the tools of a server that are listed, in small letters.
+    /// Lower-case names of the listed tools of a server.
     fn own(&self, server: &str) -> BTreeSet<String> {
         let server = Some(server.to_owned());
         let own = self.by_name.iter().filter(|(_, owners)| owners.contains(&server));
         own.map(|(name, _)| name.clone()).collect()
     }
 
-    /// A name that is another's to whoever only looks at it.
+    /// Detects a name that is confusable with the name of another server's tool.
     fn look_alike(&self, server: &str, name: &str) -> Option<ToolFlag> {
         let plain = scan::folded(name);
         let flag = |other: &str| ToolFlag {
@@ -94,7 +95,7 @@ impl OtherTools {
             at: "name".to_owned(),
             found: format!("{} looks like {other}", scan::shorten(&scan::visible(name))),
         };
-        // A disguise, whoever has the name that it looks like.
+        // A disguised name is flagged no matter which server has the name that it imitates.
         if plain != name && plain.is_ascii() && plain.bytes().any(|byte| byte.is_ascii_alphabetic()) {
             let is_half = name.chars().any(|c| c.is_ascii_alphabetic());
             let is_taken = self.by_name.contains_key(&plain.to_ascii_lowercase());
@@ -104,21 +105,21 @@ impl OtherTools {
         let differs = |other: &str| !letters(other).eq(letters(name));
         let of_another =
             |(owner, other): &(&Option<String>, &String)| owner.as_deref() != Some(server) && differs(other);
-        // A name that others have as it is was made up by nobody.
+        // A name that other servers use unchanged is not an imitation.
         let owners = self.by_name.get(&name.to_ascii_lowercase());
         let is_common =
             owners.is_some_and(|owners| owners.iter().any(|owner| owner.as_deref() != Some(server)));
         others.iter().find(of_another).filter(|_| !is_common).map(|(_, other)| flag(&scan::visible(other)))
     }
 
-    /// The tool of another that a text gives orders about.
+    /// The tool of another server that a text gives instructions about.
     fn shadowed(&self, server: &str, own: &BTreeSet<String>, text: &str) -> Option<String> {
         let small = text.to_ascii_lowercase();
         let mut orders = None;
         for (start, word) in words(&small) {
             let end = start + word.len();
             if let Some(other) = self.qualified(server, own, word) {
-                return Some(format!("it speaks of {other}"));
+                return Some(format!("it mentions {other}"));
             }
             let Some(owners) = self.by_name.get(word).filter(|_| !own.contains(word)) else { continue };
             let meant = match is_distinct(&text[start..end]) {
@@ -136,26 +137,27 @@ impl OtherTools {
                 let owner = owners.iter().next().and_then(Option::as_deref);
                 let whose =
                     owner.map_or_else(|| "the hub".to_owned(), |server| format!("the server {server}"));
-                return Some(format!("it gives orders about {}, a tool of {whose}", &text[start..end]));
+                return Some(format!("it gives instructions about {}, a tool of {whose}", &text[start..end]));
             }
         }
         None
     }
 
-    /// The tool of another by our own name of it, which is no word of any language, whether that server is there or not.
+    /// The canonical name of another server's tool, which cannot be an ordinary word, even if that server
+    /// does not exist.
     fn qualified<'w>(&self, server: &str, own: &BTreeSet<String>, word: &'w str) -> Option<&'w str> {
         match self.by_canonical.get(word) {
             Some(owner) => (owner != server).then_some(word),
             None => {
                 let (of, tool) = word.strip_prefix("mcp__")?.split_once("__")?;
-                // A server may know itself by another name.
+                // A server may use a different name for itself.
                 (of != server && !own.contains(tool)).then_some(word)
             }
         }
     }
 }
 
-/// What may be a name in a text, and where it begins.
+/// Candidates for names in a text, with their start.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut read = 0;
@@ -167,19 +169,19 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a name cannot be an ordinary word: it has several, joined as in programs.
+/// Whether a name cannot be an ordinary word because it consists of several words.
 fn is_distinct(word: &str) -> bool {
     let inner_capital =
         word.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
     word.contains('_') || inner_capital || word.matches('-').count() > 1
 }
 
-/// What is left of a name when separators and capitals do not count.
+/// The letters of a name, ignoring separators and case.
 fn letters(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
 }
 
-/// What is strange about tools that are listed, because of what others have now; by our names of them.
+/// Findings about listed tools in relation to all other tools, by canonical name.
 pub(crate) fn review(tools: &[Arc<Tool>]) -> BTreeMap<String, Vec<ToolFlag>> {
     let other_tools = OtherTools::of(tools);
     let mut own: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

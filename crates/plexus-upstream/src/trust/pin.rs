@@ -1,8 +1,8 @@
-//! The form in which a definition is compared with what was approved, and its hash.
+//! The canonical form of a definition that is compared with the approved one, and its hash.
 //!
-//! It has everything in it that a model may get to read, as the server sent it: what the hub itself makes of it (other
-//! names, arguments that it fills in) changes no pin. What no model reads is left out, so that a new icon asks nobody for
-//! anything. Keys are sorted: their order means nothing.
+//! The form contains everything that a model may read, as the server sent it; changes that the hub itself
+//! makes (other names, injected arguments) do not affect pins. Members that no model reads are left out, so
+//! that a new icon needs no approval. Keys are sorted, because their order has no meaning.
 
 use aws_lc_rs::digest;
 use plexus_kit::hex;
@@ -14,24 +14,24 @@ pub(crate) const MAX_NAME: usize = 256;
 /// Largest definition, schemas included, in bytes of JSON.
 pub(crate) const MAX_DEFINITION: usize = 256 << 10;
 
-/// Members of a definition that are for programs. All others are pinned, also those that nobody knows yet.
+/// Members of a definition that only programs read. All others are pinned, including unknown ones.
 const UNREAD: [&str; 2] = ["icons", "execution"];
 
-/// What a server says of one tool, or of itself.
+/// The text of one tool, or the instructions of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PinnedText {
     /// The server's own name of the tool, or [`INSTRUCTIONS`].
     pub(crate) name: String,
-    /// Of the form, in hexadecimal.
+    /// Hash of the form, in hexadecimal.
     pub(crate) hash: String,
-    /// Sorted.
+    /// With sorted keys.
     pub(crate) form: Map<String, Value>,
-    /// Of the form, as JSON.
+    /// Size of the form as JSON.
     size: usize,
 }
 
 impl PinnedText {
-    /// What is said of a tool.
+    /// The pinned text of a tool.
     pub(crate) fn of_tool(definition: &Map<String, Value>) -> Self {
         let name = definition.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let read =
@@ -40,7 +40,8 @@ impl PinnedText {
         Self::new(name, form.collect())
     }
 
-    /// What is said of the server. That nothing is said is pinned too: what comes later is a change.
+    /// The pinned text of a server's instructions. Missing instructions are pinned too, so that adding some
+    /// later is a change.
     pub(crate) fn of_server(instructions: Option<&str>) -> Self {
         let form = instructions.map(|text| ("instructions".to_owned(), Value::from(text)));
         Self::new(INSTRUCTIONS.to_owned(), form.into_iter().collect())
@@ -58,7 +59,7 @@ impl PinnedText {
         Self { name, hash, form, size: text.len() }
     }
 
-    /// Whether there can be a tool of which this is said.
+    /// Whether a tool with this definition can be offered.
     pub(crate) fn is_usable(&self) -> bool {
         (1..=MAX_NAME).contains(&self.name.len()) && self.name != INSTRUCTIONS && self.size <= MAX_DEFINITION
     }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_model_reads_changes_the_hash_and_nothing_else_does() {
+    fn hash_covers_exactly_what_a_model_reads() {
         let base = json!({
             "name": "read", "title": "Read", "description": "Reads.",
             "inputSchema": { "type": "object", "properties": { "a": { "type": "string" }, "b": {} } },
@@ -90,7 +91,7 @@ mod tests {
             ("outputSchema", json!({ "type": "object", "description": "x" })),
             ("annotations", json!({ "readOnlyHint": true })),
             ("whatever comes", json!("x")),
-            // Some clients show a part of it to their model.
+            // Some clients show parts of it to their model.
             ("_meta", json!({ "vendor/hint": "x" })),
         ] {
             let mut changed = base.clone();
@@ -104,13 +105,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!(hash(&same), hash(&base));
-        // Pins are kept for years: the form must not change by accident.
+        // Pins are stored for years, so the form must not change by accident.
         let known = "60d4353e9a5499b483d09f13d9e28060e70f34edf787bb7040ba30bd390f85af";
         assert_eq!(hash(&json!({ "name": "a", "inputSchema": { "type": "object" } })), known);
     }
 
     #[test]
-    fn what_is_said_of_a_server_is_no_tool_and_nothing_is_something_too() {
+    fn missing_and_empty_instructions_have_different_hashes() {
         let (nothing, empty, text) =
             (PinnedText::of_server(None), PinnedText::of_server(Some("")), PinnedText::of_server(Some("x")));
         assert!(nothing.hash != empty.hash && empty.hash != text.hash);

@@ -1,6 +1,7 @@
-//! The pins of all servers, in the database: read for every list that is judged, and written before it is published.
+//! The pins of all servers in the database: read for every list that is judged, and written before the list
+//! is published.
 //!
-//! Nothing of them is kept in memory, so that there is one truth however many look at it.
+//! Pins are not cached in memory, so all readers see the same state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use plexus_proto::api::{QuarantineReason, ToolApproval};
 use plexus_store::{PinRecord, Records, Store, StoreError};
 use plexus_tools::Registry;
 
-use super::judge::{self, Bench, Judgement, Offer};
+use super::judge::{self, JudgeContext, Judgement, Offer};
 use super::other_tools::OtherTools;
 use super::record;
 use crate::config::{Approve, ServerConfig};
 
-/// Pins of a server that says something else every day and is trusted all the same; beyond, those go that it does not
-/// list any more.
+/// Pins per server. Beyond that limit, pins of tools that the server no longer lists are deleted; this bounds
+/// servers that change daily and are trusted nevertheless.
 const MAX_PINS: usize = 2_000;
 
 #[derive(Debug)]
@@ -26,13 +27,13 @@ pub(crate) struct Pins {
     clock: Clock,
 }
 
-/// What came of an approval.
+/// The result of an approval.
 #[derive(Debug)]
 pub(crate) enum Approved {
     /// These are pinned now.
     Done(Vec<String>),
-    /// This one is not what was looked at, or does not wait; nothing was approved.
-    Other(String),
+    /// This definition is not the reviewed one, or is not pending; nothing was approved.
+    NotPending(String),
 }
 
 impl Pins {
@@ -40,7 +41,7 @@ impl Pins {
         Self { store, registry, clock }
     }
 
-    /// Judges a list, and stores what its server's rule has approved.
+    /// Judges a list and stores the definitions that the server's rule approves.
     pub(crate) async fn judge(
         &self,
         of: &Arc<ServerConfig>,
@@ -50,12 +51,12 @@ impl Pins {
         let now = self.clock.now();
         let (registry, config, offer) = (self.registry.clone(), of.clone(), offer.clone());
         let name = config.name.clone();
-        // A long list is long to look at.
+        // Judging a long list takes long, so it runs on a blocking thread.
         let judged = tokio::task::spawn_blocking(move || {
-            let bench = Bench { pins, other_tools: OtherTools::of(&registry.all()), now };
-            let (judgement, decisions) = judge::judge(&config, &offer, &bench);
-            log(&config, &bench.pins, &decisions);
-            let outdated = outdated(&bench.pins, &decisions, &offer);
+            let context = JudgeContext { pins, other_tools: OtherTools::of(&registry.all()), now };
+            let (judgement, decisions) = judge::judge(&config, &offer, &context);
+            log(&config, &context.pins, &decisions);
+            let outdated = outdated(&context.pins, &decisions, &offer);
             (judgement, decisions, outdated)
         });
         let (judgement, decisions, outdated) = judged.await.map_err(|_| StoreError::Closed)?;
@@ -71,13 +72,13 @@ impl Pins {
                 Ok::<_, StoreError>(())
             };
             let recorded =
-                move |kept: &Result<(), _>| if kept.is_ok() { records } else { Records::default() };
+                move |kept: &Result<(), _>| if stored.is_ok() { records } else { Records::default() };
             self.store.transact(move |conn| Box::pin(async move { keep(conn).await }), recorded).await??;
         }
         Ok(judgement)
     }
 
-    /// Approves definitions that wait, all of these or none.
+    /// Approves pending definitions: all of these or none.
     pub(crate) async fn approve(
         &self,
         server: &str,
@@ -88,12 +89,12 @@ impl Pins {
         let now = self.clock.now();
         let mut decisions: Vec<PinRecord> = Vec::new();
         for ToolApproval { name, hash } in wanted {
-            let held = judgement.held.iter().find(|held| held.said.name == *name);
-            match held.filter(|held| held.said.hash == *hash) {
+            let held = judgement.held.iter().find(|held| held.text.name == *name);
+            match held.filter(|held| held.text.hash == *hash) {
                 Some(held) => decisions.push(held.approval(by, now)),
-                // Asked for twice: what was approved stays so.
+                // A repeated request: the approval stands.
                 None if held.is_none() && judgement.has_approved(hash) => {}
-                None => return Ok(Approved::Other(name.clone())),
+                None => return Ok(Approved::NotPending(name.clone())),
             }
         }
         let (server, names) = (server.to_owned(), decisions.iter().map(|pin| pin.tool.clone()).collect());
@@ -110,7 +111,7 @@ impl Pins {
         Ok(Approved::Done(names))
     }
 
-    /// Forgets a server: the next one of its name is seen for the first time.
+    /// Deletes the pins of a server, so that a later server of the same name counts as new.
     pub(crate) async fn forget(&self, server: &str) -> Result<(), StoreError> {
         let server = server.to_owned();
         self.store
@@ -120,7 +121,7 @@ impl Pins {
     }
 }
 
-/// Pins that nobody needs any more, of a server that has too many of them.
+/// Pins that are no longer needed, of a server that has too many.
 fn outdated(pins: &[PinRecord], decisions: &[PinRecord], offer: &Offer) -> Vec<String> {
     if pins.len() + decisions.len() <= MAX_PINS {
         return Vec::new();
@@ -132,7 +133,7 @@ fn outdated(pins: &[PinRecord], decisions: &[PinRecord], offer: &Offer) -> Vec<S
     names.filter(|name| !listed.contains(name) && !decided.contains(name)).map(str::to_owned).collect()
 }
 
-/// Says what a rule has approved of a server that was known.
+/// Logs what the `auto` rule has approved for a server that was known before.
 fn log(config: &ServerConfig, pins: &[PinRecord], decisions: &[PinRecord]) {
     if config.approve != Approve::Auto || pins.is_empty() {
         return;

@@ -1,4 +1,5 @@
-//! What a rule has approved, in the audit: nobody asked for it, and it is to be found afterwards all the same.
+//! Audit records of approvals by a rule. Nobody requested these approvals, but they must be traceable
+//! afterwards.
 
 use plexus_kit::Clock;
 use plexus_proto::CallId;
@@ -8,9 +9,9 @@ use serde_json::json;
 
 use crate::config::ServerConfig;
 
-/// What an approval is called there, whoever gives it.
+/// The name of an approval in the audit, whether by a person or by a rule.
 pub const APPROVE: &str = "upstream_approve";
-/// Tools that are named; of the rest their number is told.
+/// Tools that are listed by name; of further ones only the number is recorded.
 const NAMED: usize = 200;
 
 /// The approvals among these decisions, as one operation of the rule that made them.

@@ -229,7 +229,10 @@ async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
     std::fs::create_dir_all(there.parent().expect("a folder")).expect("a folder");
     std::fs::write(&there, "{}").expect("a file");
     let refused = third.run(&["db", "restore", text(&file)]).await;
-    assert!(refused.failed(1).contains("already has another mcp_servers.d/docs.json"), "{refused:?}");
+    assert!(
+        refused.failed(1).contains("already contains a different mcp_servers.d/docs.json"),
+        "{refused:?}"
+    );
 
     // Servers that are kept elsewhere are not in the copy, which is said.
     let moved = [("PLEXUS_MCP_DIR", text(&elsewhere_dir))];

@@ -132,11 +132,11 @@ async fn a_hub_whose_database_is_gone_does_not_begin_an_empty_one() {
     let away = plexus.home().join("plexus.db");
     std::fs::rename(&database, &away).expect("it can be moved");
     let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
-    assert!(refused.failed(1).contains("is gone") && !database.exists(), "{refused:?}");
+    assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
     // Neither does one from before the note was kept.
     std::fs::remove_file(plexus.data_dir().join("database.json")).expect("the note");
     let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
-    assert!(refused.failed(1).contains("is gone") && !database.exists(), "{refused:?}");
+    assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
     std::fs::rename(&away, &database).expect("it can be moved");
     let hub = plexus.up().await;
     assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);

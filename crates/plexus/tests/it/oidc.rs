@@ -54,7 +54,7 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
     let hub = plexus.up().await;
     let added = plexus.run(&["upstream", "add", "docs", &server.url()]).await;
     let said = added.failed(1);
-    assert!(said.contains("wants a login") && said.contains("Run `plexus upstream login docs`"), "{said}");
+    assert!(said.contains("requires a login") && said.contains("Run `plexus upstream login docs`"), "{said}");
     let status = plexus.run(&["status"]).await;
     assert!(status.ok().contains("1 wanting a login"), "{status:?}");
     let shown = plexus.run(&["upstream", "show", "docs"]).await;

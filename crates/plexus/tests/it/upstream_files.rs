@@ -50,9 +50,9 @@ async fn the_doctor_reads_the_files_without_a_hub() {
         [
             ("problem", "gone.json: `command` names a program that is not there"),
             ("warning", "literal.json: `env.API_TOKEN` holds what looks like a credential"),
-            ("problem", "node.json: `node` names a machine, and nodes do not exist yet"),
+            ("problem", "node.json: `node` is set, but servers cannot run on nodes yet"),
             ("problem", "wrong.json: `comand` is not a known key"),
-            ("problem", "wrong.json: `timeout` is not a time"),
+            ("problem", "wrong.json: `timeout` is not a duration"),
         ]
     );
     let fixes: Vec<&str> = found.iter().map(|(_, _, fix)| fix.as_str()).collect();
@@ -60,7 +60,7 @@ async fn the_doctor_reads_the_files_without_a_hub() {
         fixes[1..4],
         [
             "write `${env:API_TOKEN}` instead, and set that variable where the hub is started",
-            "remove it: the server then runs beside the hub",
+            "remove it: the server then runs on the hub's machine",
             "did you mean `command`?",
         ]
     );

@@ -1,4 +1,4 @@
-//! HTTP to one server as its file has it: with the headers of the file, and the access that the hub was given.
+//! HTTP to one server as its file has it: with the headers of the file, and the hub's token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::client::ClientError;
 use crate::config::{HttpConfig, is_of_the_hub};
-use crate::oauth::{AtHand, Pass};
+use crate::oauth::{BearerStatus, Pass};
 
 /// What lets a file's server be on a private network.
 const ALLOW_PRIVATE: &str = "set `allow_private` to true in the server's file";
@@ -92,9 +92,9 @@ impl Line {
         let Some(account) = &self.account else {
             return Ok(self.line.send(place, method, headers, body, None).await?);
         };
-        let bearer = match account.at_hand() {
-            AtHand::Now(bearer) => bearer,
-            AtHand::Later => Box::pin(account.bearer()).await?,
+        let bearer = match account.bearer_status() {
+            BearerStatus::Ready(bearer) => bearer,
+            BearerStatus::NeedsRenewal => Box::pin(account.bearer()).await?,
         };
         let authorization = bearer.as_ref().map(|bearer| &bearer.header);
         let reply = self.line.send(place, method, headers, body, authorization).await?;
@@ -110,7 +110,7 @@ impl Line {
         .await
     }
 
-    /// The same to this place and no other, without the access that the hub was given.
+    /// The same to this place and no other, without the hub's token.
     pub(crate) async fn send_there(
         &self,
         place: &Arc<Endpoint>,

@@ -1,6 +1,6 @@
 //! Streamable HTTP, in every revision that has it.
 //!
-//! - [`mod@line`]: requests and answers of HTTP, with the access that the hub was given;
+//! - [`mod@line`]: requests and answers of HTTP, with the hub's token;
 //! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
 //! - [`caller_request`]: requests that somebody waits for;
 //! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`Events`](plexus_mcp::http_client::Events);

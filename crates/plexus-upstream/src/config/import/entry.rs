@@ -1,4 +1,4 @@
-//! One server of another program's file, as a document of ours.
+//! Converts one server entry of another program's file into a document.
 
 use serde_json::{Map, Value, json};
 
@@ -6,8 +6,8 @@ use super::dialect::{self, Common, Dialect};
 use super::form::Inputs;
 use super::variables::translated;
 
-/// Keys that mean here what they mean there.
-const SAME: [&str; 14] = [
+/// Keys with the same meaning in both formats.
+const SHARED_KEYS: [&str; 14] = [
     "command",
     "args",
     "cwd",
@@ -26,11 +26,11 @@ const SAME: [&str; 14] = [
 
 pub(super) struct Converted {
     pub(super) document: Map<String, Value>,
-    /// What is not brought over, and why.
+    /// Keys that are not imported, each with the reason.
     pub(super) left_out: Vec<String>,
 }
 
-/// A document with the same meaning, or why there is none.
+/// A document with the same meaning, or the reason why there is none.
 pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Result<Converted, String> {
     let Value::Object(given) = given else {
         return Err("it is not an object".to_owned());
@@ -45,7 +45,7 @@ pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Resul
             "url" | "serverUrl" => {
                 document.insert("url".to_owned(), value.clone());
             }
-            // Who has both keys means this transport by this one.
+            // An entry that has both keys selects this transport with this one.
             "httpUrl" => {
                 document.insert("url".to_owned(), value.clone());
                 document.insert("transport".to_owned(), json!("streamable_http"));
@@ -64,15 +64,15 @@ pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Resul
             "naming" | "node" => {
                 document.insert(key.clone(), value.clone());
             }
-            // Said by the key that names the server.
+            // The key of the entry already names the server.
             "name" | "$schema" => {}
-            key if SAME.contains(&key) => {
+            key if SHARED_KEYS.contains(&key) => {
                 document.insert(key.to_owned(), value.clone());
             }
-            key => left_out.push(format!("`{key}` is not brought over: {}", why(key))),
+            key => left_out.push(format!("`{key}` is not imported: {}", why(key))),
         }
     }
-    // An empty part is no part; some programs write all of them.
+    // Empty parts are dropped; some programs always write all of them.
     document.retain(|_, value| !is_nothing(value));
     // The others have their references translated already.
     let written = document.iter_mut().filter(|_| dialect == Dialect::Common);
@@ -97,11 +97,11 @@ fn transport(value: &Value) -> Result<&'static str, String> {
         "stdio" | "local" => Ok("stdio"),
         "sse" => Ok("sse"),
         "http" | "streamablehttp" | "remote" => Ok("streamable_http"),
-        _ => Err("its `type` is none of stdio, sse and http, and no other is spoken here".to_owned()),
+        _ => Err("its `type` is not one of the supported stdio, sse and http".to_owned()),
     }
 }
 
-/// Variables are text; a number is taken for its digits.
+/// Values of variables are strings; numbers and booleans are converted.
 fn variables(value: &Value, left_out: &mut Vec<String>) -> Value {
     let Value::Object(given) = value else { return value.clone() };
     let mut variables = Map::new();
@@ -111,8 +111,8 @@ fn variables(value: &Value, left_out: &mut Vec<String>) -> Value {
                 variables.insert(name.clone(), json!(value.to_string()));
             }
             Value::Null => left_out.push(format!(
-                "`env.{name}` is not brought over: it takes a variable away, and a program gets none here that is not \
-                 named"
+                "`env.{name}` is not imported: it unsets a variable, and a program only gets the variables that are \
+                 named here"
             )),
             value => {
                 variables.insert(name.clone(), value.clone());
@@ -122,7 +122,8 @@ fn variables(value: &Value, left_out: &mut Vec<String>) -> Value {
     Value::Object(variables)
 }
 
-/// Some programs count seconds and some milliseconds: nobody means calls of more than 16 minutes, or of less than a second.
+/// Some programs count seconds and some milliseconds. A limit of more than 16 minutes or of less than a
+/// second is implausible, so 1000 separates the two.
 fn timeout(value: &Value) -> Value {
     match value.as_u64() {
         Some(number) if number >= 1000 => json!(format!("{number}ms")),
@@ -130,7 +131,7 @@ fn timeout(value: &Value) -> Value {
     }
 }
 
-/// Adds a rule for tools. What is not an object stays, and is refused with the rest of the document.
+/// Adds a rule for tools. A value that is not an object stays and is refused with the rest of the document.
 fn add_rule(document: &mut Map<String, Value>, rule: &str, names: &Value) {
     if let Value::Object(tools) = document.entry("tools").or_insert_with(|| json!({})) {
         tools.insert(rule.to_owned(), names.clone());
@@ -140,17 +141,17 @@ fn add_rule(document: &mut Map<String, Value>, rule: &str, names: &Value) {
 fn why(key: &str) -> &'static str {
     match key {
         "envFile" => {
-            "write the variables it has into `env`, or into the environment of the hub as `${env:NAME}`"
+            "copy its variables into `env`, or set them where the hub is started and write `${env:NAME}`"
         }
-        "autoApprove" | "alwaysAllow" | "trust" => "what may be called is said by tokens and profiles",
+        "autoApprove" | "alwaysAllow" | "trust" => "tokens and profiles decide which tools may be called",
         "oauth" | "auth" | "headersHelper" => {
-            "the hub does not sign in by itself; write `headers` with what the server wants"
+            "login settings are not imported; write the `headers` that the server requires"
         }
-        _ => "there is no such key here",
+        _ => "Plexus has no such key",
     }
 }
 
-/// Writes the references in every text as they are written here; else where the one is that cannot be, and why.
+/// Rewrites the references in every string to this format. On failure returns the field and the reason.
 fn translate(value: &mut Value, inputs: &Inputs) -> Result<(), (String, String)> {
     match value {
         Value::String(text) => {

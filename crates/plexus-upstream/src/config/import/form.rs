@@ -1,4 +1,4 @@
-//! The forms in which programs write down their servers.
+//! Recognizes the file formats in which programs store their servers.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,42 @@ use serde_json::{Map, Value};
 
 use super::dialect::Dialect;
 
-/// What VS Code asks a person for: id to what it says about it.
+/// The inputs that VS Code prompts for: id to description.
 pub(super) type Inputs = BTreeMap<String, String>;
 
-pub(super) struct Found {
+pub(super) struct FoundServers {
     pub(super) form: &'static str,
     pub(super) dialect: Dialect,
     pub(super) servers: Vec<(String, Value)>,
     pub(super) inputs: Inputs,
     pub(super) warnings: Vec<String>,
-    /// What a person should know and need not do anything about.
+    /// Information that needs no action.
     pub(super) notes: Vec<String>,
 }
 
-/// The servers of a file, or what is wrong with it.
-pub(super) fn find(file: Value) -> Result<Found, String> {
+/// The servers of a file, or the reason why it cannot be imported.
+pub(super) fn find(file: Value) -> Result<FoundServers, String> {
     let Value::Object(mut file) = file else {
-        return Err("is not an object: it has to begin with `{`".to_owned());
+        return Err("is not an object: it must begin with `{`".to_owned());
     };
-    // The file of all settings of Claude Code has servers of folders too.
+    // Claude Code's settings file also stores servers per project folder.
     let projects = projects(&file);
     let mut found = if let Some(servers) = file.remove("mcpServers") {
         found("mcpServers (Claude Code, Claude Desktop, Cursor)", servers)?
     } else if let Some(servers) = file.remove("mcp_servers") {
-        Found { dialect: Dialect::Codex, ..found("mcp_servers (Codex)", servers)? }
+        FoundServers { dialect: Dialect::Codex, ..found("mcp_servers (Codex)", servers)? }
     } else if let Some(servers) = file.remove("context_servers") {
-        Found { dialect: Dialect::Zed, ..found("context_servers (Zed)", servers)? }
+        FoundServers { dialect: Dialect::Zed, ..found("context_servers (Zed)", servers)? }
     } else if let Some(servers) = file.remove("servers") {
         let inputs = inputs(file.get("inputs"));
-        Found { inputs, ..found("servers (VS Code)", servers)? }
+        FoundServers { inputs, ..found("servers (VS Code)", servers)? }
     } else if let Some(Value::Object(servers)) = file.get("mcp").filter(|mcp| is_opencode(mcp)) {
         let servers = Value::Object(servers.clone());
-        Found { dialect: Dialect::OpenCode, ..found("mcp (OpenCode)", servers)? }
+        FoundServers { dialect: Dialect::OpenCode, ..found("mcp (OpenCode)", servers)? }
     } else if let Some(Value::Object(mut settings)) = file.remove("mcp") {
         let inputs = inputs(settings.get("inputs"));
         let servers = settings.remove("servers").unwrap_or(Value::Null);
-        Found { inputs, ..found("mcp.servers (settings of VS Code)", servers)? }
+        FoundServers { inputs, ..found("mcp.servers (settings of VS Code)", servers)? }
     } else if let Some(extensions) = file.remove("extensions").filter(is_goose) {
         goose(extensions)?
     } else if !file.is_empty() && file.iter().all(|(name, entry)| name == "$schema" || is_server(entry)) {
@@ -50,7 +50,7 @@ pub(super) fn find(file: Value) -> Result<Found, String> {
     } else {
         return Err(
             "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
-             list of servers by name; name the file in which the program keeps its MCP servers"
+             map of servers by name; name the file in which the program stores its MCP servers"
                 .to_owned(),
         );
     };
@@ -63,13 +63,13 @@ pub(super) fn find(file: Value) -> Result<Found, String> {
     Ok(found)
 }
 
-fn found(form: &'static str, servers: Value) -> Result<Found, String> {
+fn found(form: &'static str, servers: Value) -> Result<FoundServers, String> {
     let Value::Object(servers) = servers else {
-        return Err("has servers that are not an object with a name for each".to_owned());
+        return Err("has servers that are not an object keyed by name".to_owned());
     };
     let servers = servers.into_iter().collect();
     let (inputs, warnings, notes) = (Inputs::new(), Vec::new(), Vec::new());
-    Ok(Found { form, dialect: Dialect::Common, servers, inputs, warnings, notes })
+    Ok(FoundServers { form, dialect: Dialect::Common, servers, inputs, warnings, notes })
 }
 
 /// VS Code has `servers` below `mcp`, OpenCode the servers themselves.
@@ -83,8 +83,8 @@ fn is_goose(extensions: &Value) -> bool {
 }
 
 /// Most extensions of goose are parts of it and not servers.
-fn goose(extensions: Value) -> Result<Found, String> {
-    let mut found = Found { dialect: Dialect::Goose, ..found("extensions (goose)", extensions)? };
+fn goose(extensions: Value) -> Result<FoundServers, String> {
+    let mut found = FoundServers { dialect: Dialect::Goose, ..found("extensions (goose)", extensions)? };
     let is_server =
         |entry: &Value| matches!(entry["type"].as_str(), Some("stdio" | "sse" | "streamable_http"));
     let (servers, parts): (Vec<_>, Vec<_>) =
@@ -92,7 +92,7 @@ fn goose(extensions: Value) -> Result<Found, String> {
     found.servers = servers;
     if !parts.is_empty() {
         let names: Vec<String> = parts.into_iter().map(|(name, _)| name).collect();
-        found.notes.push(format!("part of goose itself, and not servers: {}", names.join(", ")));
+        found.notes.push(format!("part of goose itself, not servers: {}", names.join(", ")));
     }
     Ok(found)
 }

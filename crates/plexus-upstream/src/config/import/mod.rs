@@ -1,9 +1,8 @@
-//! Servers out of the files of other programs: first a plan, then files.
+//! Imports servers from files of other programs: first a plan, then files.
 //!
-//! [`source`] reads the text, [`form`] finds the servers in it, [`dialect`] gives all of them the same keys, [`entry`] makes
-//! a document of each, [`variables`] writes its references as they are written here. [`this_hub`] knows the hub's own entry,
-//! which is not a server to import. A server that cannot be brought over as it was is left out with the reason; the others are not held
-//! up by it.
+//! [`source`] reads the text, [`form`] finds the servers in it, [`dialect`] translates the keys of each program, [`entry`] converts
+//! each server into a document, and [`variables`] rewrites its references. [`this_hub`] recognizes the hub's own entry, which is not
+//! imported. A server that cannot be converted faithfully is skipped with a reason; the others are not affected.
 
 mod dialect;
 mod entry;
@@ -26,22 +25,22 @@ use super::{Folder, Inward, outline};
 use entry::Converted;
 pub use this_hub::ThisHub;
 
-/// Longest file that is imported. Programs that keep their servers among other things have long ones.
+/// Size limit of an imported file. Programs that store their servers among other settings have long files.
 pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;
-/// Most servers of one file; those behind them are left out and named.
+/// Most servers of one file; further ones are skipped and reported.
 const MAX_SERVERS: usize = 256;
 
 /// What an import would do.
 #[derive(Debug, Clone)]
 pub struct ImportPlan {
-    /// The file, as it was named.
+    /// The file, as the caller named it.
     pub source: String,
-    /// The form in which it was written.
+    /// The recognized file format.
     pub form: &'static str,
     /// By name.
     pub servers: Vec<Planned>,
     pub skipped: Vec<Skipped>,
-    /// About the file, and about what of its servers is not brought over.
+    /// Warnings about the file, and about parts of its servers that are not imported.
     pub warnings: Vec<String>,
     /// What is left out because it is not a server to import, such as the entry of the hub itself.
     pub notes: Vec<String>,
@@ -52,13 +51,13 @@ pub struct ImportPlan {
 pub struct Planned {
     pub name: String,
     pub file: PathBuf,
-    /// What is strange about it but stops nothing.
+    /// Oddities that do not prevent the import.
     pub warnings: Vec<String>,
     document: Value,
 }
 
 impl Planned {
-    /// As it will be written, with literal credentials masked.
+    /// The document as it will be written, with literal credentials masked.
     #[must_use]
     pub fn shown(&self) -> Value {
         match &self.document {
@@ -67,20 +66,20 @@ impl Planned {
         }
     }
 
-    /// The program it would start, as written; none for a server on the network. Who imports over the network is held
-    /// to the commands that may be added that way.
+    /// The program it would start, as written; none for a server on the network. Imports over the network may
+    /// only use the commands that may be added that way.
     #[must_use]
     pub fn command(&self) -> Option<&str> {
         self.document.get("command").and_then(Value::as_str)
     }
 
-    /// Where it leads into the hub's own network.
+    /// Whether its URL leads into the hub's own network.
     #[must_use]
     pub fn inward(&self) -> Inward {
         outline::inward(&self.document)
     }
 
-    /// Whether it asks for something of the hub's machine; see [`super::has_references`].
+    /// Whether it reads anything from the hub's machine; see [`super::has_references`].
     #[must_use]
     pub fn has_references(&self) -> bool {
         literals::has_references(&self.document)
@@ -93,7 +92,7 @@ impl fmt::Debug for Planned {
     }
 }
 
-/// A server that is left out.
+/// A server that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     pub name: String,
@@ -122,24 +121,24 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What came of a plan.
+/// The result of applying a plan.
 #[derive(Debug, Default)]
 pub struct Applied {
     pub written: Vec<PathBuf>,
     pub failed: Vec<Skipped>,
-    /// Some failed for what may pass, such as a full disk.
+    /// Some writes failed for a reason that may be temporary, such as a full disk.
     pub incomplete: bool,
 }
 
 impl Folder {
-    /// What importing a file of another program would do. Nothing is written.
+    /// The plan for importing a file of another program. Nothing is written.
     pub fn import(&self, file_name: &str, text: &str) -> Result<ImportPlan, FolderError> {
         self.import_admitted(file_name, text, &ThisHub::default(), |_| Ok(()))
     }
 
-    /// The same of those servers only that `admit` lets through; of the others it says why not. It is asked before a
-    /// reference of the server is looked up, which alone would tell what is there. An entry of `hub` itself is left out
-    /// with a note.
+    /// Like [`Folder::import`], but only for servers that `admit` accepts; the others are skipped with the
+    /// reason it returns. `admit` runs before any reference is looked up, because the lookup alone would
+    /// reveal whether a file exists. An entry of `hub` itself is skipped with a note.
     pub fn import_admitted(
         &self,
         file_name: &str,
@@ -160,7 +159,7 @@ impl Folder {
             warnings: found.warnings,
             notes: found.notes,
         };
-        // A folder that cannot be read is no reason to leave out one server after the other.
+        // If the folder cannot be read, return that error once instead of skipping every server.
         self.files()?;
         let mut slugs = BTreeSet::new();
         for (place, (name, given)) in found.servers.into_iter().enumerate() {
@@ -181,7 +180,7 @@ impl Folder {
         Ok(plan)
     }
 
-    /// Writes the files of a plan. One that cannot be written does not keep the others from it.
+    /// Writes the files of a plan. A failed write does not prevent the others.
     pub fn apply(&self, plan: &ImportPlan) -> Applied {
         let _changing = self.changing();
         let mut applied = Applied::default();
@@ -209,16 +208,17 @@ impl Folder {
         let slug = check::usable_name(&name).map_err(|why| format!("its name {why}"))?;
         let converted = converted?;
         if !slugs.insert(slug.to_ascii_lowercase()) {
-            let why = "another server of the file has the same name in the names of tools";
+            let why = "another server in the file would give its tools the same names";
             return Err(why.to_owned().into());
         }
         match self.taken(&name) {
             Ok(None) => {}
-            Ok(Some(file)) => return Err(format!("{} is there already", file.display()).into()),
+            Ok(Some(file)) => return Err(format!("{} already exists", file.display()).into()),
             Err(error) => return Err(error.to_string().into()),
         }
         let file = self.new_file(&name);
-        let warnings = converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
+        let warnings =
+            converted.left_out.iter().map(|warning| format!("{}: {warning}", file.display())).collect();
         let fields = converted.document.clone();
         let mut planned = Planned { name, file, warnings, document: Value::Object(converted.document) };
         admit(&planned)?;
@@ -232,7 +232,7 @@ impl Folder {
         match checked {
             Ok(server) => planned.warnings.extend(server.warnings),
             Err(problems) => {
-                // What is not there now may be there when the hub is next started.
+                // A missing value may exist when the hub is started next.
                 let (missing, wrong): (Vec<_>, Vec<_>) =
                     problems.into_iter().partition(|problem| problem.cause == Cause::Missing);
                 if !wrong.is_empty() {
@@ -245,18 +245,18 @@ impl Folder {
     }
 }
 
-/// A problem with what was given, for which there is no file yet.
+/// Words a problem as one of the imported entry, which has no file yet.
 fn in_source(problem: &Problem) -> String {
     let Problem { field, what, fix, .. } = problem;
     if field.is_empty() { format!("it {what} ({fix})") } else { format!("`{field}` {what} ({fix})") }
 }
 
-/// A name as that of a file: what cannot be in one becomes `-`.
+/// Makes a name usable as a file name: other characters become `-`.
 fn file_name(name: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
     let plain: String = name.chars().map(|c| if keep(c) { c } else { '-' }).collect();
     let plain = plain.trim_matches(['-', '.', ' ']);
-    // Longer ones differ in their slug only, which has a hash of the whole name.
+    // Longer names are replaced by their slug, which contains a hash of the whole name.
     match plain.len() {
         0..=64 => plain.to_owned(),
         _ => tool_name::slug(name).unwrap_or_default(),

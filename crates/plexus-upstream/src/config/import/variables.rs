@@ -1,14 +1,15 @@
-//! References of other programs, written as they are written here.
+//! Rewrites variable references of other programs to this format.
 //!
-//! Claude Code has `${NAME}` and `${NAME:-default}`; Cursor and VS Code have `${env:NAME}`, `${userHome}`, variables of
-//! the open folder, and VS Code asks for `${input:id}`. A `$NAME` without braces is plain text to all of them.
+//! Claude Code uses `${NAME}` and `${NAME:-default}`; Cursor and VS Code use `${env:NAME}`, `${userHome}` and
+//! variables of the open folder; VS Code also prompts for `${input:id}`. A `$NAME` without braces is plain
+//! text in all of them.
 
 use plexus_kit::reference::{Part, is_variable_name, parts};
 
 use super::form::Inputs;
 
-/// What only makes sense where a folder and a file are open.
-const OF_EDITORS: [&str; 13] = [
+/// Variables that only have a value in an editor with an open folder or file.
+const EDITOR_VARIABLES: [&str; 13] = [
     "workspaceFolder",
     "workspaceFolderBasename",
     "workspaceRoot",
@@ -24,22 +25,22 @@ const OF_EDITORS: [&str; 13] = [
     "relativeFileDirname",
 ];
 
-/// The text as it is written here, or why that cannot be done.
+/// The rewritten text, or the reason why a reference cannot be rewritten.
 pub(super) fn translated(text: &str, inputs: &Inputs) -> Result<String, String> {
     let mut whole = String::with_capacity(text.len());
     for part in parts(text) {
         match part {
-            // Nobody else takes the meaning from `${` by doubling the `$`.
+            // Only this format escapes `${` by doubling the `$`.
             Part::Text("${") => whole.push_str("$${"),
             Part::Text(text) => whole.push_str(text),
-            Part::Reference(reference) => whole.push_str(&reference_here(reference, inputs)?),
+            Part::Reference(reference) => whole.push_str(&rewritten_reference(reference, inputs)?),
             Part::Open(text) => whole.push_str(&text.replace("${", "$${")),
         }
     }
     Ok(whole)
 }
 
-fn reference_here(reference: &str, inputs: &Inputs) -> Result<String, String> {
+fn rewritten_reference(reference: &str, inputs: &Inputs) -> Result<String, String> {
     let (name, default) = match reference.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (reference, None),
@@ -47,33 +48,33 @@ fn reference_here(reference: &str, inputs: &Inputs) -> Result<String, String> {
     Ok(match (name.split_once(':'), name) {
         (_, "userHome") => "${env:HOME}".to_owned(),
         (_, "pathSeparator" | "/") => "/".to_owned(),
-        (_, name) if OF_EDITORS.contains(&name) => return Err(of_editor(name)),
+        (_, name) if EDITOR_VARIABLES.contains(&name) => return Err(editor_only(name)),
         (Some(("env", variable)), _) if is_variable_name(variable) => format!("${{{reference}}}"),
-        (Some(("input", id)), _) => return Err(of_input(id, inputs)),
-        // Ours already.
+        (Some(("input", id)), _) => return Err(needs_prompt(id, inputs)),
+        // Already in this format.
         (Some(("file", _)), _) => format!("${{{reference}}}"),
-        (Some(("command" | "config" | "workspaceFolder", _)), name) => return Err(of_editor(name)),
+        (Some(("command" | "config" | "workspaceFolder", _)), name) => return Err(editor_only(name)),
         (None, name) if is_variable_name(name) => match default {
             Some(default) => format!("${{env:{name}:-{default}}}"),
             None => format!("${{env:{name}}}"),
         },
-        // Plain text to all of them.
+        // Plain text in all of the formats.
         _ => format!("$${{{reference}}}"),
     })
 }
 
-fn of_editor(name: &str) -> String {
-    format!("asks for `${{{name}}}`, which only an editor knows; write what it stands for")
+fn editor_only(name: &str) -> String {
+    format!("uses `${{{name}}}`, which only an editor can resolve; write its value instead")
 }
 
-fn of_input(id: &str, inputs: &Inputs) -> String {
+fn needs_prompt(id: &str, inputs: &Inputs) -> String {
     let variable: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     let variable = if is_variable_name(&variable) { variable } else { format!("INPUT_{variable}") };
     let about = inputs.get(id).filter(|about| !about.is_empty());
     let about = about.map_or_else(String::new, |about| format!(" ({about})"));
     format!(
-        "asks a person for `${{input:{id}}}`{about}, which a hub cannot; write `${{env:{variable}}}` and set that \
+        "prompts for `${{input:{id}}}`{about}, which a hub cannot do; write `${{env:{variable}}}` and set that \
          variable where the hub is started"
     )
 }

@@ -66,11 +66,11 @@ fn clashing_names_are_refused_with_both_files() {
     assert_eq!(
         told,
         [
-            "My Git.json: would give its tools the names of those of my-git.json; rename one of the two files, or remove it",
-            "my-git.json: would give its tools the names of those of My Git.json; rename one of the two files, or remove it",
-            "twin.json: would give its tools the names of those of twin.toml; rename one of the two files, or remove it",
-            "twin.toml: would give its tools the names of those of twin.json; rename one of the two files, or remove it",
-            "twin.toml: `command` is a number; write the name or path of a program as text, such as \"npx\"",
+            "My Git.json: would give its tools the same names as those of my-git.json; rename one of the two files, or remove it",
+            "my-git.json: would give its tools the same names as those of My Git.json; rename one of the two files, or remove it",
+            "twin.json: would give its tools the same names as those of twin.toml; rename one of the two files, or remove it",
+            "twin.toml: would give its tools the same names as those of twin.json; rename one of the two files, or remove it",
+            "twin.toml: `command` is a number; write the name or path of a program as a string, such as \"npx\"",
         ]
     );
     assert!(entries.iter().find(|entry| entry.name == "other").unwrap().server.is_ok());
@@ -85,7 +85,7 @@ fn more_files_than_are_read_are_told() {
     let entries = folder.read();
     assert_eq!(entries.iter().filter(|entry| entry.server.is_ok()).count(), 512);
     let refused = entries.last().unwrap().server.as_ref().unwrap_err();
-    assert!(refused[0].to_string().contains("is one more than the 512 files that are read"), "{refused:?}");
+    assert!(refused[0].to_string().contains("exceeds the limit of 512 files"), "{refused:?}");
 }
 
 #[test]
@@ -98,22 +98,22 @@ fn a_server_is_added_closed_to_others_and_once() {
     assert_eq!(folder.document("time").unwrap(), document);
     for (name, said) in [
         ("time", "there is already a server time (its file: time.json)"),
-        ("Time!", "\"Time!\" cannot be added: its tools would have the names of those of time.json"),
+        ("Time!", "\"Time!\" cannot be added: its tools would have the same names as those of time.json"),
         ("git", "there is already a server git (its file: git.toml)"),
         (
             "../x",
-            "\"../x\" cannot be the name of a server: it begins with a dot, or has a slash or a control character in it",
+            "\"../x\" cannot be the name of a server: it begins with a dot, or contains a slash or a control character",
         ),
         (
             "a/b",
-            "\"a/b\" cannot be the name of a server: it begins with a dot, or has a slash or a control character in it",
+            "\"a/b\" cannot be the name of a server: it begins with a dot, or contains a slash or a control character",
         ),
         (
             "a\nb",
-            "\"a\\nb\" cannot be the name of a server: it begins with a dot, or has a slash or a control character in it",
+            "\"a\\nb\" cannot be the name of a server: it begins with a dot, or contains a slash or a control character",
         ),
-        ("", "\"\" cannot be the name of a server: it has no letter or digit of ASCII in it"),
-        ("Plexus", "\"Plexus\" cannot be the name of a server: it is that of the hub itself"),
+        ("", "\"\" cannot be the name of a server: it contains no ASCII letter or digit"),
+        ("Plexus", "\"Plexus\" cannot be the name of a server: it is reserved for the hub itself"),
     ] {
         let error = folder.add(name, &document).unwrap_err();
         assert_eq!(plain(dir.path(), &error.to_string()), said);

@@ -77,9 +77,9 @@ fn a_file_of_claude_code() {
     assert_eq!(
         skipped(&folder, &plan),
         [
-            "\"git\" is left out: git.json is there already",
-            "\"live\" is left out: its `type` is none of stdio, sse and http, and no other is spoken here",
-            "\"plexus\" is left out: its name is that of the hub itself",
+            "\"git\" is left out: git.json already exists",
+            "\"live\" is left out: its `type` is not one of the supported stdio, sse and http",
+            "\"plexus\" is left out: its name is reserved for the hub itself",
         ]
     );
     assert_eq!(
@@ -94,8 +94,7 @@ fn a_file_of_claude_code() {
     assert_eq!(
         warnings,
         [
-            "api.json: `oauth` is not brought over: the hub does not sign in by itself; write `headers` with what the server \
-             wants",
+            "api.json: `oauth` is not imported: login settings are not imported; write the `headers` that the server requires",
             "unset.json: `env.KEY` needs the variable NOT_THERE, which is not set or empty; set it where the hub is started \
              and restart the hub, give a default as in `${env:NOT_THERE:-default}`, or use `${file:PATH}`",
         ]
@@ -184,8 +183,7 @@ fn a_file_of_cursor() {
     assert_eq!(
         skipped(&folder, &plan),
         [
-            "\"here\" is left out: `args[0]` asks for `${workspaceFolder}`, which only an editor knows; write what it stands \
-          for"
+            "\"here\" is left out: `args[0]` uses `${workspaceFolder}`, which only an editor can resolve; write its value instead"
         ]
     );
     let local = plan.servers.iter().find(|server| server.name == "local").unwrap();
@@ -193,13 +191,10 @@ fn a_file_of_cursor() {
     assert_eq!(
         said,
         [
-            "local.json: `autoApprove` is not brought over: what may be called is said by tokens and profiles",
-            "local.json: `env.GONE` is not brought over: it takes a variable away, and a program gets none here that is \
-             not named",
-            "local.json: `envFile` is not brought over: write the variables it has into `env`, or into the environment of \
-             the hub as `${env:NAME}`",
-            "local.json: `args[1]` puts a credential where every user of the machine can read it; hand it over in `env` if \
-             the program takes it there",
+            "local.json: `autoApprove` is not imported: tokens and profiles decide which tools may be called",
+            "local.json: `env.GONE` is not imported: it unsets a variable, and a program only gets the variables that are named here",
+            "local.json: `envFile` is not imported: copy its variables into `env`, or set them where the hub is started and write `${env:NAME}`",
+            "local.json: `args[1]` exposes a credential to every user of the machine; pass it in `env` if the program reads it from there",
         ]
     );
 }
@@ -234,10 +229,10 @@ fn a_file_of_vs_code() {
     assert_eq!(
         skipped(&folder, &found),
         [
-            "\"other\" is left out: `args[0]` asks a person for `${input:7}`, which a hub cannot; write `${env:INPUT_7}` and \
+            "\"other\" is left out: `args[0]` prompts for `${input:7}`, which a hub cannot do; write `${env:INPUT_7}` and \
              set that variable where the hub is started",
-            "\"perplexity\" is left out: `env.PERPLEXITY_API_KEY` asks a person for `${input:perplexity-key}` (Perplexity \
-             API key), which a hub cannot; write `${env:PERPLEXITY_KEY}` and set that variable where the hub is started",
+            "\"perplexity\" is left out: `env.PERPLEXITY_API_KEY` prompts for `${input:perplexity-key}` (Perplexity \
+             API key), which a hub cannot do; write `${env:PERPLEXITY_KEY}` and set that variable where the hub is started",
         ]
     );
     let settings = format!(r#"{{ "editor.fontSize": 12, "mcp": {text} }}"#);
@@ -268,9 +263,9 @@ fn a_plain_map_of_servers_with_keys_of_ours() {
     assert_eq!(
         skipped(&folder, &plan),
         [
-            "\"..\" is left out: its name has no letter or digit of ASCII in it",
-            "\"broken\" is left out: `args` is text (write a list of texts, such as [\"-y\", \"some-server\"])",
-            "\"time\" is left out: another server of the file has the same name in the names of tools",
+            "\"..\" is left out: its name contains no ASCII letter or digit",
+            "\"broken\" is left out: `args` is text (write a list of strings, such as [\"-y\", \"some-server\"])",
+            "\"time\" is left out: another server in the file would give its tools the same names",
         ]
     );
 }
@@ -434,7 +429,7 @@ fn a_file_of_goose_as_json() {
             "far": { "transport": "streamable_http", "url": "https://a.example/mcp", "enabled": false },
         })
     );
-    assert_eq!(found.notes, ["part of goose itself, and not servers: developer"]);
+    assert_eq!(found.notes, ["part of goose itself, not servers: developer"]);
 }
 
 #[test]
@@ -474,17 +469,17 @@ fn own_entry_is_known_by_its_target_and_not_by_its_name() {
 fn what_is_no_file_of_servers_is_told() {
     let (_dir, folder) = folder(&[]);
     let none = "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
-                list of servers by name; name the file in which the program keeps its MCP servers";
+                map of servers by name; name the file in which the program stores its MCP servers";
     for (text, why) in [
         ("", "is empty"),
-        ("[]", "is not an object: it has to begin with `{`"),
+        ("[]", "is not an object: it must begin with `{`"),
         ("{", "is not JSON: unterminated object on line 1, column 1"),
         ("{}", none),
         (r#"{"editor.fontSize": 12}"#, none),
         ("[mcp_servers.a]\ncommand = x\n", "is not TOML: text needs quotes on line 2"),
         ("model = \"o9\"\n", none),
         ("no file of servers", "is not JSON: unexpected word on line 1, column 1"),
-        (r#"{"mcpServers": []}"#, "has servers that are not an object with a name for each"),
+        (r#"{"mcpServers": []}"#, "has servers that are not an object keyed by name"),
     ] {
         let error = folder.import("x.json", text).unwrap_err();
         assert_eq!(error.to_string(), format!("x.json cannot be imported: it {why}"));

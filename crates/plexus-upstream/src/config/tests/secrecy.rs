@@ -34,39 +34,36 @@ fn a_literal_credential_is_a_warning_with_what_to_write() {
             &[
                 "`headers.Authorization` holds what looks like a credential; write `Bearer ${env:MY_SERVER_TOKEN}` instead, \
                and set that variable where the hub is started",
-                "`headers.X-Api-Key` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, \
+                "`headers.X-Api-Key` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` instead, \
                and set that variable where the hub is started",
             ],
         ),
         (
             json!({ "command": "npx", "args": ["--key", key] }),
             &[
-                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` instead, and set \
                that variable where the hub is started",
             ],
         ),
         (
             json!({ "command": "npx", "args": ["--api-key", "hunter2", "--my-token=hunter2", "--token", "--verbose", "--key", "/etc/key"] }),
             &[
-                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+                "`args[1]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` instead, and set \
                that variable where the hub is started",
-                "`args[2]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
+                "`args[2]` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` instead, and set \
                that variable where the hub is started",
             ],
         ),
         (
             json!({ "command": "npx", "args": ["--key=${env:TOKEN}"] }),
             &[
-                "`args[0]` puts a credential where every user of the machine can read it; hand it over in `env` if the \
-               program takes it there",
+                "`args[0]` exposes a credential to every user of the machine; pass it in `env` if the program reads it from there",
             ],
         ),
         (
             json!({ "url": "https://a.example/mcp?api_key=hunter2" }),
-            &[
-                "`url` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` in its place instead, and set \
-               that variable where the hub is started",
-            ],
+            &["`url` holds what looks like a credential; write `${env:MY_SERVER_TOKEN}` instead, and set \
+               that variable where the hub is started"],
         ),
         (
             json!({ "url": "https://a.example/mcp?api_key=${env:TOKEN}", "headers": { "Authorization": "Bearer ${env:TOKEN}" } }),

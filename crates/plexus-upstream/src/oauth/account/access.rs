@@ -1,4 +1,4 @@
-//! A person gives the hub access to a server, or takes it away.
+//! Logging in and logging out: a person grants the hub access to a server, or ends it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::oauth::vault::StoredGrant;
 use crate::oauth::{LoginError, quoted, token};
 
 impl Account {
-    /// Finds out where a person can give access.
+    /// Determines the URL at which a person can grant access.
     pub(crate) async fn begin(
         &self,
         http: &HttpConfig,
@@ -30,8 +30,8 @@ impl Account {
         Ok(begun)
     }
 
-    /// Takes what the browser brought back, and keeps what it is worth. `file`: what the server's file says, each time
-    /// that it is asked; access to what is no longer wanted is not taken.
+    /// Redeems the browser's answer and stores the resulting grant. `file` returns the current configuration
+    /// of the server each time it is called; a grant for terms that changed meanwhile is discarded.
     pub(crate) async fn finish(
         &self,
         file: impl Fn() -> Option<Arc<ServerConfig>> + Send + Sync,
@@ -61,7 +61,7 @@ impl Account {
         };
         if let Some(vault) = &self.around.vault {
             vault.keep(&self.server, &grant).await.map_err(|error| {
-                LoginError::Unreachable(format!("the login cannot be stored: {error}; log in anew"))
+                LoginError::Unreachable(format!("the login cannot be stored: {error}; log in again"))
             })?;
         }
         let (terms, grant) = (Some(Arc::new(newest)), Some(Arc::new(grant)));
@@ -69,7 +69,7 @@ impl Account {
         Ok(())
     }
 
-    /// Forgets access, and tells the authorization server so where it can be told.
+    /// Deletes the login, and revokes it at the authorization server if that supports revocation.
     pub(crate) async fn forget(
         &self,
         http: Option<&HttpConfig>,
@@ -83,9 +83,8 @@ impl Account {
         let held = self.held.load_full();
         let (mut grant, mut unreadable) = (held.grant.clone(), false);
         if let Some(vault) = &self.around.vault {
-            let later =
-                |error| LoginError::Unreachable(format!("the login cannot be forgotten now: {error}"));
-            // It may have been given for what the file said before: it is forgotten all the same.
+            let later = |error| LoginError::Unreachable(format!("the login cannot be deleted now: {error}"));
+            // The login may have been granted under earlier terms of the file; it is deleted all the same.
             match vault.read(&self.server).await.map_err(later)? {
                 StoredGrant::Nothing => {}
                 StoredGrant::Unreadable => unreadable = true,
@@ -96,39 +95,40 @@ impl Account {
             }
             vault.forget(&self.server).await.map_err(later)?;
         }
-        grant = self.renewing().take_unkept().map(Arc::new).or(grant);
+        grant = self.renewing().take_unsaved().map(Arc::new).or(grant);
         *turn += 1;
         let forgotten = grant.is_some() || unreadable;
         let why = forgotten.then(|| "it was logged out".to_owned());
         self.put(AccountState { terms: held.terms.clone(), why, ..AccountState::default() });
         drop(turn);
-        let told = match &grant {
+        let revocation = match &grant {
             Some(grant) => self.revoke(held.terms.as_deref(), grant).await,
-            None if unreadable => Err("what was kept of it cannot be read".to_owned()),
+            None if unreadable => Err("the stored login cannot be read".to_owned()),
             None => Ok(()),
         };
-        let (name, revoked) = (self.server.clone(), grant.is_some() && told.is_ok());
-        let remark = told.err().map(|why| {
-            format!("{why}: the access may go on until it expires; end it where your account there is kept")
+        let (name, revoked) = (self.server.clone(), grant.is_some() && revocation.is_ok());
+        let remark = revocation.err().map(|why| {
+            format!("{why}: the tokens may stay valid until they expire; revoke them in your account there")
         });
         Ok(UpstreamLogout { name, forgotten, revoked, remark })
     }
 
-    /// Has the authorization server end access (RFC 7009).
+    /// Revokes the tokens of a grant at the authorization server (RFC 7009).
     async fn revoke(&self, terms: Option<&Terms>, grant: &Grant) -> Result<(), String> {
         let source = &grant.source;
         let issuer = quoted(&source.issuer);
         let Some(endpoint) = &source.revocation_endpoint else {
-            return Err(format!("{issuer} has no way to be told"));
+            return Err(format!("{issuer} has no revocation endpoint"));
         };
         let Some(terms) = terms else {
-            return Err(format!("how to reach {issuer} is in the server's file, which cannot be used"));
+            return Err(format!("the server's file, which says how to reach {issuer}, cannot be used"));
         };
         let asking = OauthHttp::new(terms, &self.around.settings).map_err(|error| error.to_string())?;
-        // A secret is for the authorization server that the file names beside it, which may be another one by now.
+        // A secret is only sent to the authorization server that the file names with it, which may have
+        // changed since.
         let unnamed = OauthConfig::default();
         let oauth = if terms.binding == source.binding { &terms.oauth } else { &unnamed };
-        let tell = async |token: &Secret, kind: &str| {
+        let revoke = async |token: &Secret, kind: &str| {
             let pairs = [("token", token.expose_secret()), ("token_type_hint", kind)];
             let (form, authorization) = token::signed(&source.client, oauth, &pairs);
             let answer = asking.submit(endpoint, form, authorization).await;
@@ -137,39 +137,38 @@ impl Account {
                 status => Err(format!("{issuer} answers {status}")),
             }
         };
-        // What could be made from it goes first.
+        // The refresh token first, because new access tokens could be made from it.
         if let Some(refresh) = &grant.refresh {
-            tell(refresh, "refresh_token").await?;
+            revoke(refresh, "refresh_token").await?;
         }
-        tell(&grant.access, "access_token").await
+        revoke(&grant.access, "access_token").await
     }
 
-    /// Has access ended that came when nobody wanted it any more.
+    /// Revokes a grant that arrived after it was no longer wanted.
     pub(super) async fn give_back(&self, terms: &Terms, grant: &Grant) {
         if let Err(why) = self.revoke(Some(terms), grant).await {
             let server = &self.server;
-            tracing::warn!(%server, %why, "access that came too late may go on until it expires");
+            tracing::warn!(%server, %why, "a token that arrived too late could not be revoked; it stays valid until it expires");
         }
     }
 
-    /// The terms of a server that persons log in to.
+    /// The terms of a server that people log in to.
     fn terms_for_a_person(&self, http: &HttpConfig) -> Result<Terms, LoginError> {
         let server = &self.server;
         if http.headers.contains_key("authorization") {
             return Err(LoginError::Unsuitable(format!(
-                "the file of {server} has a header `Authorization`, which is what {server} is shown: remove it to log in"
+                "the file of {server} sets a header `Authorization`, which is sent to {server} instead: remove it to log in"
             )));
         }
         let terms = Terms::of(http)?;
-        if terms.by_itself() {
+        if terms.uses_client_credentials() {
             return Err(LoginError::Unsuitable(format!(
-                "{server} is used with the hub's own access (client_credentials), which nobody has to log in for"
+                "{server} uses the hub's own credentials (client_credentials) and needs no login"
             )));
         }
         if !is_protected(&terms.url) {
             return Err(LoginError::Unsuitable(format!(
-                "the `url` of {server} is not encrypted, and whatever is given for it could be read on the way: write \
-                 it with https://"
+                "the `url` of {server} is not encrypted, so tokens could be read in transit: use https://"
             )));
         }
         Ok(terms)
@@ -177,9 +176,9 @@ impl Account {
 }
 
 fn changed() -> LoginError {
-    LoginError::Refused("the server's file has changed since the login was begun: log in anew".to_owned())
+    LoginError::Refused("the server's file has changed since the login started: log in again".to_owned())
 }
 
 fn logged_out() -> LoginError {
-    LoginError::Refused("somebody has logged out since the login was begun: log in anew".to_owned())
+    LoginError::Refused("somebody has logged out since the login started: log in again".to_owned())
 }

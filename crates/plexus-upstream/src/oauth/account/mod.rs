@@ -1,9 +1,10 @@
-//! The access that the hub has to one server: at hand for every request, renewed before it ends and when the server
-//! refuses it.
+//! The hub's tokens for one server: ready for every request, renewed before they expire and when the server
+//! rejects them.
 //!
-//! A request takes a token from memory. One that is about to end is renewed while it is still used; one that has ended is
-//! waited for. However many requests want that, one of them asks the authorization server (`renewal`); it does so in a
-//! task of its own, so that nobody who stops waiting can stop it between the answer and the database.
+//! A request takes the token from memory. A token that is about to expire is renewed while it is still used;
+//! one that has expired makes requests wait. Of any number of requests that need a new token, only one asks
+//! the authorization server (`renewal`). It runs in its own task, so that a caller that stops waiting cannot
+//! interrupt it between the answer and the database write.
 
 mod access;
 mod pass;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use plexus_kit::{Clock, Supervisor};
 
-pub(crate) use self::pass::{AtHand, Pass};
+pub(crate) use self::pass::{BearerStatus, Pass};
 use self::renewal::Renewal;
 use super::grant::Grant;
 use super::terms::Terms;
@@ -24,40 +25,40 @@ use crate::Timing;
 use crate::client::{ClientError, ClientSettings};
 use crate::config::HttpConfig;
 
-/// What an account needs of the hub around it.
+/// The parts of the hub that an account uses.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct AccountContext {
     pub(crate) clock: Clock,
     pub(crate) supervisor: Supervisor,
     pub(crate) settings: ClientSettings,
     pub(crate) timing: Timing,
-    /// None: access is kept in memory only.
+    /// None: grants are held in memory only.
     pub(crate) vault: Option<Vault>,
 }
 
 pub struct Account {
     /// Name of the server's file.
     server: String,
-    around: Surroundings,
+    around: AccountContext,
     held: ArcSwap<AccountState>,
     renewal: Mutex<Renewal>,
-    /// Held while something is put into the database and then into `held`: the two have the same order.
+    /// Held while a change is written to the database and then to `held`, so that both see the same order.
     changing: tokio::sync::Mutex<Logouts>,
 }
 
-/// How often access was taken away. What was begun before that must not bring it back.
+/// The number of logouts. A login that started before a logout must not restore access.
 type Logouts = u64;
 
-/// What the hub has now, and under which terms.
+/// The current grant and the terms that it is valid under.
 #[derive(Default, Clone)]
 struct AccountState {
-    /// Grows with every change of what there is.
+    /// Increases with every change.
     generation: u64,
-    /// What the file says; none before it was first looked at.
+    /// The terms in the file; none before the file was first read.
     terms: Option<Arc<Terms>>,
-    /// Given under these terms.
+    /// Granted under these terms.
     grant: Option<Arc<Grant>>,
-    /// Why there is none, where there was one.
+    /// Why there is no grant although there was one.
     why: Option<String>,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    pub(crate) fn new(server: &str, around: Surroundings) -> Arc<Self> {
+    pub(crate) fn new(server: &str, around: AccountContext) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
             around,
@@ -90,23 +91,23 @@ impl Account {
         })
     }
 
-    /// Goes by what the file says now. Access that was given under other terms is not used, and stays where it is kept:
-    /// the file may change back.
+    /// Adopts the terms that the file now contains. A grant for other terms is not used but stays stored,
+    /// because the file may change back.
     pub(crate) async fn follow(&self, http: &HttpConfig) -> Result<(), ClientError> {
         let terms = Arc::new(Terms::of(http)?);
         let _turn = self.changing.lock().await;
         let held = self.held.load_full();
         if held.is_for(&terms.binding) {
-            // Not all of them are part of what binds: a secret may be another one.
+            // Some terms, such as the secret, are not part of the binding.
             self.held.store(Arc::new(AccountState { terms: Some(terms), ..AccountState::clone(&held) }));
             return Ok(());
         }
         let found = match &self.around.vault {
             Some(vault) => {
-                self.keep_unkept(vault).await.map_err(|error| {
-                    ClientError::Unreachable(format!("its new access cannot be stored now: {error}"))
+                self.save_unsaved(vault).await.map_err(|error| {
+                    ClientError::Unreachable(format!("the new token cannot be stored now: {error}"))
                 })?;
-                if terms.by_itself() {
+                if terms.uses_client_credentials() {
                     AccountState::default()
                 } else {
                     self.kept(vault, &terms.binding).await?
@@ -120,12 +121,12 @@ impl Account {
 
     async fn kept(&self, vault: &Vault, binding: &str) -> Result<AccountState, ClientError> {
         let kept = vault.read(&self.server).await.map_err(|error| {
-            ClientError::Unreachable(format!("what is kept of its login cannot be read now: {error}"))
+            ClientError::Unreachable(format!("the stored login cannot be read now: {error}"))
         })?;
         Ok(AccountState::of(kept, binding))
     }
 
-    /// To be called by whoever has `changing`.
+    /// The caller must hold `changing`.
     fn put(&self, held: AccountState) {
         let generation = self.held.load().generation + 1;
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner).forget_trouble();
@@ -142,7 +143,7 @@ impl AccountState {
         let without = |why: &str| Self { why: Some(why.to_owned()), ..Self::default() };
         match kept {
             StoredGrant::Nothing => Self::default(),
-            StoredGrant::Unreadable => without("its last login cannot be read with the key of this hub"),
+            StoredGrant::Unreadable => without("its last login cannot be read with this hub's key"),
             StoredGrant::Grant(stored) if stored.binding != binding => {
                 without("its file has changed since its last login")
             }
@@ -153,18 +154,18 @@ impl AccountState {
         }
     }
 
-    /// Whether these are the terms of what is held.
+    /// Whether the state belongs to these terms.
     fn is_for(&self, binding: &str) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.binding == binding)
     }
 
-    /// There can be access without anybody giving it: the hub has its own.
-    fn by_itself(&self) -> bool {
-        self.terms.as_ref().is_some_and(|terms| terms.by_itself())
+    /// Whether access needs no person, because the hub has its own credentials.
+    fn uses_client_credentials(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.uses_client_credentials())
     }
 
-    /// Whether newer access than this can be had without anybody giving it.
+    /// Whether the grant can be renewed without a person.
     fn can_renew(&self, grant: &Grant) -> bool {
-        grant.refresh.is_some() || self.by_itself()
+        grant.refresh.is_some() || self.uses_client_credentials()
     }
 }

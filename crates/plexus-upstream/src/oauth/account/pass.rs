@@ -1,8 +1,8 @@
-//! What one connection shows of an account.
+//! The access of one connection to an account.
 //!
-//! An account goes by what the file of its server says now; a connection may outlive a change of it. So each asks with the
-//! terms that it was made by, and is given nothing that was given under others: a token for one address never gets to
-//! another.
+//! An account follows the current file of its server, but a connection may outlive a change of the file. Each
+//! connection therefore carries the terms that it was made under, and receives only tokens that were granted
+//! under the same terms: a token for one URL is never sent to another.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::oauth::terms::Terms;
 #[derive(Clone)]
 pub(crate) struct Pass {
     account: Arc<Account>,
-    /// The terms that the connection was made by.
+    /// The terms that the connection was made under.
     binding: Arc<str>,
 }
 
-/// Whether a request can be sent at once.
-pub(crate) enum AtHand {
-    /// It can, with this or with nothing to show.
-    Now(Option<Bearer>),
-    /// There is something to be done about it first.
-    Later,
+/// Whether a request can be sent immediately.
+pub(crate) enum BearerStatus {
+    /// It can, with this token or without any.
+    Ready(Option<Bearer>),
+    /// The token must be renewed first.
+    NeedsRenewal,
 }
 
-/// What a request shows.
+/// The `Authorization` header of a request.
 #[derive(Clone)]
 pub(crate) struct Bearer {
     pub(crate) header: HeaderValue,
@@ -41,39 +41,40 @@ pub(crate) struct Bearer {
 }
 
 impl Account {
-    /// For a connection that is made by this file.
+    /// The access of a connection made from this configuration.
     pub(crate) fn pass(self: &Arc<Self>, http: &HttpConfig) -> Result<Pass, ClientError> {
         Ok(Pass { account: self.clone(), binding: Terms::of(http)?.binding.into() })
     }
 }
 
 impl Pass {
-    /// What a request can show at once. Every request to any server over HTTP comes by here.
-    pub(crate) fn at_hand(&self) -> AtHand {
+    /// The token that is available without waiting. Every HTTP request to any server calls this.
+    pub(crate) fn bearer_status(&self) -> BearerStatus {
         let held = self.account.held.load();
         match &held.grant {
-            None if !held.by_itself() => AtHand::Now(None),
-            _ if !held.is_for(&self.binding) => AtHand::Now(None),
+            None if !held.uses_client_credentials() => BearerStatus::Ready(None),
+            _ if !held.is_for(&self.binding) => BearerStatus::Ready(None),
             Some(grant) if !grant.is_due(self.account.around.clock.now()) => {
-                AtHand::Now(Some(held.bearer(grant)))
+                BearerStatus::Ready(Some(held.bearer(grant)))
             }
-            Some(_) | None => AtHand::Later,
+            Some(_) | None => BearerStatus::NeedsRenewal,
         }
     }
 
-    /// The same, after what has to be waited for. None: there is nothing to show, and the server may not want anything.
+    /// Like [`Self::bearer_status`], but waits for a renewal if needed. None: there is no token, and the
+    /// server may not require one.
     pub(crate) async fn bearer(&self) -> Result<Option<Bearer>, ClientError> {
         let held = self.account.held.load_full();
         if !held.is_for(&self.binding) {
             return Ok(None);
         }
         let Some(grant) = &held.grant else {
-            return if held.by_itself() { self.renew(&held, false).await } else { Ok(None) };
+            return if held.uses_client_credentials() { self.renew(&held, false).await } else { Ok(None) };
         };
         let renewable = held.can_renew(grant);
         match grant.has_expired(self.account.around.clock.now()) {
             true if renewable => self.renew(&held, false).await,
-            // Whether it has ended is for the server to say.
+            // The server decides whether the token has expired.
             true => Ok(Some(held.bearer(grant))),
             false => {
                 if renewable {
@@ -84,7 +85,7 @@ impl Pass {
         }
     }
 
-    /// What to show instead of what the server has refused. None: nothing else would help now.
+    /// The token to retry with after the server rejected one. None: no other token would help now.
     pub(crate) async fn renewed(&self, refused: Option<&Bearer>) -> Result<Option<Bearer>, ClientError> {
         let held = self.account.held.load_full();
         if !held.is_for(&self.binding) {
@@ -93,7 +94,7 @@ impl Pass {
         let around = &self.account.around;
         let shown = refused.map(|bearer| bearer.generation);
         match &held.grant {
-            // Somebody was faster.
+            // Another request has already renewed it.
             Some(grant) if shown != Some(held.generation) => Ok(Some(held.bearer(grant))),
             Some(grant)
                 if held.can_renew(grant)
@@ -113,7 +114,7 @@ impl Pass {
         Ok(grant.map(|grant| held.bearer(grant)))
     }
 
-    /// Whether the server has refused what was shown to it; it is remembered of what it has not.
+    /// Whether the server rejected the token; a token that was accepted is marked as such.
     pub(crate) fn is_refused(&self, reply: &Reply, shown: Option<&Bearer>) -> bool {
         if !reply.is_own() {
             return false;
@@ -129,7 +130,7 @@ impl Pass {
         false
     }
 
-    /// What a refusal means where a login may help; none where it is one like any other.
+    /// The error for a rejection that a login may resolve; none for any other response.
     pub(crate) fn explain(
         &self,
         place: &str,
@@ -143,9 +144,8 @@ impl Pass {
             let lacking = challenge.error.as_deref() == Some("insufficient_scope");
             let scope = challenge.scope.as_deref().filter(|_| lacking).map(quoted)?;
             return Some(ClientError::Protocol(format!(
-                "{place} does not allow this ({status}) with the access that the hub has: it needs the scope \
-                 {scope:?}. Write what is needed as `auth.scopes` in the server's file, and run `plexus upstream login \
-                 {server}`"
+                "{place} denied this ({status}): the hub's token lacks the scope {scope:?}. Add the scopes that are needed \
+                 to `auth.scopes` in the server's file and run `plexus upstream login {server}`"
             )));
         }
         if status != StatusCode::UNAUTHORIZED {
@@ -153,22 +153,22 @@ impl Pass {
         }
         if !held.is_for(&self.binding) {
             return Some(ClientError::Unreachable(format!(
-                "the file of {server} has changed, and this connection to {place} is of before that"
+                "the file of {server} has changed since this connection to {place} was made"
             )));
         }
-        // What a refusal means that newer access may help against: it passes, and nobody has to log in.
-        if terms.by_itself() {
+        // A renewal may resolve the rejection, so it counts as transient and nobody has to log in.
+        if terms.uses_client_credentials() {
             let issuer = held.grant.as_ref().map_or("nobody", |grant| &grant.source.issuer);
             return Some(ClientError::Unreachable(format!(
-                "{place} does not take ({status}) the access that the hub was given by {}: newer access is asked for \
-                 in a while; if that does not help, check `auth.scopes` and `auth.client_id` in the server's file",
+                "{place} rejected ({status}) the token that {} issued to the hub: the hub requests a new one later; \
+                 if that does not help, check `auth.scopes` and `auth.client_id` in the server's file",
                 quoted(issuer)
             )));
         }
         if held.grant.as_ref().is_some_and(|grant| held.can_renew(grant)) {
             return Some(ClientError::Unreachable(format!(
-                "{place} does not take ({status}) the access that the hub was given: newer access is asked for in a \
-                 while; if that does not help, run `plexus upstream login {server}`"
+                "{place} rejected ({status}) the hub's token: the hub requests a new one later; if that does not help, \
+                 run `plexus upstream login {server}`"
             )));
         }
         let concerned = terms.asked_for || challenge.resource_metadata.is_some();
@@ -177,10 +177,10 @@ impl Pass {
         }
         let why = match (&held.why, &held.grant) {
             (Some(why), _) => format!(" ({why})"),
-            (None, Some(_)) => " (it does not take the access that the hub was given)".to_owned(),
+            (None, Some(_)) => " (it rejected the hub's token)".to_owned(),
             (None, None) => String::new(),
         };
-        Some(ClientError::NeedsLogin(self.account.wants_login(&format!("{place} wants a login{why}"))))
+        Some(ClientError::NeedsLogin(self.account.wants_login(&format!("{place} requires a login{why}"))))
     }
 }
 

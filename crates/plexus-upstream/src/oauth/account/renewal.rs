@@ -1,12 +1,12 @@
-//! Access is renewed: once however many want it, and again later where that fails.
+//! Renewal of tokens: one attempt at a time for any number of waiting requests, with retries after a failure.
 //!
-//! What the authorization server answered is in the database before it is used. Where the database cannot take it, it
-//! waits here for the next attempt: the authorization server is not asked a second time, since what it was asked with may
-//! no longer be good. Pauses after failures double, each shortened by a random part.
+//! A new grant is written to the database before it is used. If the write fails, the grant stays here for the
+//! next attempt; the authorization server is not asked again, because the refresh token may already be used
+//! up. Pauses after failures double, each shortened by random jitter.
 //!
-//! Access may change while it is renewed: the file leads elsewhere, somebody logs in or out. What comes too late for it is
-//! not used, and not lost either: it takes the place of what it came from where that is still kept, and is given back where
-//! a person has ended it.
+//! The account may change during a renewal: the file changes, or somebody logs in or out. A grant that
+//! arrives too late is not used, and not lost either: it replaces its predecessor if that is still stored,
+//! and is revoked if a person has ended the login.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,59 +21,60 @@ use crate::oauth::client::Client;
 use crate::oauth::grant::{Grant, Source};
 use crate::oauth::http::OauthHttp;
 use crate::oauth::terms::Terms;
-use crate::oauth::token::{self, Refused, Tokens};
+use crate::oauth::token::{self, TokenError, Tokens};
 use crate::oauth::vault::{StoredGrant, Vault};
 use crate::oauth::{LoginError, discovery, login, quoted};
 
-/// Longest pause between two attempts: an authorization server that is back is found soon.
+/// Longest pause between two attempts, so that a recovered authorization server is noticed soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How an attempt ended; none while it goes on.
+/// The result of an attempt; none while it is running.
 type Outcome = Option<Result<(), ClientError>>;
 
 #[derive(Default)]
 pub(super) struct Renewal {
     running: Option<watch::Receiver<Outcome>>,
-    /// Failures in a row, the newest with when there is another attempt.
+    /// Consecutive failures.
     failures: u32,
     pausing: Option<(Instant, ClientError)>,
-    /// What could not be put into the database.
-    unkept: Option<Renewed>,
+    /// A grant that could not be written to the database.
+    unsaved: Option<Renewed>,
 }
 
-/// Access that is to take the place of other.
+/// A grant that is to replace another.
 struct Renewed {
-    /// The generation that it is to follow.
+    /// The generation that it replaces.
     of: u64,
-    /// The terms that it was asked for under.
+    /// The terms under which it was requested.
     terms: Arc<Terms>,
-    /// What it was asked for with, which may no longer be good. None: the hub's own access comes from nothing.
+    /// The grant whose refresh token was used, which may no longer be valid. None for the hub's own
+    /// credentials.
     before: Option<Arc<Grant>>,
     grant: Grant,
 }
 
 impl Renewal {
-    /// What was in the way was in the way of something else.
+    /// Clears failures that belong to an earlier state.
     pub(super) fn forget_trouble(&mut self) {
-        (self.failures, self.pausing, self.unkept) = (0, None, None);
+        (self.failures, self.pausing, self.unsaved) = (0, None, None);
     }
 
-    /// The newest access, if it could not be put into the database.
-    pub(super) fn take_unkept(&mut self) -> Option<Grant> {
-        self.unkept.take().map(|renewed| renewed.grant)
+    /// The newest grant, if it could not be written to the database.
+    pub(super) fn take_unsaved(&mut self) -> Option<Grant> {
+        self.unsaved.take().map(|renewed| renewed.grant)
     }
 }
 
-/// How it stands with what is wanted.
+/// The state of a requested renewal.
 enum Started {
-    /// It was done meanwhile.
+    /// The renewal has already happened.
     Done,
     Waiting(watch::Receiver<Outcome>),
-    /// The last attempt failed, and the next one is later.
+    /// The last attempt failed, and the next one is not due yet.
     Later(ClientError),
 }
 
-/// Ends the turn of an attempt, also where it is cut short.
+/// Ends an attempt when dropped, even if it is aborted.
 struct Turn(Arc<Account>);
 
 impl Drop for Turn {
@@ -87,7 +88,7 @@ impl Account {
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns as soon as there is newer access than that of this generation, or something else in its place.
+    /// Returns when the grant of this generation has been renewed or replaced.
     pub(super) async fn renew(self: &Arc<Self>, generation: u64, refused: bool) -> Result<(), ClientError> {
         let mut outcome = match self.start(generation, refused) {
             Started::Done => return Ok(()),
@@ -98,7 +99,7 @@ impl Account {
         ended.unwrap_or_else(|| Err(ClientError::Unreachable("the hub is stopping".to_owned())))
     }
 
-    /// The same without waiting for it.
+    /// Like [`Self::renew`], without waiting.
     pub(super) fn renew_soon(self: &Arc<Self>, generation: u64) {
         drop(self.start(generation, false));
     }
@@ -120,10 +121,10 @@ impl Account {
         renewal.running = Some(outcome.clone());
         drop(renewal);
         let turn = Turn(self.clone());
-        let name = format!("upstream {}: renew its access", self.server);
+        let name = format!("upstream {}: renew its token", self.server);
         self.around.supervisor.spawn(Stage::Work, name, async move {
             let done = turn.0.attempt(generation, refused).await;
-            // Whoever comes from here on sees what came of it, and begins anew only if that is not enough.
+            // Later callers see the result of this attempt and start a new one only if that is not enough.
             drop(turn);
             let _ = ended.send(Some(done));
         });
@@ -131,8 +132,8 @@ impl Account {
     }
 
     async fn attempt(&self, generation: u64, refused: bool) -> Result<(), ClientError> {
-        let unkept = self.renewing().unkept.take();
-        let asked = match unkept.filter(|renewed| renewed.of == generation) {
+        let unsaved = self.renewing().unsaved.take();
+        let asked = match unsaved.filter(|renewed| renewed.of == generation) {
             Some(renewed) => Ok(Some(renewed)),
             None => self.ask(generation).await,
         };
@@ -142,43 +143,48 @@ impl Account {
                 renewed.grant.after_refusal = refused;
                 self.adopt(renewed).await
             }
-            Err(Refused::Grant(why)) => {
-                if !self.end(generation, "its authorization server has ended its access").await {
+            Err(TokenError::InvalidGrant(why)) => {
+                if !self.end(generation, "its authorization server ended the login").await {
                     return Ok(());
                 }
-                tracing::warn!(server = %self.server, %why, "its access has ended, and a login is needed");
-                let why = format!("its access has ended ({why})");
+                tracing::warn!(server = %self.server, %why, "the authorization server ended the login; a new login is needed");
+                let why = format!("the login has ended ({why})");
                 Err(ClientError::NeedsLogin(self.wants_login(&why)))
             }
-            // It was about something else.
+            // The failure concerned an earlier state.
             Err(_) if self.held.load().generation != generation => Ok(()),
-            Err(Refused::Other(why) | Refused::Passing(why)) => {
-                Err(self.later(format!("its access cannot be renewed now: {why}")))
+            Err(TokenError::Other(why) | TokenError::Transient(why)) => {
+                Err(self.later(format!("the token cannot be renewed now: {why}")))
             }
         }
     }
 
-    /// Asks the authorization server. None: there is something else already.
-    async fn ask(&self, generation: u64) -> Result<Option<Renewed>, Refused> {
+    /// Asks the authorization server for a new grant. None: the state has already changed.
+    async fn ask(&self, generation: u64) -> Result<Option<Renewed>, TokenError> {
         let held = self.held.load_full();
         if held.generation != generation {
             return Ok(None);
         }
         let Some(terms) = held.terms.clone() else {
-            return Err(Refused::Passing("its file has not been read yet".to_owned()));
+            return Err(TokenError::Transient("its file has not been read yet".to_owned()));
         };
         let asking = OauthHttp::new(&terms, &self.around.settings)
-            .map_err(|error| Refused::Other(error.to_string()))?;
-        let before = held.grant.clone().filter(|_| !terms.by_itself());
+            .map_err(|error| TokenError::Other(error.to_string()))?;
+        let before = held.grant.clone().filter(|_| !terms.uses_client_credentials());
         let grant = match &before {
-            _ if terms.by_itself() => self.ask_by_itself(&asking, &terms).await?,
-            Some(grant) => self.ask_with(&asking, &terms, grant).await?,
+            _ if terms.uses_client_credentials() => self.request_own_token(&asking, &terms).await?,
+            Some(grant) => self.request_renewal(&asking, &terms, grant).await?,
             None => return Err(nothing_to_renew()),
         };
         Ok(Some(Renewed { of: generation, terms, before, grant }))
     }
 
-    async fn ask_with(&self, asking: &OauthHttp, terms: &Terms, grant: &Grant) -> Result<Grant, Refused> {
+    async fn request_renewal(
+        &self,
+        asking: &OauthHttp,
+        terms: &Terms,
+        grant: &Grant,
+    ) -> Result<Grant, TokenError> {
         let (source, refresh) = (&grant.source, grant.refresh.as_ref().ok_or_else(nothing_to_renew)?);
         let pairs = [
             ("grant_type", "refresh_token"),
@@ -189,11 +195,11 @@ impl Account {
         grant.renewed(tokens, self.around.clock.now()).ok_or_else(unsendable)
     }
 
-    /// The hub's own access, which nobody has to give.
-    async fn ask_by_itself(&self, asking: &OauthHttp, terms: &Terms) -> Result<Grant, Refused> {
+    /// Requests a token with the hub's own credentials.
+    async fn request_own_token(&self, asking: &OauthHttp, terms: &Terms) -> Result<Grant, TokenError> {
         let (source, scopes) = self.own_source(asking, terms).await.map_err(|error| match error {
-            LoginError::Unreachable(why) => Refused::Passing(why),
-            other => Refused::Other(other.to_string()),
+            LoginError::Unreachable(why) => TokenError::Transient(why),
+            other => TokenError::Other(other.to_string()),
         })?;
         let scopes = scopes.join(" ");
         let mut pairs = vec![("grant_type", "client_credentials"), ("resource", &source.resource)];
@@ -202,11 +208,11 @@ impl Account {
         }
         let asked = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
         let tokens = asked.map_err(|refused| match refused {
-            // There is no grant that could have ended: what is wrong is in the file.
-            Refused::Grant(why) => Refused::Other(why),
+            // There is no refresh token that could have become invalid, so the problem is in the file.
+            TokenError::InvalidGrant(why) => TokenError::Other(why),
             other => other,
         })?;
-        // Asked for anew each time.
+        // Requested again each time.
         let tokens = Tokens { refresh: None, ..tokens };
         Grant::new(source, tokens, self.around.clock.now()).ok_or_else(unsendable)
     }
@@ -228,12 +234,12 @@ impl Account {
         Ok((login::source(terms, &authority, client, resource.id), scopes))
     }
 
-    /// Keeps new access, and only then uses it.
+    /// Stores a new grant, then uses it.
     async fn adopt(&self, renewed: Renewed) -> Result<(), ClientError> {
         let turn = self.changing.lock().await;
         let held = self.held.load_full();
         if held.generation != renewed.of {
-            if self.came_late(&renewed).await {
+            if self.store_late(&renewed).await {
                 drop(turn);
                 self.give_back(&renewed.terms, &renewed.grant).await;
             }
@@ -243,12 +249,12 @@ impl Account {
             && let Some(vault) = &self.around.vault
             && let Err(error) = vault.keep(&self.server, &renewed.grant).await
         {
-            tracing::warn!(server = %self.server, %error, "its new access cannot be stored yet, and is not used");
-            self.renewing().unkept = Some(renewed);
-            return Err(self.later("its new access cannot be stored now".to_owned()));
+            tracing::warn!(server = %self.server, %error, "the new token cannot be stored yet and is not used");
+            self.renewing().unsaved = Some(renewed);
+            return Err(self.later("the new token cannot be stored now".to_owned()));
         }
         let issuer = quoted(&renewed.grant.source.issuer);
-        tracing::debug!(server = %self.server, %issuer, "its access was renewed");
+        tracing::debug!(server = %self.server, %issuer, "renewed the token");
         self.put(AccountState {
             terms: held.terms.clone(),
             grant: Some(Arc::new(renewed.grant)),
@@ -257,9 +263,9 @@ impl Account {
         Ok(())
     }
 
-    /// Something else is there than what access was renewed for. Whether the new one is to be given back; else it is kept
-    /// in place of what it came from, or there is newer one.
-    async fn came_late(&self, renewed: &Renewed) -> bool {
+    /// Handles a grant whose account changed during the renewal. Returns whether it should be revoked;
+    /// otherwise it was stored in place of its predecessor, or a newer grant exists.
+    async fn store_late(&self, renewed: &Renewed) -> bool {
         let (Some(before), held) = (&renewed.before, self.held.load_full()) else { return false };
         let Some(vault) = &self.around.vault else { return held.grant.is_none() };
         let kept = match vault.read(&self.server).await {
@@ -267,36 +273,36 @@ impl Account {
                 vault.keep(&self.server, &renewed.grant).await
             }
             Ok(StoredGrant::Nothing) => return true,
-            // Whoever logged in meanwhile has newer one.
+            // A login in the meantime produced a newer grant.
             Ok(StoredGrant::Grant(_) | StoredGrant::Unreadable) => return false,
             Err(error) => Err(error),
         };
         if let Err(error) = kept {
-            tracing::warn!(server = %self.server, %error, "its new access cannot be stored, and a login may be needed");
+            tracing::warn!(server = %self.server, %error, "the new token cannot be stored; a new login may be needed");
         } else if held.is_for(&renewed.terms.binding) {
-            // The file has changed, and back again: what was found again is what this came from.
+            // The file changed and changed back, so the account holds the predecessor again.
             let terms = held.terms.clone();
             match self.kept(vault, &renewed.terms.binding).await {
                 Ok(found) => self.put(AccountState { terms, ..found }),
-                Err(error) => tracing::warn!(server = %self.server, %error, "its new access is not used yet"),
+                Err(error) => tracing::warn!(server = %self.server, %error, "the new token is not used yet"),
             }
         }
         false
     }
 
-    /// Stores what could not be stored before. To be called by whoever has `changing`, before something else takes the
-    /// place of what it came from.
-    pub(super) async fn keep_unkept(&self, vault: &Vault) -> Result<(), String> {
-        let unkept = self.renewing().unkept.take();
-        let Some(renewed) = unkept else { return Ok(()) };
+    /// Stores a grant that could not be stored before. The caller must hold `changing`, and must call this
+    /// before replacing the predecessor.
+    pub(super) async fn save_unsaved(&self, vault: &Vault) -> Result<(), String> {
+        let unsaved = self.renewing().unsaved.take();
+        let Some(renewed) = unsaved else { return Ok(()) };
         let kept = vault.keep(&self.server, &renewed.grant).await;
         if kept.is_err() {
-            self.renewing().unkept = Some(renewed);
+            self.renewing().unsaved = Some(renewed);
         }
         kept
     }
 
-    /// There is no access any more; false where there is something else already.
+    /// Removes an ended login; returns false if the state has already changed.
     async fn end(&self, generation: u64, why: &str) -> bool {
         let _turn = self.changing.lock().await;
         let held = self.held.load_full();
@@ -306,8 +312,8 @@ impl Account {
         if let Some(vault) = &self.around.vault
             && let Err(error) = vault.forget(&self.server).await
         {
-            // The next hub finds it, is told the same, and forgets it then.
-            tracing::warn!(server = %self.server, %error, "access that has ended cannot be forgotten yet");
+            // After a restart the authorization server reports the same error, and the login is deleted then.
+            tracing::warn!(server = %self.server, %error, "a login that has ended cannot be deleted yet");
         }
         self.put(AccountState {
             terms: held.terms.clone(),
@@ -317,7 +323,7 @@ impl Account {
         true
     }
 
-    /// Notes a failure, and when there is another attempt.
+    /// Records a failure and schedules the next attempt.
     fn later(&self, why: String) -> ClientError {
         let timing = &self.around.timing;
         let mut renewal = self.renewing();
@@ -325,16 +331,16 @@ impl Account {
         let pause = timing.jitter.shorten(doubled.min(LONGEST));
         renewal.failures = renewal.failures.saturating_add(1);
         let error = ClientError::Unreachable(why);
-        tracing::warn!(server = %self.server, %error, ?pause, failures = renewal.failures, "tried again later");
+        tracing::warn!(server = %self.server, %error, ?pause, failures = renewal.failures, "retrying later");
         renewal.pausing = Some((Instant::now() + pause, error.clone()));
         error
     }
 }
 
-fn unsendable() -> Refused {
-    Refused::Passing("the token that was given cannot be sent".to_owned())
+fn unsendable() -> TokenError {
+    TokenError::Transient("the issued token is not a valid header value".to_owned())
 }
 
-fn nothing_to_renew() -> Refused {
-    Refused::Grant("there is nothing to renew it with".to_owned())
+fn nothing_to_renew() -> TokenError {
+    TokenError::InvalidGrant("there is no refresh token".to_owned())
 }

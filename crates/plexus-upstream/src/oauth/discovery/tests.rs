@@ -9,21 +9,21 @@ fn shown_all(places: Vec<Url>) -> Vec<String> {
 }
 
 #[test]
-fn a_server_describes_itself_where_it_says_or_in_the_usual_places() {
+fn resource_metadata_is_at_the_named_or_well_known_urls() {
     let places = |at: &str, challenge: &Challenge| shown_all(resource_places(&url(at), challenge).unwrap());
     let silent = Challenge::default();
     let root = "https://a.example/.well-known/oauth-protected-resource";
     assert_eq!(places("https://a.example/v1/mcp?x=1", &silent), [format!("{root}/v1/mcp"), root.to_owned()]);
     assert_eq!(places("https://a.example/mcp/", &silent), [format!("{root}/mcp"), root.to_owned()]);
     assert_eq!(places("https://a.example", &silent), [root]);
-    let said = Challenge { resource_metadata: Some("https://b.example/d".to_owned()), ..silent };
-    assert_eq!(places("https://a.example/mcp", &said), ["https://b.example/d"]);
+    let named = Challenge { resource_metadata: Some("https://b.example/d".to_owned()), ..silent };
+    assert_eq!(places("https://a.example/mcp", &named), ["https://b.example/d"]);
     let nonsense = Challenge { resource_metadata: Some("/relative".to_owned()), ..Challenge::default() };
     assert!(resource_places(&url("https://a.example/mcp"), &nonsense).is_err());
 }
 
 #[test]
-fn an_authorization_server_is_looked_for_in_the_order_of_the_specification() {
+fn authority_metadata_urls_follow_the_specified_order() {
     let places = |issuer: &str| shown_all(authority_places(&url(issuer)));
     assert_eq!(
         places("https://a.example/tenant1"),
@@ -45,8 +45,8 @@ fn an_authorization_server_is_looked_for_in_the_order_of_the_specification() {
 }
 
 #[test]
-fn only_a_name_of_the_server_itself_or_of_what_it_is_below_is_taken() {
-    for (resource, at, taken) in [
+fn resource_must_be_the_server_url_or_its_parent() {
+    for (resource, at, accepted) in [
         ("https://a.example/mcp", "https://a.example/mcp", true),
         ("https://A.example:443/mcp/", "https://a.example/mcp", true),
         ("https://a.example", "https://a.example/v1/mcp", true),
@@ -60,14 +60,14 @@ fn only_a_name_of_the_server_itself_or_of_what_it_is_below_is_taken() {
         ("https://a.example/mcp?tenant=1", "https://a.example/mcp", false),
         ("urn:mcp", "https://a.example/mcp", false),
     ] {
-        assert_eq!(covers(resource, &url(at)), taken, "{resource} {at}");
+        assert_eq!(covers(resource, &url(at)), accepted, "{resource} {at}");
     }
     assert_eq!(canonical(&url("https://A.example/")), "https://a.example");
     assert_eq!(canonical(&url("https://a.example/mcp/#x")), "https://a.example/mcp/");
 }
 
 #[test]
-fn an_authorization_server_whose_addresses_are_open_to_all_is_refused() {
+fn unencrypted_endpoints_are_refused() {
     let document = |token: &str| {
         let issuer = "https://a.example";
         serde_json::from_value(serde_json::json!({ "issuer": issuer, "token_endpoint": token })).unwrap()
@@ -78,7 +78,7 @@ fn an_authorization_server_whose_addresses_are_open_to_all_is_refused() {
 }
 
 #[test]
-fn nobody_elsewhere_sends_a_browser_to_this_machine() {
+fn remote_issuer_may_not_name_local_endpoints() {
     let leads = |issuer: &str, endpoint: &str| {
         let token = format!("{issuer}/token");
         let document = serde_json::json!({
@@ -86,7 +86,7 @@ fn nobody_elsewhere_sends_a_browser_to_this_machine() {
         });
         usable(serde_json::from_value(document).unwrap(), &url(issuer)).is_ok()
     };
-    for (issuer, endpoint, taken) in [
+    for (issuer, endpoint, accepted) in [
         ("https://a.example", "https://login.a.example/authorize", true),
         ("https://a.example", "http://127.0.0.1:8080/authorize", false),
         ("https://a.example", "http://localhost:8080/authorize", false),
@@ -95,12 +95,12 @@ fn nobody_elsewhere_sends_a_browser_to_this_machine() {
         ("http://localhost:1", "http://127.0.0.1:2/authorize", true),
         ("http://127.0.0.1:1", "https://a.example/authorize", true),
     ] {
-        assert_eq!(leads(issuer, endpoint), taken, "{issuer} {endpoint}");
+        assert_eq!(leads(issuer, endpoint), accepted, "{issuer} {endpoint}");
     }
 }
 
 #[test]
-fn a_description_that_cannot_be_used_is_not_repeated_at_length() {
+fn invalid_metadata_is_quoted_shortened() {
     let document =
         serde_json::json!({ "issuer": "https://a.example", "scopes_supported": "\u{1b}x".repeat(9_000) });
     let place = url("https://a.example");

@@ -33,7 +33,7 @@ fn answer(state: &str, iss: Option<&str>) -> FinishLoginParams {
 }
 
 #[test]
-fn the_proof_is_that_of_the_specification() {
+fn pkce_challenge_matches_the_rfc_example() {
     // RFC 7636, appendix B.
     let verifier = Secret::from("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
     assert_eq!(challenge(&verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
@@ -42,8 +42,8 @@ fn the_proof_is_that_of_the_specification() {
 }
 
 #[test]
-fn an_answer_must_be_of_the_one_that_was_asked() {
-    let taken = |names_itself, iss| decided(&pending("docs", names_itself, 0), &answer("", iss)).is_ok();
+fn answer_must_name_the_expected_issuer() {
+    let accepted = |names_itself, iss| decided(&pending("docs", names_itself, 0), &answer("", iss)).is_ok();
     for (names_itself, iss, good) in [
         (true, Some("https://a.example"), true),
         (true, None, false),
@@ -52,27 +52,27 @@ fn an_answer_must_be_of_the_one_that_was_asked() {
         (false, Some("https://a.example/"), false),
         (false, None, true),
     ] {
-        assert_eq!(taken(names_itself, iss), good, "{names_itself} {iss:?}");
+        assert_eq!(accepted(names_itself, iss), good, "{names_itself} {iss:?}");
     }
-    // What another says is not repeated.
-    let mut theirs = answer("", Some("https://evil.example"));
-    theirs.error = Some("call this number".to_owned());
-    let error = decided(&pending("docs", true, 0), &theirs).unwrap_err().to_string();
+    // An answer from a different authorization server is not repeated.
+    let mut foreign = answer("", Some("https://evil.example"));
+    foreign.error = Some("call this number".to_owned());
+    let error = decided(&pending("docs", true, 0), &foreign).unwrap_err().to_string();
     assert!(!error.contains("number") && !error.contains("evil"), "{error}");
-    theirs.iss = Some("https://a.example".to_owned());
-    let error = decided(&pending("docs", true, 0), &theirs).unwrap_err().to_string();
+    foreign.iss = Some("https://a.example".to_owned());
+    let error = decided(&pending("docs", true, 0), &foreign).unwrap_err().to_string();
     assert!(error.contains("call this number"), "{error}");
 }
 
 #[test]
-fn a_login_is_ended_once_by_its_own_answer_and_in_time() {
+fn login_completes_once_with_its_own_state_in_time() {
     let logins = Logins::default();
     let (one, now) = (pending("docs", false, 1_000), from_millis(1));
     let id = one.id.clone();
     logins.add(one, now).unwrap();
     assert!(matches!(logins.take("docs", &id, &answer("another", None), now), Err(LoginError::Refused(_))));
     assert!(matches!(logins.take("mail", &id, &answer("the state", None), now), Err(LoginError::NoLogin)));
-    assert!(logins.take("docs", &id, &answer("the state", None), now).is_ok(), "it is still there");
+    assert!(logins.take("docs", &id, &answer("the state", None), now).is_ok(), "the login still exists");
     assert!(matches!(logins.take("docs", &id, &answer("the state", None), now), Err(LoginError::NoLogin)));
     let late = pending("docs", false, 1_000);
     let id = late.id.clone();
@@ -82,7 +82,7 @@ fn a_login_is_ended_once_by_its_own_answer_and_in_time() {
 }
 
 #[test]
-fn logins_that_nobody_ends_are_bounded() {
+fn pending_logins_are_bounded() {
     let logins = Logins::default();
     let now = from_millis(0);
     let first = pending("docs", false, 1_000);
@@ -96,11 +96,15 @@ fn logins_that_nobody_ends_are_bounded() {
     let others = (0..MAX - MAX_OF_ONE).map(|n| logins.add(pending(&format!("s{n}"), false, 1_000), now));
     assert!(others.into_iter().all(|added| added.is_ok()));
     assert_eq!(logins.add(pending("more", false, 1_000), now), Err(LoginError::Full(MAX)));
-    assert_eq!(logins.add(pending("more", false, 2_000), from_millis(1_000)), Ok(()), "they end with time");
+    assert_eq!(
+        logins.add(pending("more", false, 2_000), from_millis(1_000)),
+        Ok(()),
+        "expired logins make room"
+    );
 }
 
 #[test]
-fn a_person_is_asked_for_what_is_needed_and_not_shown_what_is_secret() {
+fn authorization_url_contains_no_verifier() {
     let verifier = Secret::from("the verifier");
     let url = address(&Decision {
         endpoint: Url::parse("https://a.example/authorize?tenant=1#x").unwrap(),

@@ -167,10 +167,10 @@ pub(in crate::supervision) fn busy(unit: &Unit, why: &str) -> CallError {
     .hint("Nothing was run. Wait for a while and call again.")
 }
 
-/// The server wants a login: nothing was run.
+/// The server requires a login: nothing was run.
 pub(super) fn locked(unit: &Unit, why: &str) -> CallError {
     let (name, why) = (&unit.name, for_callers(why));
-    CallError::new(ErrorCode::Unavailable, format!("{name} wants a login: {why}"))
+    CallError::new(ErrorCode::Unavailable, format!("{name} requires a login: {why}"))
         .hint(format!("Nothing was run. Call again when somebody has run `plexus upstream login {name}`."))
         .before_it_ran()
 }

@@ -31,7 +31,7 @@ const MISSED: u32 = 2;
 pub(super) enum MonitorEnd {
     /// It is gone, or as good as gone, and why.
     Lost(String),
-    /// It wants a login, in words that say how.
+    /// It requires a login, in words that say how.
     Locked(String),
     /// It is lazy and nobody called it for a while.
     Idle,

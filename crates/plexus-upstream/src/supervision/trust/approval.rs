@@ -47,11 +47,11 @@ impl Upstreams {
         let judgement = unit.judgement.load_full();
         let approved = match self.0.shared.pins.approve(name, &judgement, wanted, by).await? {
             Approved::Done(approved) => approved,
-            Approved::Other(tool) => return Err(ApproveError::Other(tool)),
+            Approved::NotPending(tool) => return Err(ApproveError::Other(tool)),
         };
         unit.judge_again().await;
         let held = unit.judgement.load_full();
-        let pending = held.held.iter().map(|held| held.said.name.clone()).collect();
+        let pending = held.held.iter().map(|held| held.text.name.clone()).collect();
         Ok(UpstreamApproval { name: name.to_owned(), approved, pending })
     }
 

@@ -135,7 +135,7 @@ impl Unit {
         // First: a call that finds the tool finds how to call it.
         self.catalog.store(Arc::new(catalog));
         let held =
-            judgement.held.iter().map(|held| self.canonical(&held.said.name, config)).collect::<Vec<_>>();
+            judgement.held.iter().map(|held| self.canonical(&held.text.name, config)).collect::<Vec<_>>();
         self.shared.registry.set_held(&self.name, held);
         self.judgement.store(judgement);
         self.shared.registry.set_upstream(&self.slug, tools);

@@ -1,20 +1,20 @@
-//! Whether a word of a text is the name of a tool there, although it is a word like any other.
+//! Decides whether a word in a text denotes the tool of that name.
 //!
-//! Tools are called `todo`, `echo` or `search`, and so are many other things. A word counts only where the text itself says
-//! that a tool is meant by it.
+//! Many tools are named by ordinary words such as `todo`, `echo` or `search`. Such a word counts only if the
+//! text itself makes clear that it means a tool.
 
-/// What a text makes of a word.
+/// The meaning of a word in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mention {
-    /// A word.
+    /// An ordinary word.
     None,
     /// A tool.
     Tool,
-    /// A tool that is not to be used, or with which something else is to be done.
+    /// A tool, with an instruction not to use it or to do something else with it.
     Order,
 }
 
-/// How a word is meant that begins and ends at these places of a text in small letters.
+/// The meaning of the word at `start..end` of a lower-case text.
 pub(super) fn mention(text: &str, start: usize, end: usize) -> Mention {
     let (before, after) = (&text[..start], &text[end..]);
     let is_quoted = before.ends_with(QUOTES) && after.starts_with(QUOTES);
@@ -36,7 +36,7 @@ pub(super) fn mention(text: &str, start: usize, end: usize) -> Mention {
 
 const QUOTES: [char; 3] = ['`', '\'', '"'];
 
-/// Whether a text ends with these words, and not only with letters of them.
+/// Whether a text ends with these whole words.
 fn ends_with_word(text: &str, words: &str) -> bool {
     text.strip_suffix(words).is_some_and(|rest| !rest.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }

@@ -1,9 +1,9 @@
-//! Long runs of base64 or hexadecimal digits: what a person cannot read, a model may.
+//! Detects long runs of base64 or hexadecimal digits, which a model may decode but a person does not read.
 
-/// Longer than a hash of any kind, written out.
+/// Longer than any hash in hexadecimal.
 const HEX: usize = 129;
 const BASE64: usize = 128;
-/// Paths and names of many words have the same characters, in shorter pieces.
+/// Paths and multi-word names use the same characters, in shorter pieces.
 const PIECE: usize = 16;
 
 pub(super) fn found(text: &str) -> Option<String> {
@@ -36,7 +36,7 @@ pub(super) fn found(text: &str) -> Option<String> {
 
 fn is_encoded(run: &str) -> bool {
     if run.len() >= HEX && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        // A row of the same digit is a ruler.
+        // A run of few distinct digits is a separator line, not data.
         return run.bytes().collect::<std::collections::BTreeSet<_>>().len() > 4;
     }
     let any = |is: fn(&u8) -> bool| run.bytes().any(|byte| is(&byte));

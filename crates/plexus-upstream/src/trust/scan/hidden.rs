@@ -1,14 +1,15 @@
-//! Characters that a person does not see and a model reads.
+//! Detects characters that a person does not see but a model reads.
 //!
-//! Some of them have honest work: joiners inside emoji and in scripts whose letters join, marks of direction in text that
-//! is written from right to left, one selector behind a character that has variants. There they pass, one at a time; a
-//! message that is written in them needs many in a row, or where they have no work.
+//! Some of them have legitimate uses: joiners inside emoji and in scripts with joined letters, direction
+//! marks in right-to-left text, one variation selector after a character that has variants. Single
+//! occurrences in such places are accepted; a hidden message needs many in a row, or in places where they
+//! have no use.
 
-/// A run of blanks behind which nobody looks, in characters and in lines.
+/// A run of blanks so long that text after it goes unnoticed, in characters and in lines.
 const MAX_BLANKS: usize = 200;
 const MAX_BLANK_LINES: usize = 25;
 
-/// The first such thing.
+/// The first hidden text.
 pub(super) fn found(text: &str) -> Option<String> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r')) {
         return padded(text);
@@ -23,13 +24,13 @@ pub(super) fn found(text: &str) -> Option<String> {
     }
 }
 
-/// A control sequence of terminals.
+/// A terminal control sequence.
 pub(super) fn escape(text: &str) -> Option<String> {
     let place = text.find(['\u{1B}', '\u{9B}'])?;
     Some(text[place..].chars().take(40).collect())
 }
 
-/// The text with everything that is hidden in it written out: `<U+200B>`.
+/// The text with every hidden character written out: `<U+200B>`.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;
@@ -42,7 +43,7 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// Text far behind a run of blanks.
+/// Text after a long run of blanks.
 fn padded(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
     for (place, c) in text.char_indices() {
@@ -50,10 +51,10 @@ fn padded(text: &str) -> Option<String> {
             blanks += 1;
             lines += usize::from(c == '\n');
         } else {
-            // Blanks before the first word hide nothing behind what is read.
+            // Leading blanks do not push text out of sight.
             if blanks < place && (blanks >= MAX_BLANKS || lines >= MAX_BLANK_LINES) {
                 let behind: String = text[place..].chars().take(60).collect();
-                return Some(format!("behind {blanks} blanks: {behind}"));
+                return Some(format!("after {blanks} blanks: {behind}"));
             }
             (blanks, lines) = (0, 0);
         }
@@ -61,28 +62,28 @@ fn padded(text: &str) -> Option<String> {
     None
 }
 
-/// Where the hidden characters are that have no work there.
+/// The positions of hidden characters without a legitimate use there.
 fn places(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut before = Before::default();
     let is_rtl = text.chars().any(is_right_to_left);
     text.char_indices().filter(move |(place, c)| {
         let next = text[place + c.len_utf8()..].chars().next();
-        let hidden = is_hidden(*c) && !before.excuses(*c, next, is_rtl);
+        let hidden = is_hidden(*c) && !before.permits(*c, next, is_rtl);
         before.see(*c);
         hidden
     })
 }
 
-/// What came before a character.
+/// The context before a character.
 #[derive(Default)]
 struct Before {
-    /// The last one.
+    /// The preceding character.
     last: Option<char>,
-    /// The last one that is seen.
+    /// The last visible character.
     seen: Option<char>,
-    /// Letters of a flag that is written in tags.
+    /// Letters of a flag written in tag characters.
     tags: String,
-    /// Selectors of variants that were excused.
+    /// Number of accepted variation selectors.
     variants: usize,
 }
 
@@ -99,8 +100,8 @@ impl Before {
         self.last = Some(c);
     }
 
-    /// Whether a hidden character has work to do here.
-    fn excuses(&self, c: char, next: Option<char>, is_rtl: bool) -> bool {
+    /// Whether a hidden character has a legitimate use here.
+    fn permits(&self, c: char, next: Option<char>, is_rtl: bool) -> bool {
         let (Some(last), Some(seen)) = (self.last, self.seen) else { return false };
         let follows_visible = !is_hidden(last) || last == '\u{FE0F}';
         match c {
@@ -110,7 +111,7 @@ impl Before {
             '\u{FE0E}' | '\u{FE0F}' => {
                 !is_hidden(last) && (is_pictograph(last) || matches!(last, '0'..='9' | '#' | '*'))
             }
-            // One of many can be chosen behind each letter, and so a letter of another text.
+            // Each letter could carry one of many selectors, which would encode a hidden text.
             c if is_rare_variant(c) => {
                 self.variants < MAX_VARIANTS
                     && !is_hidden(last)
@@ -127,15 +128,15 @@ impl Before {
     }
 }
 
-/// Selectors of rare variants in one text.
+/// Limit of rare variation selectors in one text.
 const MAX_VARIANTS: usize = 4;
-/// England, Scotland and Wales: a black flag, these letters, and the end.
+/// England, Scotland and Wales: a black flag, these letters, and the terminator.
 const FLAGS: [&str; 3] = ["gbeng\u{7F}", "gbsct\u{7F}", "gbwls\u{7F}"];
 
 const TAG_FIRST: char = '\u{E0020}';
 const TAG_LAST: char = '\u{E007F}';
 
-/// What a tag stands for.
+/// The letter that a tag character stands for.
 fn letter(tag: char) -> Option<char> {
     char::from_u32(u32::from(tag) - 0xE0000)
 }
@@ -147,26 +148,26 @@ fn is_rare_variant(c: char) -> bool {
 fn is_hidden(c: char) -> bool {
     matches!(
         u32::from(c),
-        // Controls, except those that are blanks.
+        // Controls, except blanks.
         0x00..=0x08 | 0x0B..=0x0C | 0x0E..=0x1F | 0x7F..=0x9F
         // Soft hyphen, joiners, fillers, invisible letters and operators.
         | 0xAD | 0x034F | 0x115F..=0x1160 | 0x17B4..=0x17B5 | 0x180B..=0x180F | 0x200B..=0x200D | 0x2060..=0x2065
         | 0x206A..=0x206F | 0x2800 | 0x3164 | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A
-        // Direction of writing.
+        // Text direction.
         | 0x061C | 0x200E..=0x200F | 0x202A..=0x202E | 0x2066..=0x2069
-        // Line breaks that are none elsewhere.
+        // Line breaks that most programs do not treat as such.
         | 0x2028..=0x2029
-        // Variation selectors, and letters that only programs see.
+        // Variation selectors, and tag characters.
         | 0xFE00..=0xFE0F | 0xE0000..=0xE0FFF
     )
 }
 
-/// Hebrew, Arabic and their neighbours.
+/// Hebrew, Arabic and related scripts.
 fn is_right_to_left(c: char) -> bool {
     matches!(u32::from(c), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFC | 0x10800..=0x10FFF | 0x1E800..=0x1EFFF)
 }
 
-/// A letter of a script in which letters join, or take other forms beside each other.
+/// A letter of a script in which letters join or change their form in context.
 fn joins(c: char) -> bool {
     matches!(
         u32::from(c),
@@ -187,7 +188,7 @@ fn is_pictograph(c: char) -> bool {
     )
 }
 
-/// The colour of a skin, or a frame around a key.
+/// A skin tone, or the keycap frame.
 fn is_modifier(c: char) -> bool {
     matches!(u32::from(c), 0x1F3FB..=0x1F3FF | 0x20E3)
 }

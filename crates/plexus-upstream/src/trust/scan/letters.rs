@@ -1,8 +1,8 @@
-//! Letters that look like others, so that what a person reads is not what a program compares.
+//! Handles confusable letters (homoglyphs), which make a program compare something else than a person reads.
 
 use unicode_security::skeleton;
 
-/// The text with every letter that looks like one of ASCII as that one.
+/// Replaces every letter that is confusable with an ASCII one by that one.
 pub(crate) fn folded(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut one = [0; 4];
@@ -22,7 +22,7 @@ pub(crate) fn folded(text: &str) -> String {
     plain
 }
 
-/// The same without accents, which change how a word looks and not what a model makes of it.
+/// Like [`folded`], and also removes accents, which change how a word looks but not how a model reads it.
 pub(super) fn unaccented(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut one = [0; 4];
@@ -44,8 +44,8 @@ fn is_accent(c: char) -> bool {
     matches!(u32::from(c), 0x0300..=0x036F)
 }
 
-/// A name such that those that look the same are the same: small letters without separators, and one for all that are
-/// taken for each other.
+/// A comparison key for names, equal for names that look the same: lower case without separators, with one
+/// representative per group of confusable characters.
 pub(crate) fn squashed(name: &str) -> String {
     let plain = folded(name).to_lowercase().replace("rn", "m").replace("vv", "w");
     let alike = |c: char| match c {
@@ -57,7 +57,7 @@ pub(crate) fn squashed(name: &str) -> String {
     plain.chars().filter(|c| c.is_alphanumeric() || "|!".contains(*c)).map(alike).collect()
 }
 
-/// A word in two scripts, all of which could be one: nobody writes so who does not hide something.
+/// A word that mixes two scripts and looks like pure ASCII, which only occurs as a disguise.
 pub(super) fn mixed(text: &str) -> Option<String> {
     if text.is_ascii() {
         return None;
@@ -72,6 +72,6 @@ pub(super) fn mixed(text: &str) -> Option<String> {
     };
     words.into_iter().find(disguised).map(|word| {
         let odd = word.chars().find(|c| !c.is_ascii()).map_or(0, u32::from);
-        format!("{word} has U+{odd:04X} in it, which looks like {}", folded(word))
+        format!("{word} contains U+{odd:04X}, which looks like {}", folded(word))
     })
 }

@@ -1,8 +1,9 @@
-//! What is strange about what a server says, before anybody trusts it.
+//! Scans the texts of a server for suspicious content before they are trusted.
 //!
-//! Every text of a definition is looked at, wherever it stands: descriptions of arguments, names of properties, values to
-//! choose from, defaults. A finding proves nothing. It means that a person should look, so ordinary descriptions, however
-//! long, loud or foreign, must not have any; what only a reader of the whole text could tell is left to that person.
+//! Every text of a definition is scanned: argument descriptions, property names, enum values, defaults. A
+//! finding proves nothing; it means that a person should look. Ordinary descriptions, however long, emphatic
+//! or foreign, must therefore have no findings. Manipulation that only a reader of the whole text can
+//! recognize is left to that person.
 
 mod addressing;
 mod encoded;
@@ -15,12 +16,12 @@ use serde_json::{Map, Value};
 pub(crate) use hidden::visible;
 pub(super) use letters::{folded, squashed};
 
-/// Of one definition; more say no more.
+/// Findings per definition; further ones add no information.
 const MAX_FLAGS: usize = 16;
 /// Characters of a finding that are shown.
 const SHOWN: usize = 100;
 
-/// What is strange about a definition by itself.
+/// Findings about a definition on its own.
 pub(crate) fn scan(form: &Map<String, Value>) -> Vec<ToolFlag> {
     let mut flags = Vec::new();
     texts(form, &mut |at, text| {
@@ -36,7 +37,7 @@ pub(crate) fn scan(form: &Map<String, Value>) -> Vec<ToolFlag> {
     flags
 }
 
-/// Each kind at most once.
+/// Findings in one text, each kind at most once.
 fn of_text(text: &str) -> Vec<(FlagKind, String)> {
     let found = [
         (FlagKind::TerminalEscape, hidden::escape(text)),
@@ -47,7 +48,7 @@ fn of_text(text: &str) -> Vec<(FlagKind, String)> {
     found.into_iter().filter_map(|(kind, found)| Some((kind, found?))).collect()
 }
 
-/// Hands on every text of a definition, with the field that it stands in: names of fields are texts too.
+/// Calls `take` for every text of a definition with its field; names of fields count as texts too.
 pub(super) fn texts<'f>(form: &'f Map<String, Value>, take: &mut impl FnMut(&str, &'f str)) {
     for (name, value) in form {
         walk(&mut name.clone(), value, take);

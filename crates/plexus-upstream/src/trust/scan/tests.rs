@@ -1,10 +1,10 @@
-//! Definitions that nobody should trust at first sight, and ordinary ones, which everybody should.
+//! Definitions that must be flagged, and ordinary ones that must not be.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Also listed by a server behind a real hub, in `tests/it/upstream/trust.rs`.
+/// Also served by a server behind a real hub, in `tests/it/upstream/trust.rs`.
 const TEXTS: &str = include_str!("texts.json");
 
 fn table(part: &str) -> Vec<Value> {
@@ -12,7 +12,7 @@ fn table(part: &str) -> Vec<Value> {
     table[part].as_array().unwrap().clone()
 }
 
-/// With what every definition has.
+/// Adds the members that every definition has.
 fn whole(mut definition: Value) -> Map<String, Value> {
     for (member, value) in [("name", json!("a_tool")), ("inputSchema", json!({ "type": "object" }))] {
         if definition.get(member).is_none() {
@@ -50,9 +50,9 @@ fn ordinary_definitions_are_not_flagged() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Our own tools are described for models too.
+/// The hub's own tools are described for models too.
 #[test]
-fn the_tools_of_the_hub_would_be_trusted() {
+fn native_tools_have_no_findings() {
     for tool in plexus_tools::native::tools() {
         let spec = tool.spec();
         let definition = json!({
@@ -64,14 +64,14 @@ fn the_tools_of_the_hub_would_be_trusted() {
 }
 
 #[test]
-fn a_finding_says_where_it_is_and_shows_what_cannot_be_seen() {
+fn finding_names_its_field_and_shows_hidden_characters() {
     let definition = json!({
         "inputSchema": { "properties": { "path": { "description": "A path\u{200B}." }, "list": { "enum": ["a", "<IMPORTANT>"] } } },
     });
     let flags = scan(definition.as_object().unwrap());
-    let told: Vec<_> = flags.iter().map(|flag| (flag.kind, flag.at.as_str(), flag.found.as_str())).collect();
+    let found: Vec<_> = flags.iter().map(|flag| (flag.kind, flag.at.as_str(), flag.found.as_str())).collect();
     assert_eq!(
-        told,
+        found,
         [
             (FlagKind::Instructions, "inputSchema.properties.list.enum[1]", "<important>"),
             (FlagKind::HiddenText, "inputSchema.properties.path.description", "A path<U+200B>."),
@@ -83,7 +83,7 @@ fn a_finding_says_where_it_is_and_shows_what_cannot_be_seen() {
 }
 
 #[test]
-fn hidden_characters_are_written_out_and_those_with_work_to_do_are_left() {
+fn hidden_characters_are_escaped_unless_legitimate() {
     for (text, shown) in [
         ("a\u{200B}b", "a<U+200B>b"),
         ("\u{1B}[2J", "<U+001B>[2J"),

@@ -97,7 +97,7 @@ async fn access_to_what_the_file_named_before_is_not_taken() {
     };
     let ((status, refused), ()) = tokio::join!(finishing, changing);
     let message = refused["message"].as_str().unwrap();
-    assert!(status == 409 && message.contains("has changed since the login was begun"), "{status} {message}");
+    assert!(status == 409 && message.contains("has changed since the login started"), "{status} {message}");
     assert_eq!(authority.revoked(), ["refresh-2", "access-2"], "what came of it was given back");
     hub.upstreams().reload().await;
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;

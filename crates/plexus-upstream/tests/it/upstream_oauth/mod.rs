@@ -51,7 +51,7 @@ async fn log_in(hub: &TestHub, name: &str) -> Upstream {
     hub.upstream_in(name, UpstreamState::Ready).await
 }
 
-/// A server that wants a login, behind a hub that has not logged in.
+/// A server that requires a login, behind a hub that has not logged in.
 async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
     hub.write_upstream(name, document);
     hub.upstreams().reload().await;

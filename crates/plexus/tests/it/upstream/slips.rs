@@ -153,7 +153,7 @@ async fn what_is_wrong_with_a_file_is_told_whole_in_a_pipe() {
     let _hub = plexus.up().await;
     let listed = plexus.run(&["upstream", "ls"]).await;
     assert!(listed.ok().contains("\tmy server.json: `"), "{listed:?}");
-    assert!(listed.ok().contains("is not a time") && !listed.ok().contains('…'), "{listed:?}");
+    assert!(listed.ok().contains("is not a duration") && !listed.ok().contains('…'), "{listed:?}");
     assert!(listed.stderr.contains("`plexus upstream show 'my server'` says why"), "{listed:?}");
     let shown = plexus.run(&["upstream", "show", "my server"]).await;
     let problems = shown.stderr.lines().filter(|line| line.starts_with("  /")).count();
