@@ -1,4 +1,4 @@
-//! The machine, as its tools know it.
+//! The machine that the tools work on.
 
 use std::path::{Path, PathBuf};
 
@@ -8,25 +8,25 @@ use crate::files::Files;
 use crate::launch::{Held, Launcher, Missing, Sandbox, Unavailable};
 use crate::policy::{Level, Policies, Policy};
 
-/// What a tool of the machine needs beside the context of a call.
+/// What a tool needs in addition to the context of a call.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// The node's folder, readable by its owner only; a tool that keeps files has a folder of its own in it.
+    /// The node's folder, readable only by its owner. A tool that stores files has its own subfolder.
     pub data_dir: PathBuf,
     pub environment: Environment,
     pub supervisor: Supervisor,
     pub clock: Clock,
     /// What may be done here.
     pub policy: Policies,
-    /// The program that puts a command into its sandbox: this one, unless a test has another. Without it there is none.
+    /// The program that sets up the sandbox of a command: this program, except in tests. Without it there is no
+    /// sandbox.
     pub launcher: Option<Launcher>,
 }
 
 impl Machine {
-    /// What a command is to be put into; none where it is held by nothing.
-    ///
-    /// # Errors
-    /// When the policy asks for what does not work here: nothing may be run then.
+    /// The sandbox for a command; `None` if commands run without one.
+    /// ¶ # Errors
+    /// If the policy requires a level that does not work on this machine. No command may run then.
     pub fn sandbox(&self, policy: &Policy, cwd: &Path) -> Result<Option<Sandbox>, Unavailable> {
         match &self.launcher {
             Some(launcher) => launcher.sandbox(policy, &self.data_dir, cwd),
@@ -34,12 +34,12 @@ impl Machine {
         }
     }
 
-    /// The working folder, made if it does not exist; else why there is none.
+    /// The working folder, created if it does not exist, or the reason there is none.
     pub fn work_folder(&self) -> Result<PathBuf, String> {
         Files::of(self).work_folder().map_err(|error| error.to_string())
     }
 
-    /// What commands are held by.
+    /// The sandbox level that applies to commands.
     ///
     /// # Errors
     /// As [`Self::sandbox`].

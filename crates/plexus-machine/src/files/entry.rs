@@ -1,7 +1,7 @@
-//! A name in a folder that is open: where something is written, moved or removed.
+//! A name in an open folder, as the target of a write, move or removal.
 //!
-//! A file is written as a whole beside its place, and put there when it is complete and on the disk. Who reads it sees the
-//! old content or the new, also after a crash.
+//! A write goes to a temporary file in the same folder, which is synced and then renamed over the target. A reader
+//! sees either the old or the new content, also after a crash.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
 
 use super::{FileError, Folder, Kind};
 
-/// Of files that are new, before the user's own mask.
+/// The mode of new files, before the umask is applied.
 const NEW: u32 = 0o666;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Place {
         Ok(Self { folder, name, about })
     }
 
-    /// Where it really is.
+    /// The real path.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
@@ -42,7 +42,7 @@ impl Place {
         &self.name
     }
 
-    /// What is there, if anything.
+    /// The metadata of the existing entry, if any.
     pub(crate) fn about(&self) -> Option<&Stat> {
         self.about.as_ref()
     }
@@ -51,21 +51,21 @@ impl Place {
         self.about.as_ref().map(Kind::of)
     }
 
-    /// Begins a file that takes the place when it is complete, with the mode and the owner of what is there.
+    /// Starts a file that atomically replaces the entry when complete, with the entry's mode and owner.
     pub(crate) fn draft(&self) -> Result<Draft<'_>, FileError> {
         self.draft_with(None)
     }
 
-    /// The same with this mode, if one is given.
+    /// Like [`Self::draft`], with the given mode, if any.
     pub(crate) fn draft_with(&self, mode: Option<u32>) -> Result<Draft<'_>, FileError> {
         match self.kind() {
             None | Some(Kind::File) => {}
             Some(kind) => {
                 let what = match kind {
-                    Kind::Folder => "a folder and no file",
-                    Kind::Link => "a link that leads nowhere",
+                    Kind::Folder => "a folder, not a file",
+                    Kind::Link => "a broken symlink",
                     Kind::File | Kind::Special => {
-                        "a device, a pipe or a socket, which tools for files do not open"
+                        "a device, a pipe or a socket, which file tools do not open"
                     }
                 };
                 return Err(FileError::NotThis { path: self.path(), what });
@@ -89,7 +89,8 @@ impl Place {
         };
         let draft = Draft { place: self, name, file };
         if let Some(about) = &self.about {
-            // Only root can give a file away; anybody else's new file is their own, as with any editor.
+            // Only root can change the owner. For other users the new file belongs to the node's user, as with any
+            // editor.
             let (owner, group) = (Uid::from_raw(about.st_uid), Gid::from_raw(about.st_gid));
             let _ = rustix::fs::fchown(&draft.file, Some(owner), Some(group));
         }
@@ -99,14 +100,14 @@ impl Place {
         Ok(draft)
     }
 
-    /// Writes all of it.
+    /// Replaces the content.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), FileError> {
         let mut draft = self.draft()?;
         draft.file.write_all(content).map_err(|error| FileError::io(&self.path(), error))?;
         draft.put()
     }
 
-    /// Whether there is still what was there when the place was looked at.
+    /// Checks that the entry is unchanged since this value was created.
     pub(crate) fn check_unchanged(&self) -> Result<(), FileError> {
         let now = self.folder.about(&self.name).map_err(|error| FileError::io(&self.path(), error))?;
         let same = match (&self.about, &now) {
@@ -117,7 +118,7 @@ impl Place {
         if same { Ok(()) } else { Err(FileError::Changed(self.path())) }
     }
 
-    /// What is there gets another place, at once.
+    /// Renames the entry atomically.
     pub(crate) fn move_to(&self, other: &Self, replace: bool) -> Result<(), FileError> {
         rename(&self.folder, &self.name, &other.folder, &other.name, replace)
             .map_err(|error| FileError::io(&other.path(), error))?;
@@ -126,40 +127,41 @@ impl Place {
         Ok(())
     }
 
-    /// The same name in the same folder, as it is now.
+    /// Looks at the same name in the same folder again.
     pub(crate) fn again(&self) -> Result<Self, FileError> {
         Self::new(self.folder.folder_below(Path::new(""))?, self.name.clone())
     }
 
-    /// Removes a folder with nothing in it.
+    /// Removes an empty folder.
     pub(crate) fn remove_folder(&self) -> Result<(), FileError> {
         rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)
             .map_err(|error| FileError::io(&self.path(), error))
     }
 
-    /// Removes a file or link for good.
+    /// Removes a file or symlink permanently.
     pub(crate) fn unlink(&self) -> Result<(), FileError> {
         rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())
             .map_err(|error| FileError::io(&self.path(), error))
     }
 }
 
-/// A file that is not in its place yet. Dropped, it is gone.
+/// A file that is not at its final path yet. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Draft<'p> {
     place: &'p Place,
-    /// None while it has no name at all, which is so where the file system can do it: a crash leaves nothing then.
+    /// `None` while the file is unnamed (`O_TMPFILE`), if the file system supports that: a crash then leaves nothing
+    /// behind.
     name: Option<OsString>,
     pub(crate) file: File,
 }
 
 impl Draft<'_> {
-    /// Puts it in its place, where it survives a power cut.
+    /// Moves the file to its final path, where it survives a power failure.
     pub(crate) fn put(self) -> Result<(), FileError> {
         self.put_as(true)
     }
 
-    /// Puts it in its place if nothing is there.
+    /// Moves the file to its final path unless something exists there.
     pub(crate) fn put_new(self) -> Result<(), FileError> {
         self.put_as(false)
     }
@@ -180,7 +182,8 @@ impl Draft<'_> {
         };
         rename(folder, &own, folder, name, replace).map_err(failed)?;
         self.name = None;
-        // A folder that may only be passed through cannot be told to; the name is then as safe as the system makes it.
+        // A folder that may be traversed but not read cannot be synced. The durability of the name then depends on
+        // the system.
         let _ = rustix::fs::fsync(folder.as_fd());
         Ok(())
     }
@@ -194,13 +197,13 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// A name that nobody else has, and by which people know what it was.
+/// A unique name that people can recognise as a temporary file of Plexus.
 pub(crate) fn temporary() -> OsString {
     OsString::from(format!(".plexus-{:016x}.tmp", rand::random::<u64>()))
 }
 
-/// What tells a file from what it was before, as far as the system keeps it.
-// The width of these differs between systems.
+/// Detects a changed file, as far as the system records it.
+// The integer types differ between systems.
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
 fn identity(about: &Stat) -> [i128; 7] {
     [
@@ -224,7 +227,7 @@ mod system {
 
     use super::{Folder, OsStr};
 
-    /// A file that no folder shows; not every file system has them.
+    /// An unnamed file. Not every file system supports it.
     pub(super) fn nameless(folder: &Folder, mode: Mode) -> Option<File> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         rustix::fs::openat(folder, ".", flags, mode).ok().map(File::from)
@@ -240,7 +243,7 @@ mod system {
             return rustix::fs::renameat(from, name, to, new);
         }
         match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-            // A file system that cannot do both at once.
+            // The file system does not support an atomic rename without replacement.
             Err(Errno::INVAL | Errno::NOSYS) => super::look_and_rename(from, name, to, new),
             done => done,
         }

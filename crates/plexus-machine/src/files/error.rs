@@ -1,4 +1,4 @@
-//! Why something cannot be done with a file, and what a caller is told.
+//! Errors of file operations, and how they are reported to callers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ pub(crate) enum FileError {
     NoPath(String),
     #[error(transparent)]
     NoWorkFolder(#[from] NoWorkFolder),
-    #[error("{} is not there", .0.display())]
+    #[error("{} does not exist", .0.display())]
     NotFound(PathBuf),
     #[error("{}: {why}", path.display())]
     Refused { path: PathBuf, why: PathRefused },
     #[error("{} is {what}", path.display())]
     NotThis { path: PathBuf, what: &'static str },
-    #[error("{} is there already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
-    #[error("{} was changed by somebody else in the meantime", .0.display())]
+    #[error("{} was changed by another program in the meantime", .0.display())]
     Changed(PathBuf),
-    #[error("the call was cancelled, or its time was up")]
+    #[error("the call was cancelled or timed out")]
     Stopped,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -53,11 +53,9 @@ impl From<FileError> for CallError {
                 "Nothing was done. Without a working folder there are no relative paths: give a full path, or one that begins \
                  with ~/.",
             ),
-            FileError::NotFound(_) => {
-                (ErrorCode::NotFound, "Look at the folder it should be in with action \"list\".")
-            }
+            FileError::NotFound(_) => (ErrorCode::NotFound, "List its parent folder with action \"list\"."),
             FileError::Refused { why: PathRefused::Denied, .. } => {
-                (ErrorCode::Forbidden, "Nothing was done. Do without it: no argument changes this.")
+                (ErrorCode::Forbidden, "Nothing was done. Continue without it: no argument changes this.")
             }
             FileError::Refused { .. } => (
                 ErrorCode::Forbidden,
@@ -66,24 +64,24 @@ impl From<FileError> for CallError {
             ),
             FileError::Exists(_) => (
                 ErrorCode::Conflict,
-                "Nothing was done. Look at it with action \"stat\", then choose another path or say that it is to be replaced.",
+                "Nothing was done. Inspect it with action \"stat\", then choose another path or ask for it to be replaced.",
             ),
             FileError::Changed(_) => (
                 ErrorCode::Conflict,
-                "Nothing was done. Read it again, and base the change on what is there now.",
+                "Nothing was done. Read it again and base the change on its current content.",
             ),
             FileError::Stopped => {
-                (ErrorCode::Cancelled, "Ask for less at a time, or give more time with `timeout_seconds`.")
+                (ErrorCode::Cancelled, "Request less at a time, or raise `timeout_seconds`.")
             }
-            FileError::NotThis { .. } => (ErrorCode::InvalidArguments, "Action \"stat\" says what it is."),
+            FileError::NotThis { .. } => (ErrorCode::InvalidArguments, "Inspect it with action \"stat\"."),
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    (ErrorCode::Forbidden, "The user that the node runs as may not do this.")
+                    (ErrorCode::Forbidden, "The user that the node runs as lacks the permission.")
                 }
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    (ErrorCode::ToolFailed, "The disk is full. What was there before is unchanged.")
+                    (ErrorCode::ToolFailed, "The disk is full. The previous content is unchanged.")
                 }
-                _ => (ErrorCode::ToolFailed, "Look at it with action \"stat\"."),
+                _ => (ErrorCode::ToolFailed, "Inspect it with action \"stat\"."),
             },
         };
         Self::new(code, error.to_string()).hint(hint)

@@ -1,4 +1,4 @@
-//! Something that was opened, and where it really is.
+//! An opened path and its real location.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 
 use super::FileError;
 
-/// What is at a path.
+/// The file type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// Opened without doing anything to it: no device is touched, and no pipe waited for.
+/// A path opened with `O_PATH`, without side effects: devices are not touched and pipes do not block.
 #[derive(Debug)]
 pub(crate) struct Handle {
     fd: OwnedFd,
@@ -41,12 +41,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Follows links, but none of those that the kernel makes up, such as `/proc/self/root`.
+    /// Follows symlinks except magic links such as `/proc/self/root`.
     pub(super) fn open(path: &Path) -> Result<Self, FileError> {
         let fd = open_path(path).map_err(|error| match error {
             rustix::io::Errno::LOOP => FileError::NotThis {
                 path: path.to_owned(),
-                what: "behind links that lead in a circle, or into another process",
+                what: "behind a symlink loop, or behind a link into another process",
             },
             rustix::io::Errno::NOTDIR => FileError::NotFound(path.to_owned()),
             error => FileError::io(path, error),
@@ -59,7 +59,7 @@ impl Handle {
         Ok(Self { fd, path: real, about })
     }
 
-    /// Where it really is.
+    /// The real path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -72,7 +72,7 @@ impl Handle {
         Kind::of(&self.about)
     }
 
-    /// Of a plain file: open for reading.
+    /// Opens a regular file for reading.
     pub(crate) fn read(&self) -> Result<File, FileError> {
         self.expect(Kind::File)?;
         let file = reopen(&self.fd, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY);
@@ -82,7 +82,7 @@ impl Handle {
     pub(crate) fn folder(self) -> Result<Folder, FileError> {
         self.expect(Kind::Folder)?;
         let opened = reopen(&self.fd, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC);
-        // A folder may let one through and not show what is in it.
+        // A folder may be traversable but not readable.
         let fd = match opened {
             Ok(fd) => fd,
             Err(rustix::io::Errno::ACCESS) => self.fd,
@@ -94,28 +94,28 @@ impl Handle {
     fn expect(&self, kind: Kind) -> Result<(), FileError> {
         let what = match (self.kind(), kind) {
             (is, wanted) if is == wanted => return Ok(()),
-            (Kind::File, _) => "a file and no folder",
-            (Kind::Folder, _) => "a folder and no file",
-            (Kind::Link, _) => "a link",
-            (Kind::Special, _) => "a device, a pipe or a socket, which tools for files do not open",
+            (Kind::File, _) => "a file, not a folder",
+            (Kind::Folder, _) => "a folder, not a file",
+            (Kind::Link, _) => "a symlink",
+            (Kind::Special, _) => "a device, a pipe or a socket, which file tools do not open",
         };
         Err(FileError::NotThis { path: self.path.clone(), what })
     }
 
-    /// What the kernel makes up is no file of the machine: through it, processes can be read and devices set.
+    /// Refuses virtual file systems such as procfs, which give access to processes and devices.
     pub(super) fn check_file_system(&self) -> Result<(), FileError> {
         match is_made_up(&self.fd) {
             Ok(false) => Ok(()),
             Ok(true) => Err(FileError::NotThis {
                 path: self.path.clone(),
-                what: "not a stored file, but a view of the kernel, which tools for files do not open",
+                what: "in a virtual file system of the kernel, which file tools do not open",
             }),
             Err(error) => Err(FileError::io(&self.path, error)),
         }
     }
 }
 
-/// A folder that is open: what is in it is reached through it, wherever it may be moved.
+/// An open folder. Its entries are accessed through its descriptor, even if it is moved.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
@@ -127,7 +127,7 @@ impl Folder {
         &self.path
     }
 
-    /// What is in it under this name, a link itself and not what it leads to.
+    /// The metadata of an entry, without following a symlink.
     pub(crate) fn about(&self, name: &OsStr) -> io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(about) => Ok(Some(about)),
@@ -136,10 +136,10 @@ impl Folder {
         }
     }
 
-    /// What is in it, in no order; a link is a link.
+    /// The entries, unordered and without following symlinks.
     pub(crate) fn entries(&self) -> Result<Vec<(OsString, Kind)>, FileError> {
         let failed = |error: rustix::io::Errno| match error {
-            // It may be passed through and not looked at.
+            // The folder can be traversed but not read.
             rustix::io::Errno::BADF => FileError::io(&self.path, rustix::io::Errno::ACCESS),
             error => FileError::io(&self.path, error),
         };
@@ -163,26 +163,26 @@ impl Folder {
         Ok(found)
     }
 
-    /// A folder below it, through no link, and none that the kernel makes up.
+    /// Opens a folder below this one, without following symlinks or entering virtual file systems.
     pub(crate) fn folder_below(&self, relative: &Path) -> Result<Self, FileError> {
         let path = self.path.join(relative);
         let fd = open_folder_below(&self.fd, relative).map_err(|error| FileError::io(&path, error))?;
         Ok(Self { fd, path })
     }
 
-    /// A plain file that is right in it, and no link.
+    /// Opens a regular file directly in this folder, without following a symlink.
     pub(super) fn read_here(&self, name: &OsStr) -> Result<(File, Stat), FileError> {
         let failed = |error: rustix::io::Errno| FileError::io(&self.path.join(name), error);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(failed)?;
         let about = rustix::fs::fstat(&fd).map_err(failed)?;
         if Kind::of(&about) != Kind::File {
-            return Err(FileError::NotThis { path: self.path.join(name), what: "no plain file" });
+            return Err(FileError::NotThis { path: self.path.join(name), what: "not a regular file" });
         }
         Ok((File::from(fd), about))
     }
 
-    /// The folder of this name in it, made if there is none; whether it was made.
+    /// Opens the named folder, creating it if it does not exist. Also returns whether it was created.
     pub(super) fn make_folder(&self, name: &OsStr, mode: u32) -> Result<(Self, bool), FileError> {
         let made = match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) => true,
@@ -191,22 +191,22 @@ impl Folder {
         };
         let folder = self.folder_below(Path::new(name)).map_err(|error| match error {
             FileError::Io { path, source } if is_no_folder(&source) => {
-                FileError::NotThis { path, what: "a file or a link that leads nowhere, and no folder" }
+                FileError::NotThis { path, what: "a file or a broken symlink, not a folder" }
             }
             error => error,
         })?;
         Ok((folder, made))
     }
 
-    /// A plain file below it, through no link.
+    /// Opens a regular file below this folder, without following symlinks.
     pub(super) fn read_below(&self, relative: &Path) -> Result<(File, Stat), FileError> {
         let failed = |error: rustix::io::Errno| FileError::io(&self.path.join(relative), error);
-        // Without waiting: it may be a pipe by now.
+        // Non-blocking, because the file may have been replaced by a pipe.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let fd = open_below(&self.fd, relative, flags).map_err(failed)?;
         let about = rustix::fs::fstat(&fd).map_err(failed)?;
         if Kind::of(&about) != Kind::File {
-            return Err(FileError::NotThis { path: self.path.join(relative), what: "no plain file" });
+            return Err(FileError::NotThis { path: self.path.join(relative), what: "not a regular file" });
         }
         Ok((File::from(fd), about))
     }
@@ -230,8 +230,8 @@ mod system {
 
     use super::{AsFd, CWD, Mode, OFlags, OwnedFd, Path, PathBuf};
 
-    /// procfs, sysfs, devpts, cgroup and cgroup2, debugfs, tracefs, securityfs, bpf, configfs, efivarfs, pstore, nsfs,
-    /// binfmt_misc, fusectl, selinuxfs, smackfs, mqueue: by the numbers that the kernel has for them.
+    /// The magic numbers of procfs, sysfs, devpts, cgroup and cgroup2, debugfs, tracefs, securityfs, bpf, configfs,
+    /// efivarfs, pstore, nsfs, binfmt_misc, fusectl, selinuxfs, smackfs and mqueue.
     const MADE_UP: [FsWord; 18] = [
         0x9fa0,
         0x6265_6572,
@@ -267,7 +267,7 @@ mod system {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let through_nothing = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let here = openat2(folder, relative, flags, Mode::empty(), through_nothing | ResolveFlags::NO_XDEV);
-        // On the same file system as the folder it is as real as that; on another one it has to be looked at.
+        // On the same file system it is as real as its parent; another file system must be checked.
         if !matches!(here, Err(rustix::io::Errno::XDEV)) {
             return here;
         }
@@ -275,7 +275,7 @@ mod system {
         if is_made_up(&fd)? { Err(rustix::io::Errno::ACCESS) } else { Ok(fd) }
     }
 
-    /// What was opened, again: by its number, so that it is the same whatever is at its path by now.
+    /// Reopens a descriptor by its number, so that it is the same file whatever exists at its path now.
     pub(super) fn reopen(fd: &OwnedFd, flags: OFlags) -> Result<OwnedFd> {
         use std::os::fd::AsRawFd as _;
         rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Mode::empty())
@@ -294,8 +294,8 @@ mod system {
     }
 }
 
-/// Never compiled so far. There are no links made by the kernel to be careful of, and no call that goes through no link at
-/// all; a walk follows none of them, but one that is put there in that very moment is followed.
+/// Never compiled so far. These systems have no magic links, and no call that refuses symlinks in all path
+/// components. A walk does not follow symlinks, but one created at that very moment is followed.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::os::unix::ffi::OsStringExt as _;

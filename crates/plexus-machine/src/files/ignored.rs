@@ -1,4 +1,4 @@
-//! What a walk leaves out because `.gitignore` and `.ignore` say so, as git and ripgrep read them.
+//! Applies `.gitignore` and `.ignore` files to a walk, with the semantics of git and ripgrep.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -10,22 +10,22 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::{Files, Folder, Kind};
 
-/// No file of rules is as long as this.
+/// The maximum number of bytes read from a rules file.
 const MAX: u64 = 1 << 20;
 
-/// The rules of a folder, and of those above it.
+/// The rules of a folder, linked to those of its parents.
 #[derive(Debug)]
 pub(super) struct Rules {
     above: Option<Arc<Rules>>,
     git: Option<Gitignore>,
     own: Option<Gitignore>,
-    /// A repository begins here: what is said above it is said of another one.
+    /// A repository starts here. The git rules of its parents belong to another repository.
     begins_repository: bool,
     in_repository: bool,
 }
 
 impl Rules {
-    /// Those that hold for a folder because of the folders that it is in.
+    /// The rules that a folder inherits from its parents.
     pub(super) fn above(files: &Files, folder: &Path) -> Option<Arc<Self>> {
         let mut rules = None;
         let above: Vec<&Path> = folder.ancestors().skip(1).collect();
@@ -44,7 +44,7 @@ impl Rules {
         rules
     }
 
-    /// Those that hold in a folder with these entries.
+    /// The rules of a folder with these entries.
     pub(super) fn within(
         above: Option<Arc<Self>>,
         folder: &Folder,
@@ -59,7 +59,7 @@ impl Rules {
         let in_repository = begins_repository || above.as_ref().is_some_and(|above| above.in_repository);
         let mut git = if git { lines(folder, Path::new(".gitignore")) } else { String::new() };
         if begins_repository {
-            // Rules of the folder come later, and so win.
+            // The folder's own rules come later and therefore take precedence.
             git.insert_str(0, &format!("{}\n", lines(folder, Path::new(".git/info/exclude"))));
         }
         let own = if own { lines(folder, Path::new(".ignore")) } else { String::new() };
@@ -78,7 +78,7 @@ impl Rules {
             let said = |rules: &Option<Gitignore>| {
                 rules.as_ref().map_or(Match::None, |rules| rules.matched(path, is_folder).map(|_| ()))
             };
-            // What is said for searches counts before what is said for git.
+            // `.ignore` takes precedence over `.gitignore`.
             let own = said(&level.own);
             if !own.is_none() {
                 return own.is_ignore();
@@ -104,13 +104,13 @@ fn lines(folder: &Folder, file: &Path) -> String {
 fn parsed(folder: &Path, text: &str) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.lines() {
-        // One that makes no sense says nothing, as for git.
+        // Invalid lines are skipped, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok().filter(|rules| !rules.is_empty())
 }
 
-/// By its name alone.
+/// Decides by the name alone.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().first() == Some(&b'.')
 }

@@ -1,4 +1,4 @@
-//! Denied files that have more than one name: by any of them they are the same file.
+//! Denied files that have several hard links and can be reached by any of them.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,15 +9,15 @@ use rustix::fs::Stat;
 
 use crate::policy::PathPattern;
 
-/// Files and folders that are looked at; key rings and the like have far fewer.
+/// The maximum number of entries that are examined; key rings and similar folders have far fewer.
 const LOOKED_AT: usize = 100_000;
 
-/// By device and number.
+/// A set of device and inode numbers.
 #[derive(Debug, Default)]
 pub(super) struct Linked(HashSet<(u64, u64)>);
 
 impl Linked {
-    /// Looks through everything that is denied.
+    /// Searches all denied paths.
     pub(super) fn find(denied: &[PathPattern]) -> Self {
         let mut found = Self::default();
         let mut waiting: Vec<PathBuf> =
@@ -27,7 +27,7 @@ impl Linked {
             let Ok(about) = std::fs::symlink_metadata(&path) else { continue };
             if left == 0 {
                 tracing::warn!(
-                    "there is more in denied folders than is looked through for files with a second name"
+                    "the denied folders have too many entries to find all hard links to their files"
                 );
                 break;
             }
@@ -42,14 +42,14 @@ impl Linked {
         found
     }
 
-    // The width of these differs between systems.
+    // The integer types differ between systems.
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
     pub(super) fn has(&self, about: &Stat) -> bool {
         self.0.contains(&(about.st_dev as u64, about.st_ino as u64))
     }
 }
 
-/// The paths that a pattern stands for now.
+/// The existing paths that a pattern matches.
 pub(crate) fn expanded(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {

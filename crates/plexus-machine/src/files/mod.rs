@@ -1,8 +1,8 @@
-//! Files of the machine, for the tools that work on them.
+//! File access for the tools, restricted by the policy.
 //!
-//! A path is opened first, without doing anything to what is there, and judged afterwards: the kernel says where that
-//! which was opened really is, and this is compared with the policy. Whatever links, `..` and races there were on the way
-//! has happened by then. All that follows goes through what was opened and never through the path again.
+//! A path is first opened without side effects (`O_PATH`) and checked afterwards: the kernel reports the real path of
+//! the opened file, which is compared with the policy. Symlinks, `..` and races on the way are resolved by then. All
+//! further operations use the opened file and never the path again.
 
 mod entry;
 mod error;
@@ -26,10 +26,10 @@ pub(crate) use walk::{Found, Visit, Walk, walk};
 
 use linked::Linked;
 
-/// Of folders that are new, before the user's own mask.
+/// The mode of new folders, before the umask is applied.
 const FOLDER_MODE: u32 = 0o777;
 
-/// The files of the machine as one call sees them: under the policy that held when it began.
+/// The files of the machine under the policy that was in force when a call began.
 #[derive(Debug, Clone)]
 pub(crate) struct Files(Arc<Inner>);
 
@@ -37,7 +37,7 @@ pub(crate) struct Files(Arc<Inner>);
 struct Inner {
     policy: Arc<Policy>,
     home: PathBuf,
-    /// Denied files that have other names too; looked for when first needed.
+    /// Denied files that have several hard links; searched for on first use.
     linked: OnceLock<Linked>,
 }
 
@@ -46,7 +46,7 @@ impl Files {
         Self::under(machine.policy.now(), policy::home(&machine.environment))
     }
 
-    /// Those that a policy lets be seen.
+    /// The files that a policy allows.
     pub(crate) fn under(policy: Arc<Policy>, home: PathBuf) -> Self {
         Self(Arc::new(Inner { policy, home, linked: OnceLock::new() }))
     }
@@ -55,7 +55,8 @@ impl Files {
         &self.0.policy
     }
 
-    /// What a caller calls a path: a full one, one from the home folder on, or one from the working folder on.
+    /// Resolves a path from a caller: absolute, relative to the home folder (`~/`), or relative to the working
+    /// folder.
     pub(crate) fn path(&self, given: &str) -> Result<PathBuf, FileError> {
         let path = match given.strip_prefix('~') {
             Some("") => self.0.home.clone(),
@@ -70,27 +71,27 @@ impl Files {
         }
     }
 
-    /// What is there, whatever it is: links are followed, and nothing is done to it. It may be read.
+    /// Opens anything at a path without side effects, following symlinks, and checks that it may be read.
     pub(crate) fn look(&self, path: &Path) -> Result<Handle, FileError> {
         let handle = Handle::open(path)?;
         self.judge(&handle, Want::Read)?;
         Ok(handle)
     }
 
-    /// A plain file, open for reading.
+    /// Opens a regular file for reading.
     pub(crate) fn read(&self, path: &Path) -> Result<(Handle, std::fs::File), FileError> {
         let handle = self.look(path)?;
         let file = handle.read()?;
         Ok((handle, file))
     }
 
-    /// A folder whose content may be looked at.
+    /// Opens a folder for listing.
     pub(crate) fn folder(&self, path: &Path) -> Result<Folder, FileError> {
         self.look(path)?.folder()
     }
 
-    /// A plain file that a walk has found in a folder, `relative` without links in it. For many files at little cost: the
-    /// kernel goes through no link, so that the path is the real one.
+    /// Opens a regular file that a walk found; `relative` contains no symlinks. This is cheap for many files: the
+    /// kernel follows no symlinks, so the path is the real one.
     pub(crate) fn read_below(&self, folder: &Folder, relative: &Path) -> Result<std::fs::File, FileError> {
         let real = folder.path().join(relative);
         self.check(&real, Want::Read)?;
@@ -99,7 +100,7 @@ impl Files {
         Ok(file)
     }
 
-    /// A plain file that a walk has come to.
+    /// Opens a regular file that a walk has reached.
     pub(crate) fn read_found(&self, found: &Found<'_>) -> Result<std::fs::File, FileError> {
         let (file, about) = found.folder.read_here(found.name)?;
         if about.st_nlink > 1 {
@@ -108,13 +109,13 @@ impl Files {
         Ok(file)
     }
 
-    /// Whether a real path may be read or written.
+    /// Checks access to a real path.
     pub(crate) fn check(&self, real: &Path, want: Want) -> Result<(), FileError> {
         let refused = |why| FileError::Refused { path: real.to_owned(), why };
         self.0.policy.files.check(real, want).map_err(refused)
     }
 
-    /// Where a file is to be, that may be there already: links are followed as far as they lead, and it may be written.
+    /// The target of a write, which may exist already. Symlinks are followed, and write access is checked.
     pub(crate) fn place(&self, path: &Path) -> Result<Place, FileError> {
         let real = match Handle::open(path) {
             Ok(handle) => {
@@ -131,7 +132,7 @@ impl Files {
         Place::new(folder, name.to_owned())
     }
 
-    /// What is there under its own name, a link itself and not what it leads to: to be moved or removed.
+    /// An entry by its own name, without following a symlink: the source of a move or removal.
     pub(crate) fn entry(&self, path: &Path) -> Result<Place, FileError> {
         let (parent, name) = split(path)?;
         let folder = Handle::open(parent)?.folder()?;
@@ -139,8 +140,8 @@ impl Files {
         Place::new(folder, name.to_owned())
     }
 
-    /// The same for what is to be taken away as a whole: nothing in it is out of reach, and it is no folder that the policy
-    /// names, which are the owner's to take away.
+    /// Like [`Self::entry`], for an entry that is moved or removed as a whole: it must not contain anything
+    /// protected, and it must not be a folder that the policy names.
     pub(crate) fn whole(&self, path: &Path) -> Result<Place, FileError> {
         let place = self.entry(path)?;
         let real = place.path();
@@ -155,19 +156,19 @@ impl Files {
         Ok(place)
     }
 
-    /// The folder that a path is to be in, made with those above it if it is not there; the real paths of what was made.
+    /// Opens a folder, creating it and its missing parents. Also returns the real paths of the created folders.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<(Folder, Vec<PathBuf>), FileError> {
         self.make_folder_with(path, FOLDER_MODE)
     }
 
-    /// The same with this mode for what is made, before the user's own mask.
+    /// Like [`Self::make_folder`], with the given mode for new folders, before the umask is applied.
     fn make_folder_with(&self, path: &Path, mode: u32) -> Result<(Folder, Vec<PathBuf>), FileError> {
         let mut missing = Vec::new();
         let mut there = path;
         let mut folder = loop {
             match Handle::open(there) {
                 Ok(handle) => {
-                    // A folder above one that may be written need not be readable.
+                    // The parents of a writable folder need not be readable.
                     if missing.is_empty() {
                         self.check(handle.path(), Want::Read)?;
                     }
@@ -181,7 +182,7 @@ impl Files {
             missing.push(name);
             there = parent;
         };
-        // All of them first: what is refused leaves nothing behind.
+        // All names are checked first, so that a refused call leaves nothing behind.
         let mut real = folder.path().to_owned();
         for name in missing.iter().rev() {
             real.push(name);
@@ -204,7 +205,7 @@ impl Files {
         self.check_links(handle.path(), handle.about())
     }
 
-    /// A second name of a denied file leads to the same content.
+    /// A hard link to a denied file gives access to the same content.
     fn check_links(&self, real: &Path, about: &rustix::fs::Stat) -> Result<(), FileError> {
         if about.st_nlink < 2 || Kind::of(about) != Kind::File {
             return Ok(());
@@ -217,8 +218,8 @@ impl Files {
     }
 }
 
-/// Whether this is not meant as a relative path: nothing, the home folder of another user, a URL, a path of another system,
-/// or one with a blank before it. As a relative path, it would stand for a file that nobody meant.
+/// Whether this cannot be meant as a relative path: an empty path, another user's home folder, a URL, a Windows path,
+/// or a path with leading whitespace. Treated as relative, it would name an unintended file.
 fn is_foreign(given: &str) -> bool {
     let has_drive =
         matches!(given.as_bytes(), [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic());
@@ -229,7 +230,7 @@ fn is_foreign(given: &str) -> bool {
         || has_drive
 }
 
-/// A name and the folder that it is in.
+/// Splits a path into parent folder and name.
 fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), FileError> {
     match (path.parent(), path.components().next_back()) {
         (Some(parent), Some(Component::Normal(name))) => Ok((parent, name)),

@@ -1,5 +1,5 @@
-//! A file that is brought to its place in many calls: beside it until it is complete, under a name that is known, so that
-//! whoever goes on with it finds it again.
+//! A file that is transferred in several calls. Until it is complete it is stored next to its final path under a
+//! predictable name, so that a later call can resume it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,18 +14,18 @@ use rustix::io::Errno;
 use super::{FileError, Folder, Kind, Place};
 
 impl Place {
-    /// Refuses what can be no file.
+    /// Refuses an entry that cannot be replaced by a file.
     pub(crate) fn check_free(&self) -> Result<(), FileError> {
         let what = match self.kind() {
             None | Some(Kind::File) => return Ok(()),
-            Some(Kind::Folder) => "a folder and no file",
-            Some(Kind::Link) => "a link that leads nowhere",
-            Some(Kind::Special) => "a device, a pipe or a socket, which tools for files do not open",
+            Some(Kind::Folder) => "a folder, not a file",
+            Some(Kind::Link) => "a broken symlink",
+            Some(Kind::Special) => "a device, a pipe or a socket, which file tools do not open",
         };
         Err(FileError::NotThis { path: self.path(), what })
     }
 
-    /// The file beside the place, made if it is not there and `create` says so. Only its owner can read it.
+    /// Opens the partial file, or creates it if `create` is set. Only its owner can read it.
     pub(crate) fn partial(&self, name: &OsStr, create: bool) -> Result<Option<File>, FileError> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let flags = if create { flags | OFlags::CREATE } else { flags };
@@ -33,11 +33,11 @@ impl Place {
         match rustix::fs::openat(self.folder(), name, flags, Mode::from_raw_mode(0o600)) {
             Ok(fd) => {
                 let about = rustix::fs::fstat(&fd).map_err(|error| FileError::io(&path, error))?;
-                // One with a second name could be somebody else's file.
+                // A file with several hard links could belong to someone else.
                 match Kind::of(&about) == Kind::File && about.st_nlink == 1 {
                     true => Ok(Some(File::from(fd))),
                     false => {
-                        Err(FileError::NotThis { path, what: "not the part of a file that was left there" })
+                        Err(FileError::NotThis { path, what: "not a partial file of an earlier transfer" })
                     }
                 }
             }
@@ -46,12 +46,13 @@ impl Place {
         }
     }
 
-    /// Puts the complete file in its place, where it survives a power cut. Without `replace`, only where nothing is: false
-    /// says that something was.
+    /// Moves the complete file to its final path, where it survives a power failure. Without `replace`, returns false
+    /// if something already exists there.
     pub(crate) fn put_partial(&self, name: &OsStr, file: &File, replace: bool) -> Result<bool, FileError> {
         let failed = |error: io::Error| FileError::io(&self.path(), error);
         if let Some(about) = self.about() {
-            // Only root can give a file away; anybody else's new file is their own, as with any editor.
+            // Only root can change the owner. For other users the new file belongs to the node's user, as with any
+            // editor.
             let (owner, group) = (Uid::from_raw(about.st_uid), Gid::from_raw(about.st_gid));
             let _ = rustix::fs::fchown(file, Some(owner), Some(group));
         }
@@ -65,7 +66,8 @@ impl Place {
             Err(Errno::EXIST) => return Ok(false),
             Err(error) => return Err(failed(error.into())),
         }
-        // A folder that may only be passed through cannot be told to; the name is then as safe as the system makes it.
+        // A folder that may be traversed but not read cannot be synced. The durability of the name then depends on
+        // the system.
         let _ = rustix::fs::fsync(self.folder().as_fd());
         Ok(true)
     }
@@ -74,7 +76,7 @@ impl Place {
         let _ = rustix::fs::unlinkat(self.folder(), name, AtFlags::empty());
     }
 
-    /// Bytes that are free where the place is.
+    /// Free bytes on the file system of this entry.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let about = rustix::fs::fstatvfs(self.folder()).ok()?;
         about.f_bavail.checked_mul(about.f_frsize)
@@ -84,7 +86,7 @@ impl Place {
 #[cfg(target_os = "linux")]
 fn rename_to_nothing(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        // Some file systems do not know how; a link is never put over anything either.
+        // Not every file system supports this flag. A hard link does not replace an existing file either.
         Err(Errno::INVAL | Errno::NOSYS) => {
             rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
             rustix::fs::unlinkat(folder, from, AtFlags::empty())

@@ -1,4 +1,4 @@
-//! What can be reached, and what cannot, by effect.
+//! Tests of path resolution and access checks, on real files.
 
 use std::os::unix::fs::symlink;
 
@@ -36,7 +36,7 @@ impl Home {
 }
 
 #[test]
-fn whatever_leads_out_is_refused_and_whatever_leads_in_is_not() {
+fn paths_and_links_that_lead_outside_are_refused() {
     let home = Home::new();
     symlink("../outside", home.at("home/out")).unwrap();
     symlink(home.at("home/.ssh"), home.at("home/work/keys")).unwrap();
@@ -74,7 +74,7 @@ fn whatever_leads_out_is_refused_and_whatever_leads_in_is_not() {
 }
 
 #[test]
-fn a_file_is_there_as_a_whole_or_not_at_all() {
+fn writes_are_atomic() {
     let home = Home::new();
     let files = home.files();
     std::fs::set_permissions(home.at("home/work/a"), std::os::unix::fs::PermissionsExt::from_mode(0o640))
@@ -93,7 +93,7 @@ fn a_file_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_walk_goes_through_no_link() {
+fn walk_does_not_follow_symlinks() {
     let home = Home::new();
     symlink(home.at("home/.ssh"), home.at("home/work/keys")).unwrap();
     symlink(home.at("home/work/a"), home.at("home/work/b")).unwrap();
@@ -106,7 +106,7 @@ fn a_walk_goes_through_no_link() {
 }
 
 #[test]
-fn relative_paths_begin_in_the_working_folder_wherever_links_lead() {
+fn relative_paths_resolve_against_the_working_folder() {
     let home = Home::new();
     let files = home.files();
     assert_eq!(files.path("a/b").unwrap(), home.at("home/plexus-work/a/b"));

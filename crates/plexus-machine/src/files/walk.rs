@@ -1,8 +1,8 @@
-//! A walk through a folder, by several threads at once.
+//! A multithreaded walk through a folder.
 //!
-//! Every folder is opened from the one that the walk began at, through no link, and every file from the folder that it is in.
-//! What is swapped for a link while the walk goes on is not entered, so that all paths are real ones. What the policy denies
-//! is not shown.
+//! Every folder is opened relative to the root of the walk without following symlinks, and every file relative to its
+//! folder. A folder that is replaced by a symlink during the walk is not entered, so all paths are real. Paths that
+//! the policy denies are skipped.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,34 +13,34 @@ use super::ignored::{Rules, is_hidden};
 use super::{Files, Folder, Kind};
 use crate::policy::Want;
 
-/// As many threads as ripgrep takes at most.
+/// The same maximum as in ripgrep.
 const THREADS: usize = 12;
-/// Files of one folder that are a piece of work.
+/// The number of files of one folder that form a unit of work.
 const PIECE: usize = 256;
 
-/// What is walked through.
+/// The options of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
-    /// Also names that begin with a dot.
+    /// Also include names that begin with a dot.
     pub(crate) hidden: bool,
-    /// Also what `.gitignore` and `.ignore` leave out, and `.git`.
+    /// Also include paths excluded by `.gitignore` and `.ignore`, and `.git`.
     pub(crate) ignored: bool,
-    /// Folders within folders; what is right in the first one is at 1.
+    /// The maximum depth; direct entries have depth 1.
     pub(crate) depth: usize,
 }
 
-/// What a walk has come to.
+/// An entry reached by a walk.
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
-    /// The folder that it is in.
+    /// The folder that contains it.
     pub(crate) folder: &'a Folder,
     pub(crate) name: &'a OsStr,
     pub(crate) kind: Kind,
-    /// From where the walk began.
+    /// The path relative to the root of the walk.
     pub(crate) relative: &'a Path,
 }
 
-/// One for each thread.
+/// Receives the entries; there is one visitor per thread.
 pub(crate) trait Visit: Send {
     fn found(&mut self, found: &Found<'_>);
 }
@@ -48,17 +48,17 @@ pub(crate) trait Visit: Send {
 #[derive(Debug)]
 pub(crate) struct Walked<V> {
     pub(crate) visitors: Vec<V>,
-    /// Folders that could not be opened.
+    /// The number of folders that could not be opened.
     pub(crate) closed: usize,
 }
 
 enum Work {
     Folder(Inner),
-    /// Some of the files of a folder that has many.
+    /// Some of the files of a large folder.
     Files(Arc<Folder>, PathBuf, Vec<(OsString, Kind)>),
 }
 
-/// A folder on the way.
+/// A folder in the queue.
 struct Inner {
     relative: PathBuf,
     depth: usize,
@@ -83,7 +83,7 @@ struct Walker<'a> {
     closed: AtomicUsize,
 }
 
-/// Shows everything below `root` to the visitors, until `stop` says so.
+/// Passes everything below `root` to the visitors until `stop` returns true.
 pub(crate) fn walk<V: Visit>(
     files: &Files,
     root: &Folder,
@@ -129,7 +129,7 @@ impl Walker<'_> {
         visitor
     }
 
-    /// What is to be done next; none when all is done.
+    /// Waits for the next unit of work. Returns `None` when all work is done.
     fn next(&self) -> Option<Work> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -211,7 +211,7 @@ impl Walker<'_> {
     }
 }
 
-/// One piece of work less that goes on, also where a visitor panics.
+/// Marks a unit of work as finished, also if a visitor panics.
 struct Done<'w, 'a>(&'w Walker<'a>);
 
 impl Drop for Done<'_, '_> {

@@ -1,9 +1,9 @@
-//! Which commands may be run.
+//! The command allowlist and denylist.
 //!
-//! A pattern is the beginning of a command, word by word. An allow list holds: what cannot be told apart with certainty is
-//! refused, and a line for the shell is one only as far as it is words, quotes and the signs between commands. A deny list
-//! is there against mistakes: a shell has more ways to name a program than can be listed, and what is to hold against
-//! intent is the sandbox.
+//! A pattern is a command prefix, compared word by word. The allowlist is strict: a command that cannot be matched
+//! with certainty is refused, so a shell line may contain only words, quotes and command separators. The denylist
+//! only guards against mistakes, because a shell offers more ways to name a program than a list can cover. The
+//! sandbox is the protection against intent.
 
 mod line;
 
@@ -11,24 +11,24 @@ use plexus_kit::{glob, shell};
 
 pub(crate) use line::Unclear;
 
-/// Any command.
+/// Matches any command.
 const ALL: &str = "*";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRules {
-    /// None: all.
+    /// `None` allows all commands.
     allow: Option<Vec<Vec<String>>>,
     deny: Vec<Vec<String>>,
 }
 
-/// Why a command is not run.
+/// The reason a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandRefused {
     #[error("the policy of this machine does not allow `{0}`")]
     NotAllowed(String),
     #[error("the policy of this machine denies `{0}`")]
     Denied(String),
-    #[error("this machine allows certain commands only, and {0} cannot be compared with them")]
+    #[error("this machine allows certain commands only, and {0} cannot be checked against them")]
     Unclear(&'static str),
 }
 
@@ -46,20 +46,20 @@ impl CommandRules {
         self.allow.is_some()
     }
 
-    /// What is allowed and what is denied, as it can be written.
+    /// The allowed and denied patterns, as they are written in the policy file.
     #[must_use]
     pub fn lists(&self) -> (Vec<String>, Vec<String>) {
         let written = |patterns: &[Vec<String>]| patterns.iter().map(|words| words.join(" ")).collect();
         (self.allow.as_deref().map_or_else(|| vec![ALL.to_owned()], written), written(&self.deny))
     }
 
-    /// A program and its arguments.
+    /// Checks a program and its arguments.
     pub fn check_argv(&self, argv: &[String]) -> Result<(), CommandRefused> {
         let shown = || argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ");
         let by_name: Vec<String> = argv
             .iter()
             .enumerate()
-            // However it is reached, it is the same program.
+            // The denylist compares by file name: a program is the same whatever path it is started from.
             .map(|(place, word)| match place {
                 0 => word.rsplit('/').next().unwrap_or(word).to_owned(),
                 _ => word.clone(),
@@ -69,7 +69,8 @@ impl CommandRules {
             return Err(CommandRefused::Denied(shown()));
         }
         match &self.allow {
-            // As it was written: another program of the same name is another program.
+            // The allowlist compares the path as written: a program of the same name in another folder is a different
+            // program.
             Some(allow) if !allow.iter().any(|pattern| begins(pattern, argv)) => {
                 Err(CommandRefused::NotAllowed(shown()))
             }
@@ -77,7 +78,7 @@ impl CommandRules {
         }
     }
 
-    /// A line for the shell.
+    /// Checks a shell command line.
     pub fn check_line(&self, text: &str) -> Result<(), CommandRefused> {
         if self.allow.is_some() {
             let commands = line::plain(text).map_err(|Unclear(what)| CommandRefused::Unclear(what))?;

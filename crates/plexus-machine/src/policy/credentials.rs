@@ -1,14 +1,14 @@
-//! Where credentials are kept: out of reach of every tool that works on files, whatever a policy says.
+//! Paths of credentials, which every file tool is denied, whatever a policy allows.
 
-/// Below the home folder; `*` stands for any text within a name.
+/// Paths in the home folder; `*` matches any text within a name.
 pub(super) const IN_HOME: &[&str] = &[
-    // Logins to other machines, and keys.
+    // SSH logins and keys.
     ".ssh",
     ".gnupg",
     ".netrc",
     ".config/age",
     ".config/sops",
-    // Key rings and password stores.
+    // Key rings and password managers.
     ".password-store",
     ".local/share/keyrings",
     ".local/share/kwalletd",
@@ -17,7 +17,7 @@ pub(super) const IN_HOME: &[&str] = &[
     ".config/Bitwarden CLI",
     ".vault-token",
     "Library/Keychains",
-    // Clouds.
+    // Cloud providers.
     ".aws",
     ".azure",
     ".boto",
@@ -48,17 +48,17 @@ pub(super) const IN_HOME: &[&str] = &[
     ".claude/.credentials.json",
     ".gemini/oauth_creds.json",
     ".local/share/opencode/auth.json",
-    // Sessions in browsers are logins.
+    // Browser sessions, which contain logins.
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",
     ".config/BraveSoftware",
-    // Of Plexus itself.
+    // Plexus itself.
     ".local/share/plexus",
     ".local/share/plexus-node",
 ];
 
-/// Of the machine.
+/// Paths of the machine.
 pub(super) const OF_MACHINE: &[&str] = &[
     "/etc/shadow*",
     "/etc/gshadow*",
@@ -67,18 +67,18 @@ pub(super) const OF_MACHINE: &[&str] = &[
     "/etc/ssh/ssh_host_*_key",
     "/etc/ssl/private",
     "/var/lib/plexus",
-    // Beside it is the home folder of commands, see `deploy/plexus-node.service`.
+    // The home folder of commands is next to it, see `deploy/plexus-node.service`.
     "/var/lib/plexus-node/data",
     "/run/secrets",
     "/var/run/secrets",
-    // Through these a process can be read, or made to do something.
+    // Sockets that give access to other processes.
     "/run/user",
     "/run/docker.sock",
     "/var/run/docker.sock",
 ];
 
-/// What is run by itself at the next login: who can write it has a command run that no sandbox holds. These are the default
-/// of `files.read_only`.
+/// Files that run automatically at the next login. Write access to them would run a command outside of any sandbox.
+/// These are the default of `files.read_only`.
 pub(super) const RUN_AT_LOGIN: &[&str] = &[
     "~/.profile",
     "~/.bash_profile",

@@ -1,4 +1,4 @@
-//! The policy that holds now.
+//! The current policy of a machine, reloaded when its file changes.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +13,12 @@ use tokio::sync::watch;
 
 use super::{FILE, Policy, read};
 
-/// How often it is looked whether the file has changed, for those who are told of it. A call looks itself.
+/// How often [`Policies::watch`] checks the file for changes. Each call checks it as well.
 const LOOK: Duration = Duration::from_secs(1);
-/// No policy is as long as this.
+/// The maximum size of a policy file.
 const MAX: u64 = 1 << 20;
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; all clones share one state.
 #[derive(Debug, Clone)]
 pub struct Policies(Arc<Inner>);
 
@@ -27,26 +27,25 @@ struct Inner {
     file: PathBuf,
     environment: Environment,
     data_dir: PathBuf,
-    /// Denied besides.
+    /// Folders that are denied in addition to the policy.
     private: Vec<PathBuf>,
     current: ArcSwap<Policy>,
     seen: Mutex<Seen>,
     versions: watch::Sender<u64>,
 }
 
-/// What the file looked like when it was read last; none where there is none.
+/// Modification time, size and mode of the file when it was last read; `None` if it did not exist.
 type Seen = Option<(SystemTime, u64, u32)>;
 
 impl Policies {
-    /// Reads the file of a node's folder; without one, the default holds.
-    ///
-    /// # Errors
-    /// All that is wrong with it.
+    /// Reads the file in a node's folder. Without a file, the default applies.
+    /// ¶ # Errors
+    /// All problems of the file.
     pub fn open(data_dir: &Path, environment: &Environment) -> Result<Self, Vec<Problem>> {
         Self::open_also_denying(data_dir, environment, &[])
     }
 
-    /// The same for a node that is a part of something that has a folder of its own.
+    /// Like [`Self::open`], for a node embedded in a program that has folders of its own, which are denied too.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -69,7 +68,7 @@ impl Policies {
         })))
     }
 
-    /// What holds for a call that begins now: a change of the file is taken at once.
+    /// The policy for a call that begins now. A change of the file takes effect immediately.
     #[must_use]
     pub fn now(&self) -> Arc<Policy> {
         let inner = &self.0;
@@ -89,7 +88,7 @@ impl Policies {
             }
             Err(problems) => {
                 for problem in problems {
-                    tracing::error!(%problem, "the policy of this machine was not taken, what held before still holds");
+                    tracing::error!(%problem, "the policy file of this machine is invalid, the previous policy stays in force");
                 }
             }
         }
@@ -101,13 +100,13 @@ impl Policies {
         &self.0.file
     }
 
-    /// Told when another policy holds.
+    /// Notifies when another policy takes effect.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.versions.subscribe()
     }
 
-    /// Looks from time to time, for those who wait for a change and do not call.
+    /// Checks the file periodically, for subscribers that wait for a change without making calls.
     pub fn watch(&self, supervisor: &Supervisor) {
         let (policies, stopping) = (self.clone(), supervisor.stopping(Stage::Work));
         supervisor.spawn(Stage::Work, "policy", async move {
@@ -121,10 +120,9 @@ impl Policies {
     }
 }
 
-/// What a file says, for the node of this folder; where there is no file, what holds then.
-///
-/// # Errors
-/// All that is wrong with it.
+/// Checks a file as the policy of the node in `data_dir`; without a file, returns the default.
+/// ¶ # Errors
+/// All problems of the file.
 pub fn check(
     file: &Path,
     environment: &Environment,
@@ -149,11 +147,19 @@ fn load(file: &Path, environment: &Environment, data_dir: &Path) -> Result<Polic
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Policy::standard(environment, data_dir));
         }
-        Err(error) => return unusable(format!("cannot be looked at ({})", error.kind()), "repair it"),
+        Err(error) => {
+            return unusable(
+                format!("cannot be accessed ({})", error.kind()),
+                "check its path and permissions",
+            );
+        }
         Ok(about) if about.len() > MAX => return unusable("is too large".to_owned(), "shorten it"),
         Ok(about) if about.permissions().mode() & 0o022 != 0 => {
             let fix = format!("run `chmod go-w {}`", plexus_kit::shell::word(&file.display().to_string()));
-            return unusable("can be written by others, who then decide what is done here".to_owned(), &fix);
+            return unusable(
+                "can be written by other users, who could then change the policy of this machine".to_owned(),
+                &fix,
+            );
         }
         Ok(_) => {}
     }

@@ -1,4 +1,4 @@
-//! `node.toml` as it is written: its keys, their form, and what to write where something is wrong.
+//! The format of `node.toml`: its keys, their types, and the hints shown for invalid values.
 
 use std::sync::LazyLock;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 pub(super) static SCHEMA: LazyLock<FileSchema> =
     LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
 
-/// The schema as it is committed.
+/// The JSON schema, as committed to the repository.
 #[must_use]
 pub fn schema_file() -> String {
     SCHEMA.text()
 }
 
-/// What may be done on this machine, whatever a hub asks for.
+/// What tools may do on this machine, whatever a hub requests.
 ///
-/// A key that is left out has its default; `plexus node policy --default` prints them all.
+/// An omitted key has its default; `plexus node policy --default` prints all defaults.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Policy of a node")]
@@ -32,124 +32,126 @@ pub(super) struct Document {
     pub(super) images: Images,
 }
 
-/// Which tools can be called here.
+/// The tools that can be called on this machine.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tools {
-    /// Names of tools that are on; `*` stands for any text.
+    /// Names of enabled tools; `*` matches any text.
     pub(super) on: Option<Vec<String>>,
-    /// Names of tools that are off, whatever `on` says.
+    /// Names of disabled tools. Takes precedence over `on`.
     pub(super) off: Option<Vec<String>>,
 }
 
-/// What tools that work on files can reach.
+/// The paths that file tools can access.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Files {
-    /// Folders that can be read, with all that is in them; `~` is the home folder.
+    /// Folders that can be read, including everything in them; `~` is the home folder.
     pub(super) read: Option<Vec<String>>,
-    /// Folders that can be written, which can also be read.
+    /// Folders that can be written and read.
     pub(super) write: Option<Vec<String>>,
-    /// Folder that commands start in and relative paths begin in. It is made if it does not exist.
+    /// The folder in which commands start and against which relative paths are resolved. The node creates it if it
+    /// does not exist.
     pub(super) work: Option<String>,
-    /// Files and folders in those that can be read and not written.
+    /// Files and folders within those that can be read but not written.
     pub(super) read_only: Option<Vec<String>>,
-    /// Files and folders that are out of reach, besides credentials, which always are.
+    /// Files and folders that no tool can access, in addition to credentials, which are always denied.
     pub(super) deny: Option<Vec<String>>,
 }
 
-/// What commands can be run by `terminal`.
+/// The commands that `terminal` can run.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Commands {
-    /// Beginnings of commands, word by word, that can be run; `*` for all.
+    /// Prefixes of allowed commands, compared word by word; `*` allows all.
     pub(super) allow: Option<Vec<String>>,
-    /// Beginnings of commands that cannot.
+    /// Prefixes of denied commands.
     pub(super) deny: Option<Vec<String>>,
 }
 
-/// What commands see of the environment.
+/// The environment variables of commands.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Variables {
-    /// Variables of the node that commands get; `*` stands for any text.
+    /// Variables of the node that commands inherit; `*` matches any text.
     pub(super) pass: Option<Vec<String>>,
     /// Variables that a caller may set for a command.
     pub(super) set: Option<Vec<String>>,
 }
 
-/// What holds commands and code back.
+/// The sandbox of commands and code.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sandbox {
-    /// `auto` takes the strongest that this machine has; with another one, nothing is run where it is missing.
+    /// `auto` selects the strongest level that works on this machine. With any other level, commands are refused if
+    /// that level does not work.
     pub(super) level: Option<Level>,
-    /// Whether what is run can use the network.
+    /// Whether commands and code can use the network.
     pub(super) network: Option<bool>,
 }
 
-/// How commands and code are held back.
+/// The sandbox level of commands and code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// The strongest that this machine has.
+    /// The strongest level that works on this machine.
     #[default]
     Auto,
-    /// Nothing but the user that the node runs as.
+    /// No sandbox: commands have the rights of the user that the node runs as.
     None,
-    /// Rules of the kernel for files, and a filter of system calls.
+    /// Landlock rules for files, and a system call filter.
     Landlock,
-    /// A view of the file system of its own, by `bwrap`, and the same filter.
+    /// A separate view of the file system, set up by `bwrap`, and the same system call filter.
     Bubblewrap,
 }
 
-/// Limits of `code_exec`, for a snippet with all that it starts.
+/// Limits of `code_exec`, for a snippet including all processes that it starts.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Code {
-    /// Seconds that a snippet may take at most.
+    /// Maximum run time in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(super) seconds: Option<u64>,
-    /// Seconds of processor time.
+    /// CPU time in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(super) cpu_seconds: Option<u64>,
-    /// Mebibytes of memory.
+    /// Memory in mebibytes.
     #[schemars(range(min = 16, max = 1_048_576))]
     pub(super) memory_mb: Option<u64>,
-    /// Mebibytes of one file, and of all files in its folder.
+    /// Mebibytes of one file, and of all files in the snippet's folder.
     #[schemars(range(min = 1, max = 65_536))]
     pub(super) file_mb: Option<u64>,
-    /// Processes at the same time.
+    /// Number of concurrent processes.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) processes: Option<u64>,
-    /// Kibibytes that are kept of each output. One that writes 64 times as much is ended.
+    /// Kibibytes retained of each output stream. A snippet that writes 64 times as much is killed.
     #[schemars(range(min = 1, max = 1024))]
     pub(super) output_kb: Option<u64>,
 }
 
-/// Where `ssh_exec` may go.
+/// The hosts that `ssh_exec` can connect to.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Ssh {
-    /// Hosts by the names that callers use; `*` stands for any text.
+    /// Hosts by the names that callers use; `*` matches any text.
     pub(super) hosts: Option<Vec<String>>,
 }
 
-/// What `image_view` may fetch.
+/// The sources that `image_view` can fetch from.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Images {
     /// Whether images can be fetched from URLs.
     pub(super) urls: Option<bool>,
-    /// Also from addresses of this machine and of its own network.
+    /// Whether URLs may also point to this machine and its private networks.
     pub(super) private_networks: Option<bool>,
 }
 
 fn elsewhere(key: &str) -> Option<&'static str> {
     Some(match key {
-        "roots" | "paths" => "here it is `read` and `write` in [files]",
-        "limits" => "here it is [code]",
-        "env" => "here it is [environment]",
+        "roots" | "paths" => "node.toml uses `read` and `write` in [files]",
+        "limits" => "node.toml uses [code]",
+        "env" => "node.toml uses [environment]",
         _ => return None,
     })
 }
@@ -159,7 +161,7 @@ fn wanted(path: &[&str]) -> &'static str {
         ["tools", ..] => r#"write a list of names, such as ["terminal", "filesystem"]"#,
         ["files", "work"] => r#"write a path that begins with / or ~, such as "~/plexus-work""#,
         ["files", ..] => r#"write a list of paths that begin with / or ~, such as ["~/work"]"#,
-        ["commands", ..] => r#"write a list of beginnings of commands, such as ["git", "cargo test"]"#,
+        ["commands", ..] => r#"write a list of command prefixes, such as ["git", "cargo test"]"#,
         ["environment", ..] => r#"write a list of names, such as ["PATH", "LC_*"]"#,
         ["sandbox", "level"] => r#"write "auto", "none", "landlock" or "bubblewrap""#,
         ["sandbox", "network"] | ["images", _] => "write true or false, without quotes",
@@ -169,6 +171,6 @@ fn wanted(path: &[&str]) -> &'static str {
         ["code", "processes"] => "write a whole number from 1 to 4096",
         ["code", "output_kb"] => "write a whole number from 1 to 1024",
         ["ssh", ..] => r#"write a list of hosts, such as ["nas", "*.example.net"]"#,
-        _ => "write it as the documentation of node.toml shows",
+        _ => "see the documentation of node.toml for the format",
     }
 }

@@ -1,8 +1,9 @@
-//! The policy of a machine: what may be done here, whatever a hub asks for.
+//! The policy of a machine: what tools may do on it, whatever a hub requests.
 //!
-//! It is the owner's file, `node.toml` in the node's folder, and nothing that comes over a link changes it or is exempt from
-//! it: neither who calls nor what the hub says of them plays a part. It is read anew when it has changed. A file with a
-//! mistake is not taken: a node does not start with one, and one that runs stays with what it had.
+//! The policy is the owner's file `node.toml` in the node's folder. Nothing that arrives over a link can change it or
+//! is exempt from it; neither the caller nor the hub's statements about the caller matter. The file is reloaded when
+//! it changes. A file with a mistake is rejected: a node does not start with one, and a running node keeps its
+//! previous policy.
 
 mod commands;
 mod credentials;
@@ -24,18 +25,18 @@ pub use document::{Level, schema_file};
 pub use paths::PathPattern;
 pub use work::NoWorkFolder;
 
-/// In the folder of the node.
+/// The file name, in the node's folder.
 pub const FILE: &str = "node.toml";
 
-/// All defaults, with what each means.
+/// All defaults, with comments.
 pub const DEFAULT: &str = include_str!("default.toml");
 
-/// Everything that a policy says, checked and with its defaults filled in.
+/// A validated policy with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub tools: ToolRules,
     pub files: FileRules,
-    /// The folder that is to be the working folder, see [`Self::work_folder`]; none on a machine without a home folder.
+    /// The intended working folder, see [`Self::work_folder`]; `None` on a machine without a home folder.
     pub work: Option<PathBuf>,
     pub commands: CommandRules,
     pub environment: VariableRules,
@@ -51,43 +52,43 @@ pub struct ToolRules {
     pub off: Vec<String>,
 }
 
-/// What a tool wants to do with a file.
+/// The kind of access that a tool requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     Read,
     Write,
 }
 
-/// Real paths, without links in them, are compared with these.
+/// Rules that real paths (without symlinks) are compared with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRules {
     pub read: Vec<PathPattern>,
-    /// These can be read too.
+    /// Also readable.
     pub write: Vec<PathPattern>,
     pub read_only: Vec<PathPattern>,
-    /// With all credentials and the node's own folder. Nothing overrides it.
+    /// Includes all credentials and the node's own folder. Takes precedence over all other rules.
     pub deny: Vec<PathPattern>,
 }
 
-/// Why a path is out of reach.
+/// The reason a path cannot be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathRefused {
-    #[error("credentials and what the owner denies are out of reach of every tool")]
+    #[error("no tool can access credentials or paths that the owner denies")]
     Denied,
-    #[error("the policy of this machine lets it be read, and not written")]
+    #[error("the policy of this machine makes it read-only")]
     ReadOnly,
-    #[error("it is outside of the folders that the policy of this machine lets tools read")]
+    #[error("it is outside the folders that the policy of this machine lets tools read")]
     Unreadable,
-    #[error("it is outside of the folders that the policy of this machine lets tools write")]
+    #[error("it is outside the folders that the policy of this machine lets tools write")]
     Unwritable,
-    #[error("the policy of this machine names this folder, and only its owner takes it away")]
+    #[error("the policy of this machine names this folder, so only the owner can move or remove it")]
     Named,
     #[error(
-        "something in it is denied or read-only by the policy of this machine, so it cannot be taken, put or removed as a whole"
+        "the policy of this machine denies or protects something in it, so it cannot be copied, moved or removed as a whole"
     )]
     HasExceptions,
     #[error(
-        "something in it is denied or read-only by the policy of this machine, so commands can make nothing new in it"
+        "the policy of this machine denies or protects something in it, so commands cannot create files in it"
     )]
     HasProtected,
 }
@@ -104,17 +105,17 @@ pub struct SandboxRules {
     pub network: bool,
 }
 
-/// For a snippet with all that it starts.
+/// Limits of a snippet, including all processes that it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeLimits {
     pub time: Duration,
     pub cpu: Duration,
     /// Bytes.
     pub memory: u64,
-    /// Bytes of one file, and of all in its folder.
+    /// Bytes of one file, and of all files in the snippet's folder.
     pub file: u64,
     pub processes: u64,
-    /// Bytes of each output that are kept.
+    /// Bytes retained of each output stream.
     pub output: u64,
 }
 
@@ -130,26 +131,26 @@ pub struct ImageRules {
 }
 
 impl Policy {
-    /// What holds where there is no file.
+    /// The policy without a file.
     #[must_use]
     pub fn standard(environment: &Environment, data_dir: &Path) -> Self {
         read::standard(environment, data_dir)
     }
 
-    /// The same with folders that nothing opens, by every name that they have.
+    /// Adds denied folders, each by its given and its real path.
     fn also_denying(mut self, private: &[PathBuf]) -> Self {
         let real = private.iter().filter_map(|path| fs_err::canonicalize(path).ok());
         self.files.deny.extend(private.iter().cloned().chain(real).map(PathPattern::real));
         self
     }
 
-    /// Whether a tool can be called here, and why not.
+    /// Checks whether a tool can be called on this machine.
     pub fn check_tool(&self, name: &str) -> Result<(), &'static str> {
         let named = |patterns: &[String]| patterns.iter().any(|pattern| glob::matches(pattern, name));
         if named(&self.tools.off) || !named(&self.tools.on) {
-            return Err("the policy of this machine has it off");
+            return Err("the policy of this machine disables it");
         }
-        // It is the same jobs, seen by another.
+        // The console shows the same jobs, from another client.
         if name == crate::tools::CONSOLE {
             return self.check_tool(crate::tools::TERMINAL);
         }
@@ -162,7 +163,7 @@ impl Policy {
 }
 
 impl FileRules {
-    /// Whether something may be done with a real path.
+    /// Checks access to a real path.
     pub fn check(&self, path: &Path, want: Want) -> Result<(), PathRefused> {
         let any = |patterns: &[PathPattern]| patterns.iter().any(|pattern| pattern.covers(path));
         if any(&self.deny) {
@@ -177,13 +178,13 @@ impl FileRules {
         }
     }
 
-    /// Whether something in this folder is denied: what is read there has to be looked at one by one.
+    /// Whether something below this folder is denied, so that each path in it must be checked.
     #[must_use]
     pub fn has_denied_below(&self, folder: &Path) -> bool {
         self.deny.iter().any(|pattern| pattern.is_below(folder))
     }
 
-    /// Whether something in this folder is denied or read-only: it cannot be moved or removed as a whole.
+    /// Whether something below this folder is denied or read-only, so that it cannot be moved or removed as a whole.
     #[must_use]
     pub fn has_exceptions_below(&self, folder: &Path) -> bool {
         self.deny.iter().chain(&self.read_only).any(|pattern| pattern.is_below(folder))
@@ -191,7 +192,7 @@ impl FileRules {
 }
 
 impl VariableRules {
-    /// What a command gets of the node's own variables.
+    /// The node's own variables that a command inherits.
     pub fn passed<'e>(&'e self, environment: &'e Environment) -> impl Iterator<Item = (&'e str, &'e str)> {
         environment.all().filter(|(name, _)| self.pass.iter().any(|pattern| glob::matches(pattern, name)))
     }
@@ -203,7 +204,7 @@ impl VariableRules {
     }
 }
 
-/// The home folder of the node's user; a machine may have none.
+/// The home folder of the node's user; the root if it has none.
 pub(crate) fn home(environment: &Environment) -> PathBuf {
     let given = environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
     given.unwrap_or_else(|| PathBuf::from("/"))

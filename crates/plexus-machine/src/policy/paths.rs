@@ -1,16 +1,16 @@
-//! Paths of a policy, and how a real path compares with them.
+//! Path patterns of a policy, and how they match a real path.
 
 use std::path::{Component, Path, PathBuf};
 
 use plexus_kit::glob;
 use serde::{Deserialize, Serialize};
 
-/// A file or folder, or several by a pattern; with everything that is in it.
+/// A path or a path pattern; covers everything below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathPattern(PathBuf);
 
 impl PathPattern {
-    /// What a person wrote; none where it is no full path.
+    /// Parses a path as a person writes it. Returns `None` if it is not absolute.
     pub(super) fn parse(text: &str, home: &Path) -> Option<Self> {
         let path = match text.strip_prefix('~') {
             Some("") => home.to_owned(),
@@ -23,25 +23,25 @@ impl PathPattern {
         is_plain.then(|| Self(path.components().collect()))
     }
 
-    /// Of a path without links in it.
+    /// Wraps a path that contains no symlinks.
     pub(crate) fn real(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// As it was written, without `~`.
+    /// The path as written, with `~` expanded.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether a real path is this, or in it.
+    /// Whether a real path is this path or is below it.
     #[must_use]
     pub fn covers(&self, path: &Path) -> bool {
         let mut parts = path.components();
         self.0.components().all(|wanted| parts.next().is_some_and(|part| same(wanted, part)))
     }
 
-    /// Whether this is in the folder `path`, or may be by its pattern.
+    /// Whether this path is, or could be according to its pattern, below the folder `path`.
     #[must_use]
     pub fn is_below(&self, path: &Path) -> bool {
         let mut parts = self.0.components();
@@ -49,7 +49,7 @@ impl PathPattern {
             && parts.next().is_some()
     }
 
-    /// Whether it stands for more than one path.
+    /// Whether this pattern can match more than one path.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         self.0.as_os_str().as_encoded_bytes().contains(&b'*')

@@ -1,4 +1,4 @@
-//! From `node.toml` to a policy: everything that is wrong with it at once, or what it says.
+//! Parses `node.toml` into a policy, or reports all its problems at once.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::{
     VariableRules, credentials, home, work,
 };
 
-/// Those that a program needs to be found, to find its files and to write its texts. All others may be secret.
+/// Variables that a program needs to find other programs and its files, and to format its text. Any other variable
+/// may be secret.
 const PASSED: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TZ", "TERM", "TMPDIR", "XDG_*"];
 
@@ -23,7 +24,7 @@ pub(super) fn standard(environment: &Environment, data_dir: &Path) -> Policy {
     checked(Document::default(), environment, data_dir, &mut findings)
 }
 
-/// All that is wrong with a text, or the policy it is.
+/// Parses a policy.
 pub(super) fn policy(
     text: &str,
     file: &Path,
@@ -61,9 +62,9 @@ fn checked(
         given.unwrap_or_else(|| default.iter().map(|text| (*text).to_owned()).collect())
     };
     let commands = CommandRules::new(&texts(commands.allow, &["*"]), &texts(commands.deny, &[]));
-    // What runs then may be chosen by a variable: `PATH`, `LD_PRELOAD`, `GIT_SSH_COMMAND`.
+    // A variable such as `PATH`, `LD_PRELOAD` or `GIT_SSH_COMMAND` can change which program runs.
     let settable: &[&str] = if commands.are_restricted() { &[] } else { &["*"] };
-    // On a host that leads back here, as this machine may itself, no list of commands holds.
+    // The allowlist does not apply on a host that leads back to this machine, which this machine itself may be.
     let hosts = settable;
     let mut paths = |key: &str, given: Option<Vec<String>>, default: &[&str]| {
         let given = texts(given, default);
@@ -121,7 +122,7 @@ fn checked(
     }
 }
 
-/// The working folder that a file names or the default one. One that the file names has to be of use.
+/// The working folder that the file names, or the default one. A named folder must be usable.
 fn work_folder(
     given: Option<&str>,
     home: &Path,
@@ -129,7 +130,7 @@ fn work_folder(
     findings: &mut Findings,
 ) -> Option<PathBuf> {
     let Some(given) = given else {
-        // Below the root, there is no folder of the user alone.
+        // If the home folder is the root, no folder in it belongs to the user alone.
         let default = PathPattern::parse(work::DEFAULT, home).filter(|_| home != Path::new("/"));
         return default.map(|path| path.as_path().to_owned());
     };
@@ -143,13 +144,13 @@ fn work_folder(
         return None;
     };
     if let Err(refused) = rules.check_work(&path) {
-        let fix = "name a folder that `files.write` covers and that has nothing protected in it, such as ~/plexus-work";
+        let fix = "name a folder that `files.write` covers and that contains nothing protected, such as ~/plexus-work";
         findings.problem("files.work", refused.to_string(), fix);
     }
     Some(path)
 }
 
-/// With what links lead to: real paths are compared with these.
+/// Adds the targets of symlinks, because real paths are compared with these patterns.
 fn really(patterns: Vec<PathPattern>) -> Vec<PathPattern> {
     let mut all = patterns;
     for place in 0..all.len() {

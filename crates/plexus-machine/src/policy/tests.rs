@@ -1,4 +1,4 @@
-//! What a policy says, and what is said about one that is wrong.
+//! Tests of parsing, defaults, reloading and the working folder of a policy.
 
 use super::*;
 
@@ -15,13 +15,13 @@ fn parsed(text: &str) -> Result<Policy, String> {
 }
 
 #[test]
-fn the_documented_default_is_what_holds_without_a_file() {
+fn documented_default_equals_the_policy_without_a_file() {
     let (home, data_dir) = (Path::new("/home/ada"), Path::new("/home/ada/.local/share/plexus-node"));
     assert_eq!(parsed(DEFAULT).unwrap(), Policy::standard(&environment(home), data_dir));
 }
 
 #[test]
-fn by_default_the_home_folder_is_open_and_credentials_and_the_rest_are_not() {
+fn default_allows_home_folder_and_denies_credentials() {
     let files = parsed("").unwrap().files;
     let check = |path: &str, want| files.check(Path::new(path), want);
     for path in ["/home/ada/work/a.rs", "/home/ada/.ssh-notes", "/tmp/x", "/home/ada/.config/git/config"] {
@@ -56,7 +56,7 @@ fn by_default_the_home_folder_is_open_and_credentials_and_the_rest_are_not() {
 }
 
 #[test]
-fn no_policy_opens_what_is_always_denied() {
+fn policy_cannot_allow_credentials() {
     let files =
         parsed("[files]\nread = ['/', '~/.ssh']\nwrite = ['/']\ndeny = []\nread_only = []").unwrap().files;
     assert_eq!(files.check(Path::new("/home/ada/.ssh/id"), Want::Read), Err(PathRefused::Denied));
@@ -64,7 +64,7 @@ fn no_policy_opens_what_is_always_denied() {
 }
 
 #[test]
-fn a_list_of_commands_takes_the_variables_and_the_code_with_it() {
+fn command_allowlist_disables_variables_code_and_ssh() {
     let open = parsed("").unwrap();
     assert!(open.environment.can_be_set("LD_PRELOAD"));
     assert_eq!(open.check_tool("code_exec"), Ok(()));
@@ -73,12 +73,12 @@ fn a_list_of_commands_takes_the_variables_and_the_code_with_it() {
     assert!(narrow.check_tool("code_exec").is_err());
     assert!(narrow.check_tool("terminal").is_ok());
     assert!(narrow.ssh.hosts.is_empty() && open.ssh.hosts == ["*"]);
-    let said = parsed("[commands]\nallow = ['git']\n[environment]\nset = ['GIT_*']").unwrap();
+    let explicit = parsed("[commands]\nallow = ['git']\n[environment]\nset = ['GIT_*']").unwrap();
     assert!(said.environment.can_be_set("GIT_DIR") && !said.environment.can_be_set("PATH"));
 }
 
 #[test]
-fn tools_are_on_and_off_by_name() {
+fn tools_are_enabled_and_disabled_by_name() {
     let policy = parsed("[tools]\non = ['terminal', 'mcp__*']\noff = ['mcp__git__push']").unwrap();
     let on = |name| policy.check_tool(name).is_ok();
     assert!(on("terminal") && on("mcp__git__log"));
@@ -86,7 +86,7 @@ fn tools_are_on_and_off_by_name() {
 }
 
 #[test]
-fn commands_see_what_they_need_of_the_environment_and_no_secret() {
+fn commands_inherit_only_harmless_variables() {
     let policy = parsed("").unwrap();
     let given =
         ["PATH", "LC_ALL", "XDG_DATA_HOME", "PLEXUS_NODE_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK"];
@@ -96,14 +96,14 @@ fn commands_see_what_they_need_of_the_environment_and_no_secret() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_what_to_write() {
+fn all_problems_are_reported_at_once_with_hints() {
     let wrong = "level = 1\n[files]\nread = ['work', '/a/../b']\nwriite = []\n[sandbox]\nlevel = 'jail'\n[code]\nseconds = 0\n";
     insta::assert_snapshot!(parsed(wrong).unwrap_err());
     insta::assert_snapshot!(parsed("[files").unwrap_err());
 }
 
 #[test]
-fn a_changed_file_holds_at_once_and_a_broken_one_does_not() {
+fn changed_file_applies_at_once_and_invalid_file_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
     let policies = Policies::open(dir.path(), &environment(Path::new("/home/ada"))).unwrap();
@@ -111,7 +111,7 @@ fn a_changed_file_holds_at_once_and_a_broken_one_does_not() {
     std::fs::write(&file, "[tools]\noff = ['terminal']\n").unwrap();
     assert!(policies.now().check_tool("terminal").is_err());
     std::fs::write(&file, "[tools]\noff = 'terminal, or what'\n").unwrap();
-    assert!(policies.now().check_tool("terminal").is_err(), "what held before holds");
+    assert!(policies.now().check_tool("terminal").is_err(), "the previous policy stays in force");
     std::fs::remove_file(&file).unwrap();
     assert!(policies.now().check_tool("terminal").is_ok());
 
@@ -122,7 +122,7 @@ fn a_changed_file_holds_at_once_and_a_broken_one_does_not() {
 }
 
 #[test]
-fn working_folder_is_one_that_commands_can_write_as_a_whole() {
+fn working_folder_must_be_writable_as_a_whole() {
     let work = |text: &str| {
         let policy = parsed(text).unwrap();
         policy.work_folder().map(Path::to_owned).map_err(|error| error.to_string())
@@ -133,7 +133,7 @@ fn working_folder_is_one_that_commands_can_write_as_a_whole() {
         work("[files]\nwrite = ['~/w*', '/tmp', '~/work', '~/more']").unwrap(),
         Path::new("/home/ada/work")
     );
-    // Of one that everybody can write, nobody is told to use it.
+    // A folder that every user can write is never suggested.
     let none = work("[files]\nwrite = ['/tmp']").unwrap_err();
     assert!(none.contains("/home/ada/plexus-work") && none.contains("lets tools write"), "{none}");
     for unusable in ["~", "~/.config", "~/.ssh/x", "/srv", "plexus-work", "~/*", "~/.config/systemd"] {
@@ -141,12 +141,12 @@ fn working_folder_is_one_that_commands_can_write_as_a_whole() {
         assert!(problem.contains("files.work"), "{unusable}: {problem}");
     }
     let hub = parsed("").unwrap().also_denying(&[PathBuf::from("/home/ada/plexus-work")]);
-    assert!(hub.work_folder().is_err(), "the hub's own folder is nobody's to work in");
+    assert!(hub.work_folder().is_err(), "the hub's own folder cannot be the working folder");
 }
 
-/// The service of a machine has its home folder beside its data, see `deploy/plexus-node.service`.
+/// The system service has its home folder next to its data folder, see `deploy/plexus-node.service`.
 #[test]
-fn home_folder_of_the_system_service_can_be_written_and_its_data_cannot() {
+fn system_service_can_write_its_home_and_not_its_data() {
     let (home, data_dir) = (Path::new("/var/lib/plexus-node/home"), Path::new("/var/lib/plexus-node/data"));
     let policy = Policy::standard(&environment(home), data_dir);
     assert_eq!(policy.work_folder(), Ok(Path::new("/var/lib/plexus-node/home/plexus-work")));

@@ -1,7 +1,7 @@
-//! The tools of a machine: commands, files, code, pictures, other hosts, and what the machine is made of.
+//! The tools of a machine: commands, files, code, images, other hosts and system information.
 //!
-//! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and has
-//! nodes run them.
+//! They are ordinary tools, called by the dispatcher of the node they run on. A hub lists them by their [`specs`] and
+//! has nodes run them.
 
 mod code;
 mod filesystem;
@@ -29,13 +29,13 @@ use terminal::Terminal;
 use terminal::console::{self, Console};
 use transfer::Transfer;
 
-/// Runs code, which can do whatever a command can.
+/// Runs code, which can start any program.
 pub(crate) const CODE_EXEC: &str = "code_exec";
 pub(crate) const TERMINAL: &str = terminal::NAME;
-/// Follows and feeds what the terminal has started.
+/// Follows jobs of the terminal and writes to their input.
 pub(crate) const CONSOLE: &str = console::NAME;
 
-/// What is run does whatever it does: once, and never later than it was asked for.
+/// A command can have any effect. It runs once, and is never delayed.
 const COMMAND: Access = Access {
     annotations: ToolAnnotations {
         read_only_hint: false,
@@ -47,16 +47,16 @@ const COMMAND: Access = Access {
     repeated: false,
 };
 
-/// Who can help where the policy does not allow something.
+/// The hint for calls that the policy refuses.
 const OWNER: &str =
-    "Nothing was run. Do without it, or ask the owner of the machine to change its node.toml.";
+    "Nothing was run. Continue without it, or ask the owner of the machine to change its node.toml.";
 
-/// Who can help where the sandbox that the policy asks for does not work.
-const UNHELD: &str = "Nothing was run. The owner of the machine sees why with `plexus node policy`, and can change its \
-                      node.toml or the machine.";
+/// The hint for calls that are refused because the sandbox required by the policy does not work.
+const UNHELD: &str = "Nothing was run. The owner of the machine sees the reason with `plexus node policy`, and can \
+                      change its node.toml or the machine.";
 
-/// All tools of this machine, also the one that no list shows. Jobs that an earlier process left running are found again.
-/// To be called within a runtime: each job that runs is watched by a task.
+/// All tools of this machine, including the unlisted one. Jobs that an earlier process left running are picked up
+/// again. Must be called within a runtime, because a task watches each running job.
 pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
     let terminal = Terminal::open(machine)?;
     Ok(vec![
@@ -72,7 +72,7 @@ pub fn open(machine: &Machine) -> io::Result<Vec<Tool>> {
     ])
 }
 
-/// What a hub can have nodes run, with the schemas of the tools; the probe is not among them.
+/// The tools that a hub can run on nodes, with their schemas; the probe is not listed.
 #[must_use]
 pub fn specs() -> Vec<ToolSpec> {
     vec![

@@ -1,5 +1,5 @@
-//! `probe`: does nothing. A hub calls it to know that calls get through to a node and back, which an open socket does
-//! not say. It is in no list.
+//! `probe`: does nothing. A hub calls it to check that calls reach a node and return, which an open socket does not
+//! prove. It is not listed.
 
 use plexus_tools::{Access, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
 use schemars::JsonSchema;

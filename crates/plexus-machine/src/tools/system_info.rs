@@ -1,4 +1,4 @@
-//! `system_info`: what the machine is, and how busy it is.
+//! `system_info`: describes the machine and its load.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, Disks, MemoryRefreshKind, RefreshKind, System};
 
-/// A disk of the network that does not answer holds up who asks for its size.
+/// A network disk that does not respond blocks the query of its size.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Output {
     memory: Amount,
     swap: Amount,
     disks: Vec<Disk>,
-    /// Processes that want to run: mean of the last 1, 5 and 15 minutes.
+    /// Load averages of the last 1, 5 and 15 minutes.
     load: Option<[f64; 3]>,
     uptime_seconds: Option<u64>,
     #[schemars(with = "Option<String>")]
@@ -42,7 +42,7 @@ pub(super) struct Output {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Cpu {
     model: Option<String>,
-    /// Processors that the system sees.
+    /// Number of processors visible to the system.
     count: usize,
     physical_cores: Option<usize>,
 }
@@ -65,7 +65,7 @@ struct Disk {
     read_only: bool,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     ToolSpec::node(
         "system_info",
@@ -90,21 +90,24 @@ impl TypedTool for SystemInfo {
             Ok(Ok(Ok(output))) => Ok(Outcome::Ready(ToolOutput::new(output.text(), &output))),
             Ok(Ok(Err(error))) => Err(CallError::new(
                 ErrorCode::ToolFailed,
-                format!("the machine does not tell its state: {error}"),
+                format!("the state of the machine cannot be read: {error}"),
             )
             .hint("Run `uname -a`, `free` or `df` in the terminal instead.")),
-            Ok(Err(_)) => Err(CallError::new(ErrorCode::Internal, "the machine could not be looked at")
-                .hint("The node's log has the details.")),
+            Ok(Err(_)) => Err(CallError::new(
+                ErrorCode::Internal,
+                "reading the state of the machine failed unexpectedly",
+            )
+            .hint("The node's log has the details.")),
             Err(_) => Err(CallError::new(
                 ErrorCode::DeadlineExceeded,
-                format!("the machine did not tell its state within {} s", PATIENCE.as_secs()),
+                format!("the state of the machine could not be read within {} s", PATIENCE.as_secs()),
             )
-            .hint("A disk of the network may not answer. Run `df -l` or `uptime` in the terminal instead.")),
+            .hint("A network disk may not be responding. Run `df -l` or `uptime` in the terminal instead.")),
         }
     }
 }
 
-/// What a system does not tell is none.
+/// Values that the system does not provide are `None`.
 fn look() -> Result<Output, sysinfo::Error> {
     let what = RefreshKind::nothing()
         .with_cpu(CpuRefreshKind::nothing())

@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::specs;
 
-/// The list as a client sees it: a change to any name, text or schema shows up here.
+/// Snapshot of the tool list as a client sees it: any change to a name, description or schema shows up here.
 #[test]
-fn the_tools_of_a_machine_are_what_was_agreed() {
+fn tool_list_matches_its_snapshot() {
     let tools: Vec<_> = specs()
         .iter()
         .map(|spec| {
@@ -22,23 +22,23 @@ fn the_tools_of_a_machine_are_what_was_agreed() {
 }
 
 #[test]
-fn aliases_stand_for_one_argument_each() {
+fn aliases_are_unambiguous() {
     for spec in specs() {
         let conflicts = plexus_tools::alias::conflicts(spec.handling.aliases, &spec.input_schema);
         assert!(conflicts.is_empty(), "{}: {conflicts:?}", spec.name);
     }
 }
 
-/// Some clients refuse schemas with these at the top level, or cannot resolve references.
+/// Some clients reject schemas with these keywords at the top level, or cannot resolve references.
 #[test]
-fn schemas_are_plain() {
+fn schemas_use_no_combinators_or_references() {
     for spec in specs() {
         for schema in [Some(&spec.input_schema), spec.output_schema.as_ref()].into_iter().flatten() {
             assert_eq!(schema["type"], "object", "{}", spec.name);
             for key in ["oneOf", "anyOf", "allOf", "$ref", "$defs", "$schema"] {
-                assert!(schema.get(key).is_none(), "{} has {key} at its top", spec.name);
+                assert!(schema.get(key).is_none(), "{} has {key} at its top level", spec.name);
             }
-            assert!(!schema.to_string().contains("\"$ref\""), "{} has a reference", spec.name);
+            assert!(!schema.to_string().contains("\"$ref\""), "{} contains a reference", spec.name);
         }
     }
 }

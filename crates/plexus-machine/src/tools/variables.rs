@@ -1,4 +1,4 @@
-//! Variables of the environment that a caller gives to what it runs.
+//! Environment variables that a caller sets.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::OWNER;
 use crate::policy::Policy;
 
-/// Those that the policy lets a caller set, and that are variables.
+/// Checks that the names and values are valid and that the policy allows them.
 pub(super) fn checked(
     tool: &str,
     policy: &Policy,
@@ -22,7 +22,7 @@ pub(super) fn checked(
             return Err(CallError::new(ErrorCode::Forbidden, message).hint(OWNER).before_it_ran());
         }
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            let message = "the name of a variable is not empty and has no `=`; neither has U+0000";
+            let message = "a variable name must not be empty or contain `=`, and neither name nor value may contain U+0000";
             return Err(arguments::invalid(tool, vec![json!({ "path": "/env", "message": message })]));
         }
     }

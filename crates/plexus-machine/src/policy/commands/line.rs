@@ -1,11 +1,12 @@
-//! A line for the shell, taken apart into commands.
+//! Splits a shell line into commands.
 
-/// Something that only a shell knows the meaning of.
+/// Shell syntax whose meaning cannot be determined without a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unclear(pub(crate) &'static str);
 
-/// The commands of a line that is made of words, quotes and the signs between commands. Everything else (variables,
-/// substitution, redirection, patterns, words of the shell) is refused, since what runs then is not what is written.
+/// The commands of a line that consists of words, quotes and command separators. All other syntax (variables,
+/// substitution, redirection, glob patterns, reserved words) is refused, because the shell would then run something
+/// other than the text as written.
 pub(super) fn plain(text: &str) -> Result<Vec<Vec<String>>, Unclear> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -47,7 +48,7 @@ pub(super) fn plain(text: &str) -> Result<Vec<Vec<String>>, Unclear> {
                     match chars.next() {
                         Some('"') => break,
                         Some('$' | '`' | '\\' | '!') => {
-                            return Err(Unclear("what a shell puts into double quotes"));
+                            return Err(Unclear("an expansion in double quotes"));
                         }
                         Some(char) => word.push(char),
                         None => return Err(Unclear("a quote without an end")),
@@ -60,9 +61,9 @@ pub(super) fn plain(text: &str) -> Result<Vec<Vec<String>>, Unclear> {
             '$' | '`' => return Err(Unclear("a variable or substitution")),
             '<' | '>' => return Err(Unclear("a redirection")),
             '*' | '?' | '[' | ']' | '{' | '}' | '~' => {
-                return Err(Unclear("a pattern that the shell fills in"));
+                return Err(Unclear("a pattern that the shell expands"));
             }
-            _ => return Err(Unclear("a sign of the shell")),
+            _ => return Err(Unclear("a special character of the shell")),
         }
     }
     finish(&mut commands, &mut word, &mut quoted)?;
@@ -70,7 +71,8 @@ pub(super) fn plain(text: &str) -> Result<Vec<Vec<String>>, Unclear> {
     if commands.is_empty() { Err(Unclear("an empty line")) } else { Ok(commands) }
 }
 
-/// Words with which a shell begins something that is no command, or runs its arguments or a file in its own process.
+/// Reserved words and builtins that do not name a program, or that run their arguments or a file in the shell's own
+/// process.
 const OF_THE_SHELL: &[&str] = &[
     "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done",
     "in", "function", "time", "coproc", "eval", "exec", "source", ".", "command", "builtin", "alias", "trap",
@@ -81,32 +83,34 @@ fn finish(commands: &mut [Vec<String>], word: &mut Option<String>, quoted: &mut 
     let (Some(word), Some(command)) = (word.take(), commands.last_mut()) else { return Ok(()) };
     if command.is_empty() && !was_quoted {
         if word.contains('=') {
-            return Err(Unclear("a variable that is set for a command"));
+            return Err(Unclear("a variable assignment before a command"));
         }
         if OF_THE_SHELL.contains(&word.as_str()) {
-            return Err(Unclear("a word of the shell itself"));
+            return Err(Unclear("a reserved word or builtin of the shell"));
         }
     }
     if command.is_empty() && was_quoted && OF_THE_SHELL.contains(&word.as_str()) {
-        return Err(Unclear("a word of the shell itself"));
+        return Err(Unclear("a reserved word or builtin of the shell"));
     }
     command.push(word);
     Ok(())
 }
 
-/// Every run of words that may be a command, for a deny list: quotes are dropped, and whatever may begin a command does.
+/// All word sequences that may be a command, for the denylist: quotes are removed, and every word that may start a
+/// command does.
 pub(super) fn roughly(text: &str) -> Vec<Vec<String>> {
     let unquoted: String = text.chars().filter(|char| !matches!(char, '\'' | '"' | '\\')).collect();
     let parts = unquoted.split(['\n', ';', '&', '|', '(', ')', '{', '}', '`', '$']);
     let mut commands = Vec::new();
     for part in parts {
         let words: Vec<String> = part.split_whitespace().map(str::to_owned).collect();
-        // What runs its arguments has a command in them: each word may begin one.
+        // A program may run its arguments as a command, so each word may start one.
         let count = if words.len() <= LOOKED_AT { words.len() } else { LOOKED_AT };
         commands.extend((0..count).map(|from| words[from..].to_vec()));
     }
     commands
 }
 
-/// Words of one command that are taken for a beginning; more are rare, and would cost the square of them.
+/// The maximum number of words of one command that are tried as a start. Longer commands are rare, and the cost is
+/// quadratic.
 const LOOKED_AT: usize = 64;

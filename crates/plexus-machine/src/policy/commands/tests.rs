@@ -1,4 +1,4 @@
-//! What an allow list lets through, and what it does not.
+//! Tests of the allowlist and the denylist.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn rules(allow: &[&str], deny: &[&str]) -> CommandRules {
 }
 
 #[test]
-fn an_allow_list_holds_against_the_ways_of_a_shell() {
+fn allowlist_cannot_be_bypassed_with_shell_syntax() {
     let rules = rules(&["git", "cargo test", "ls"], &[]);
     let allowed = [
         "git status",
@@ -63,14 +63,18 @@ fn an_allow_list_holds_against_the_ways_of_a_shell() {
         assert!(rules.check_line(line).is_err(), "{line}");
     }
     let argv = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    assert_eq!(rules.check_argv(&argv(&["git", "log; rm x"])), Ok(()), "without a shell it is one argument");
+    assert_eq!(
+        rules.check_argv(&argv(&["git", "log; rm x"])),
+        Ok(()),
+        "without a shell this is a single argument"
+    );
     assert!(rules.check_argv(&argv(&["/tmp/git", "log"])).is_err());
     assert!(rules.check_argv(&argv(&["cargo", "test-all"])).is_err());
     assert!(rules.check_argv(&argv(&["git ", "log"])).is_err());
 }
 
 #[test]
-fn a_deny_list_finds_a_command_wherever_it_stands_in_a_line() {
+fn denylist_finds_a_command_anywhere_in_a_line() {
     let rules = rules(&["*"], &["sudo", "rm -rf /"]);
     let refused = [
         "sudo ls",

@@ -1,4 +1,4 @@
-//! What a caller of `filesystem` may say.
+//! The arguments of `filesystem`.
 
 use plexus_tools::Alias;
 use schemars::JsonSchema;
@@ -7,19 +7,23 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FileAction {
-    /// Show a text file, or a part of it: `offset`, `limit`, `unit`, `line_numbers`. Of a binary file: what it is; its bytes with `as_base64`.
+    /// Show a text file, or a part of it: `offset`, `limit`, `unit`, `line_numbers`. For a binary file, show its
+    /// type; `as_base64` gives its bytes.
     Read,
     /// Write a whole file with `text` or `base64`; see `mode`.
     Write,
-    /// Replace `old` by `new` in a file, exactly as they are; or several with `edits`. `old` has to be there once.
+    /// Replace the exact text `old` with `new` in a file, or make several replacements with `edits`. `old` must occur
+    /// exactly once.
     Edit,
-    /// The same, where indentation, trailing spaces and line endings of `old` may differ from the file; `new` is indented as the place is.
+    /// Like `edit`, but ignores differences in indentation, trailing spaces and line endings between `old` and the
+    /// file. `new` is indented to match.
     SmartEdit,
-    /// Apply a unified diff (`patch`) to the files in the folder `path`, or to the file `path`: all of it or nothing.
+    /// Apply a unified diff (`patch`) to the files in the folder `path`, or to the file `path`. All of it is applied
+    /// or nothing.
     Patch,
-    /// Show what is in a folder.
+    /// List the entries of a folder.
     List,
-    /// Show a folder with the folders in it, down to `depth`.
+    /// List a folder and its subfolders, down to `depth`.
     Tree,
     /// Find files in a folder by `pattern`, such as `**/*.rs`.
     Glob,
@@ -29,11 +33,11 @@ pub(crate) enum FileAction {
     Copy,
     /// Move or rename a file or folder to the path `to`.
     Move,
-    /// Put a file or folder into the trash; with `permanent`, remove it for good.
+    /// Move a file or folder to the trash; with `permanent`, remove it permanently.
     Delete,
-    /// Make a folder, with those above it.
+    /// Create a folder and its missing parents.
     Mkdir,
-    /// Tell what is at a path.
+    /// Show the type, size and other metadata of a path.
     Stat,
     /// Compare a file with the file `to`, or with `text`.
     Diff,
@@ -83,7 +87,7 @@ impl FileAction {
     }
 }
 
-/// As agents call them in tools of their own.
+/// Argument names that agents know from their own tools.
 pub(super) const ALIASES: &[Alias] = &[
     Alias::new(
         "path",
@@ -122,7 +126,7 @@ pub(super) const ALIASES: &[Alias] = &[
 const OLD: &[&str] = &["old_string", "oldString", "old_str", "old_text", "oldText"];
 const NEW: &[&str] = &["new_string", "newString", "new_str", "new_text", "newText"];
 
-/// What `offset` and `limit` count.
+/// The unit of `offset` and `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -131,16 +135,16 @@ pub(crate) enum Unit {
     Bytes,
 }
 
-/// What `write` does with a file that is there.
+/// What `write` does with an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// It is replaced.
+    /// Replace it.
     #[default]
     Replace,
-    /// It stays, and the call fails.
+    /// Leave it and fail.
     Create,
-    /// It gets the text at its end.
+    /// Append the text.
     Append,
 }
 
@@ -148,22 +152,22 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Show {
-    /// The lines that match.
+    /// The matching lines.
     #[default]
     Lines,
-    /// Only the files that have one.
+    /// Only the files with a match.
     Files,
-    /// How many each file has.
+    /// The number of matching lines per file.
     Count,
 }
 
-/// One replacement of several.
+/// One of several replacements.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
     pub(super) old: String,
     pub(super) new: String,
-    /// Wherever it is, and not only once.
+    /// Replace all occurrences instead of exactly one.
     pub(super) replace_all: Option<bool>,
 }
 
@@ -171,77 +175,80 @@ pub(crate) struct Edit {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: FileAction,
-    /// File or folder: absolute, from `~/` on, or relative to the working folder.
+    /// File or folder: absolute, starting with `~/`, or relative to the working folder.
     #[schemars(length(min = 1, max = 8192))]
     pub(super) path: String,
-    /// `read`: line or byte to begin at (lines from 1, bytes from 0); below 0 counts from the end. `list`: entries to leave out.
+    /// `read`: line or byte to start at (lines count from 1, bytes from 0); a negative value counts from the end.
+    /// `list`: number of entries to skip.
     pub(super) offset: Option<i64>,
-    /// `read`: most lines (default 2000) or bytes (default 65536). `list`, `tree`, `glob`, `grep`: most entries or lines.
+    /// `read`: maximum number of lines (default 2000) or bytes (default 65536). `list`, `tree`, `glob`, `grep`:
+    /// maximum number of entries or lines.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) limit: Option<u64>,
-    /// `read`: what they count (default `lines`).
+    /// `read`: unit of `offset` and `limit` (default `lines`).
     pub(super) unit: Option<Unit>,
-    /// `read`: with the number of each line before it.
+    /// `read`: prefix each line with its number.
     pub(super) line_numbers: Option<bool>,
-    /// `read`: the bytes as base64 too; with `unit` `bytes`.
+    /// `read`: also return the bytes as base64; with `unit` `bytes`.
     pub(super) as_base64: Option<bool>,
-    /// `write`: the new content. `diff`: what to compare with.
+    /// `write`: the new content. `diff`: the text to compare with.
     pub(super) text: Option<String>,
-    /// `write`: the new content instead, as base64.
+    /// `write`: the new content as base64, instead of `text`.
     pub(super) base64: Option<String>,
-    /// `write`: what to do with a file that is there (default `replace`).
+    /// `write`: what to do with an existing file (default `replace`).
     pub(super) mode: Option<Mode>,
-    /// `write`, `copy`, `move`: make the folders above that are missing.
+    /// `write`, `copy`, `move`: create missing parent folders.
     pub(super) create_dirs: Option<bool>,
-    /// `write`, `edit`, `smart_edit`: only if this is the SHA-256 of the file now, as `read` and `hash` tell it.
+    /// `write`, `edit`, `smart_edit`: only if the file currently has this SHA-256, as `read` and `hash` return it.
     pub(super) if_sha256: Option<String>,
-    /// `edit`, `smart_edit`: what is there now; enough of it to be there only once.
+    /// `edit`, `smart_edit`: the current text; include enough of it to be unique.
     pub(super) old: Option<String>,
-    /// `edit`, `smart_edit`: what is to be there instead.
+    /// `edit`, `smart_edit`: the text that replaces it.
     pub(super) new: Option<String>,
-    /// `edit`, `smart_edit`: wherever it is, and not only once.
+    /// `edit`, `smart_edit`: replace all occurrences instead of exactly one.
     pub(super) replace_all: Option<bool>,
-    /// `edit`, `smart_edit`: several replacements instead of one, in this order; all of them or none.
+    /// `edit`, `smart_edit`: several replacements instead of one, applied in this order; all of them or none.
     #[schemars(length(min = 1, max = 100))]
     pub(super) edits: Option<Vec<Edit>>,
-    /// `patch`: the unified diff; names in it are relative to `path`.
+    /// `patch`: the unified diff; file names in it are relative to `path`.
     pub(super) patch: Option<String>,
-    /// `edit`, `smart_edit`, `patch`: tell what would change, and change nothing.
+    /// `edit`, `smart_edit`, `patch`: show what would change without changing anything.
     pub(super) dry_run: Option<bool>,
-    /// `glob`, `grep`: what to look for.
+    /// `glob`, `grep`: the pattern to search for.
     #[schemars(length(min = 1, max = 4096))]
     pub(super) pattern: Option<String>,
-    /// `grep`: only in files whose path fits one of these, such as `*.py`; with `!` before it, in no file that fits.
+    /// `grep`: only files whose path matches one of these patterns, such as `*.py`; a leading `!` excludes matching
+    /// files.
     #[schemars(length(max = 50))]
     pub(super) files: Option<Vec<String>>,
-    /// `grep`: `pattern` is plain text and no regular expression.
+    /// `grep`: `pattern` is plain text, not a regular expression.
     pub(super) fixed: Option<bool>,
-    /// `glob`, `grep`: upper and lower case are the same.
+    /// `glob`, `grep`: ignore upper and lower case.
     pub(super) ignore_case: Option<bool>,
-    /// `grep`: only whole words.
+    /// `grep`: match whole words only.
     pub(super) word: Option<bool>,
-    /// `grep`: a match may go over several lines.
+    /// `grep`: a match may span several lines.
     pub(super) multiline: Option<bool>,
     /// `grep`: lines around each match (default 0). `diff`: lines around each change (default 3).
     #[schemars(range(max = 100))]
     pub(super) context: Option<usize>,
     /// `grep`: what to show (default `lines`).
     pub(super) show: Option<Show>,
-    /// `tree`, `glob`, `grep`: also names that begin with a dot. `list` always shows them.
+    /// `tree`, `glob`, `grep`: include names that begin with a dot. `list` always shows them.
     pub(super) hidden: Option<bool>,
-    /// `tree`, `glob`, `grep`: also what `.gitignore` and `.ignore` leave out.
+    /// `tree`, `glob`, `grep`: include files excluded by `.gitignore` and `.ignore`.
     pub(super) ignored: Option<bool>,
-    /// `tree`: folders within folders (default 3). `glob`, `grep`: the same (default: all).
+    /// `tree`: maximum depth (default 3). `glob`, `grep`: maximum depth (default unlimited).
     #[schemars(range(min = 1, max = 1000))]
     pub(super) depth: Option<usize>,
     /// `copy`, `move`: the new path. `diff`: the other file.
     #[schemars(length(min = 1, max = 8192))]
     pub(super) to: Option<String>,
-    /// `copy`, `move`: replace a file that is there.
+    /// `copy`, `move`: replace an existing file.
     pub(super) overwrite: Option<bool>,
-    /// `delete`: for good, and not into the trash.
+    /// `delete`: remove permanently instead of moving to the trash.
     pub(super) permanent: Option<bool>,
-    /// Most time that it may take (default 120).
+    /// Maximum duration in seconds (default 120).
     #[schemars(range(min = 1, max = 3600))]
     #[expect(dead_code, reason = "the dispatcher reads it")]
     pub(super) timeout_seconds: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a file is made of: text of which kind, or bytes.
+//! Detects the type, encoding and line endings of a file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -10,12 +10,12 @@ use plexus_tools::CallError;
 
 use super::{FileCall, failed};
 
-/// What is looked at to tell what a file is.
+/// The number of bytes examined to detect the type of a file.
 const SAMPLE: usize = 8 << 10;
-/// What can be taken into memory to be changed or compared.
+/// The maximum size of a file that is edited or compared in memory.
 pub(super) const EDITABLE: u64 = 16 << 20;
 
-/// How the text of a file is written.
+/// The text encoding of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Utf8 {
@@ -23,7 +23,7 @@ pub(super) enum Encoding {
     },
     Utf16Le,
     Utf16Be,
-    /// Bytes without a NUL that are no UTF-8.
+    /// Bytes without a NUL that are not UTF-8.
     Unknown,
     Binary(&'static str),
 }
@@ -38,7 +38,7 @@ impl Encoding {
         }
     }
 
-    /// By the first bytes of a file.
+    /// Detects the encoding from the first bytes of a file.
     pub(super) fn of(sample: &[u8]) -> Self {
         match sample {
             [0xEF, 0xBB, 0xBF, ..] => return Self::Utf8 { bom: true },
@@ -55,7 +55,7 @@ impl Encoding {
         }
         match std::str::from_utf8(sample) {
             Ok(_) => Self::Utf8 { bom: false },
-            // The end of the sample may be in the middle of a character.
+            // The sample may end in the middle of a character.
             Err(error) if error.error_len().is_none() => Self::Utf8 { bom: false },
             Err(_) => Self::Unknown,
         }
@@ -100,7 +100,7 @@ fn by_magic(bytes: &[u8]) -> Option<&'static str> {
         .or_else(|| (bytes.get(257..262) == Some(b"ustar")).then_some("a tar archive"))
 }
 
-/// `lf`, `crlf`, `mixed` or `none`.
+/// Returns `lf`, `crlf`, `mixed` or `none`.
 pub(super) fn line_ending(bytes: &[u8]) -> &'static str {
     let mut lf = false;
     let mut crlf = false;
@@ -127,14 +127,14 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 impl FileCall {
-    /// All of a file, if it is not too long to be held in memory.
+    /// Reads a whole file, if it is small enough to be held in memory.
     pub(super) fn whole(&self, path: &Path, file: &File) -> Result<Vec<u8>, CallError> {
         let size = file.metadata().map_err(failed(path))?.len();
         if size > EDITABLE {
             return Err(too_large(path, size));
         }
         let mut content = Vec::with_capacity(size as usize);
-        // It may grow while it is read.
+        // The file may grow while it is read.
         let mut limited = std::io::Read::take(file, EDITABLE + 1);
         std::io::Read::read_to_end(&mut limited, &mut content).map_err(failed(path))?;
         if content.len() as u64 > EDITABLE {
@@ -148,7 +148,10 @@ impl FileCall {
 fn too_large(path: &Path, size: u64) -> CallError {
     CallError::new(
         ErrorCode::TooLarge,
-        format!("{} has {size} bytes; up to {EDITABLE} can be changed or compared", path.display()),
+        format!(
+            "{} has {size} bytes; files up to {EDITABLE} bytes can be changed or compared",
+            path.display()
+        ),
     )
     .hint("Nothing was done. Use `sed`, `split` or `cmp` in the terminal instead.")
     .before_it_ran()

@@ -1,6 +1,6 @@
-//! `copy`: files and folders, each opened through no link.
-//!
-//! A copy is made beside its place and put there when it is complete. What the policy denies is not in it, and nothing gets
+//! `copy`: copies files and folders without following symlinks.
+//! ¶ A copy is made next to its target and renamed when it is complete. It leaves out paths that the policy denies,
+//! and writes nothing to paths where the policy forbids writing.
 //! to where the policy lets nothing be written.
 
 use std::ffi::OsStr;
@@ -16,17 +16,17 @@ use super::{FileCall, wrong};
 use crate::files::{FileError, Folder, Kind, Place, temporary};
 use crate::policy::{PathRefused, Want};
 
-/// Things of one copy, or of one folder that is removed.
+/// The maximum number of entries of one copy or removal.
 pub(super) const MOST: usize = 200_000;
-/// Folders within folders.
+/// The maximum depth of nested folders.
 pub(super) const DEEPEST: usize = 200;
 
-/// What a copy has done so far.
+/// The progress of a copy.
 #[derive(Debug, Default)]
 struct Copied {
     entries: usize,
     bytes: u64,
-    /// What was denied, special, or not to be written there.
+    /// Entries that are denied, special files, or not writable at the target.
     left_out: usize,
 }
 
@@ -39,7 +39,7 @@ impl FileCall {
         let target = self.target(&to, args, &mut notes)?;
         let real = target.path();
         if real.starts_with(&from) {
-            return Err(wrong("to", "is the file or folder itself, or within it"));
+            return Err(wrong("to", "is the file or folder itself, or is inside it"));
         }
         let overwrite = args.overwrite.unwrap_or(false);
         if target.about().is_some() && (!overwrite || handle.kind() != Kind::File) {
@@ -63,7 +63,7 @@ impl FileCall {
         }
         if copied.left_out > 0 {
             notes.push(format!(
-                "{} things in it were left out: denied by the policy, special files, or links to where none may be",
+                "{} entries were left out: denied by the policy, special files, or symlinks that the policy does not allow at the target",
                 copied.left_out
             ));
         }
@@ -84,16 +84,16 @@ impl FileCall {
         Ok(Answer::new(text, output))
     }
 
-    /// Where something is to be put, by its own name: what is there is not followed.
+    /// The target of a copy or move, by its own name: an existing symlink is not followed.
     pub(super) fn target(&self, to: &Path, args: &Args, notes: &mut Vec<String>) -> Result<Place, CallError> {
         match self.files.entry(to) {
             Err(FileError::NotFound(_)) if args.create_dirs.unwrap_or(false) => {
                 let (_, made) = self.files.make_folder(to.parent().unwrap_or(to))?;
-                notes.extend(made.iter().map(|path| format!("folder {} made", path.display())));
+                notes.extend(made.iter().map(|path| format!("folder {} created", path.display())));
                 Ok(self.files.entry(to)?)
             }
             Err(FileError::NotFound(missing)) => Err(CallError::from(FileError::NotFound(missing))
-                .hint("Make the folder with `create_dirs`, or correct the path.")),
+                .hint("Create the folder with `create_dirs`, or correct the path.")),
             place => Ok(place?),
         }
     }
@@ -112,7 +112,7 @@ impl FileCall {
         Ok(())
     }
 
-    /// `real` is where `into` will be in the end.
+    /// `real` is the final path of `into`.
     fn copy_entries(
         &self,
         from: &Folder,
@@ -164,7 +164,7 @@ impl FileCall {
     ) -> Result<bool, CallError> {
         let mut file = match self.files.read_below(from, Path::new(name)) {
             Ok(file) => file,
-            // Another name of a denied file; or it has become something else.
+            // A hard link to a denied file, or an entry that was replaced meanwhile.
             Err(FileError::Refused { .. } | FileError::NotThis { .. } | FileError::NotFound(_)) => {
                 return Ok(false);
             }
@@ -178,7 +178,7 @@ impl FileCall {
         Ok(true)
     }
 
-    /// A link as it is, unless it would lead those who look for what the policy protects to something else.
+    /// Copies a symlink as it is, unless its name could replace a protected path.
     fn copy_link(
         &self,
         from: &Folder,
@@ -197,12 +197,12 @@ impl FileCall {
 }
 
 fn too_much(path: &Path) -> CallError {
-    let message = format!("{}: there is more in it than is copied or removed at once", path.display());
+    let message = format!("{} contains too many or too deeply nested entries for one call", path.display());
     CallError::new(ErrorCode::TooLarge, message)
-        .hint("Take the folders in it one by one, or use the terminal.")
+        .hint("Process its subfolders one by one, or use the terminal.")
 }
 
-/// A copy that is not complete yet. Dropped, it is gone.
+/// An incomplete copy. Dropping it removes it.
 struct Stage<'a> {
     parent: &'a Folder,
     name: &'a OsStr,
@@ -217,14 +217,14 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// Removes a folder with all that is in it, through no link.
+/// Removes a folder and its content without following symlinks.
 pub(super) fn remove_all(
     parent: &Folder,
     name: &OsStr,
     left: &mut usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), FileError> {
-    /// A folder that is open, and the one that it is in.
+    /// Removes the folder `name` of an open parent.
     fn inner(
         parent: &Folder,
         name: &OsStr,
@@ -250,7 +250,7 @@ pub(super) fn remove_all(
     inner(parent, name, left, 1, stop)
 }
 
-/// Whether a folder may be put at a place: nothing may be hidden in it that is protected there.
+/// Checks that a folder may be put at a target: it must not bring content to protected paths below it.
 pub(super) fn check_target(call: &FileCall, target: &Place) -> Result<(), CallError> {
     let path = target.path();
     if call.files.policy().files.has_exceptions_below(&path) {

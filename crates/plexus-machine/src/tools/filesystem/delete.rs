@@ -1,9 +1,9 @@
-//! `delete`: into the trash, or for good.
+//! `delete`: moves to the trash, or removes permanently.
 //!
-//! The trash is the one of the desktop (`~/.local/share/Trash`, as freedesktop.org describes it), where the owner finds it and
-//! can put it back. What is on another file system, or cannot go there by the policy, goes into `.Trash-UID` in the outermost
-//! folder that can be written on its own file system, in the same form. Nothing is copied: what is in the trash is the thing
-//! itself, under the policy as before.
+//! The trash is the freedesktop.org trash of the desktop (`~/.local/share/Trash`), where the owner finds and can
+//! restore an entry. An entry on another file system, or one that the policy does not allow there, goes into
+//! `.Trash-UID` in the outermost writable folder of its own file system, in the same format. Nothing is copied: the
+//! entry itself is moved, and the policy still applies to it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -20,7 +20,7 @@ use super::report::{Answer, Change, Output};
 use crate::files::{FileError, Folder, Kind, Place};
 use crate::policy::Want;
 
-/// Names that are tried for something in the trash.
+/// The maximum number of names tried for an entry in the trash.
 const NAMES: usize = 1_000;
 
 impl FileCall {
@@ -37,8 +37,10 @@ impl FileCall {
             Change { other: Some(trashed.display().to_string()), ..Change::new(&real, "trashed") }
         };
         let text = match &change.other {
-            None => format!("{} removed for good\n", change.path),
-            Some(other) => format!("{} is in the trash, as {other}; \"move\" puts it back\n", change.path),
+            None => format!("{} removed permanently\n", change.path),
+            Some(other) => {
+                format!("{} moved to the trash as {other}; action \"move\" restores it\n", change.path)
+            }
         };
         Ok(Answer::new(
             text,
@@ -56,12 +58,12 @@ impl FileCall {
             FileError::Stopped => CallError::new(
                 ErrorCode::ToolFailed,
                 format!(
-                    "{} is not removed as a whole: {} of its entries are gone",
+                    "{} is only partly removed: {} of its entries are gone",
                     place.path().display(),
                     MOST - left
                 ),
             )
-            .hint("Call again to go on; a folder of more than that is removed with `rm -r` in the terminal."),
+            .hint("Call again to continue, or remove the folder with `rm -r` in the terminal."),
             error => error.into(),
         })
     }
@@ -80,10 +82,10 @@ impl FileCall {
         let why = last.map(|error| format!(": {error}")).unwrap_or_default();
         let message = format!("there is no trash for {}{why}", place.path().display());
         Err(CallError::new(ErrorCode::ToolFailed, message)
-            .hint("Nothing was done. With `permanent` it is removed for good."))
+            .hint("Nothing was done. With `permanent` it is removed permanently."))
     }
 
-    /// Where its trash may be, the best first.
+    /// The possible trash folders for an entry, in order of preference.
     fn trashes(&self, place: &Place) -> Vec<PathBuf> {
         let mut trashes = Vec::new();
         if let Ok(path) = self.files.path("~/.local/share/Trash") {
@@ -117,7 +119,7 @@ impl FileCall {
             if note.about().is_some() || target.about().is_some() {
                 continue;
             }
-            // What it was comes first, so that nothing is in the trash of which nobody knows.
+            // The info file is written first, so that every entry in the trash has one.
             let text = format!(
                 "[Trash Info]\nPath={}\nDeletionDate={}\n",
                 escaped(&place.path()),
@@ -141,7 +143,7 @@ impl FileCall {
     }
 }
 
-/// Nobody else looks into the trash.
+/// Makes the trash private to its user.
 fn private(trash: &Folder) {
     let _ = rustix::fs::fchmod(trash, rustix::fs::Mode::from_raw_mode(0o700));
 }
@@ -167,7 +169,7 @@ fn numbered(stem: &OsStr, end: &OsStr, number: usize) -> OsString {
     name
 }
 
-/// As in a URL, as the trash has it.
+/// Percent-encodes a path, as the trash specification requires.
 fn escaped(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
     path.as_os_str()

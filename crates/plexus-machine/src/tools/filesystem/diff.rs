@@ -1,4 +1,4 @@
-//! `diff`: what differs between two files, or between a file and a text.
+//! `diff`: compares two files, or a file and a text.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::content::Encoding;
 use super::report::{Answer, Output, bounded};
 use super::{FileCall, wrong};
 
-/// Comparing stops looking for the shortest way after this.
+/// The time after which the comparison stops looking for the shortest diff.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SHOWN: usize = 200 << 10;
 
@@ -26,14 +26,16 @@ impl FileCall {
                 (self.whole(other.path(), &file)?, other.path().display().to_string())
             }
             (None, Some(text)) => (text.clone().into_bytes(), "text".to_owned()),
-            _ => return Err(wrong("to", "action \"diff\" needs `to` or `text`, and not both")),
+            _ => return Err(wrong("to", "action \"diff\" needs either `to` or `text`, not both")),
         };
         let same = old == new;
         let mut output = Output { path: old_name.clone(), same: Some(same), ..Output::default() };
         let is_binary = |bytes: &[u8]| matches!(Encoding::of(bytes), Encoding::Binary(_));
         let text = match (same, is_binary(&old) || is_binary(&new)) {
-            (true, _) => "They are the same.\n".to_owned(),
-            (false, true) => format!("They differ; {} and {} bytes, not text.\n", old.len(), new.len()),
+            (true, _) => "The contents are identical.\n".to_owned(),
+            (false, true) => {
+                format!("The contents differ: {} and {} bytes of binary data.\n", old.len(), new.len())
+            }
             (false, false) => {
                 let diff = unified(&old, &new, &old_name, &new_name, args.context.unwrap_or(3));
                 output.diff = Some(diff.clone());
@@ -44,7 +46,7 @@ impl FileCall {
     }
 }
 
-/// A unified diff, no longer than an answer can be.
+/// A unified diff, truncated to the maximum size of an answer.
 pub(super) fn unified(old: &[u8], new: &[u8], old_name: &str, new_name: &str, context: usize) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_ref(), new.as_ref());

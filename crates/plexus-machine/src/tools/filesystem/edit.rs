@@ -1,6 +1,7 @@
-//! `edit` and `smart_edit`: text in a file replaced by other text, all of the edits or none.
+//! `edit` and `smart_edit`: replace text in a file; all of the edits are applied or none.
 //!
-//! Files are changed as bytes: what is not replaced stays as it is, whatever its encoding and its line endings.
+//! Files are edited as bytes, so everything outside of the replacements is preserved, including encoding and line
+//! endings.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -15,27 +16,27 @@ use super::report::{Answer, Change, Output, bounded};
 use super::{FileCall, near, needed, smart, wrong};
 use crate::files::Place;
 
-/// Of a diff, what is shown in the text of an answer.
+/// The maximum size of a diff in the text of an answer.
 pub(super) const SHOWN: usize = 16 << 10;
-/// Places that are named when there are too many.
+/// The maximum number of occurrences reported.
 pub(super) const PLACES: usize = 20;
 
-/// How a replacement went.
+/// The result of a replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Replaced {
     pub(super) content: Vec<u8>,
     pub(super) times: usize,
-    /// What was different from what was asked for.
+    /// How the match differs from the requested text.
     pub(super) note: Option<String>,
 }
 
-/// Why nothing was replaced.
+/// The reason nothing was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unreplaced {
-    /// `old` is nothing, or the same as `new`.
+    /// `old` is empty or equals `new`.
     Useless(&'static str),
     Nowhere,
-    /// On these lines.
+    /// The lines of the occurrences.
     Several(Vec<usize>),
 }
 
@@ -65,7 +66,7 @@ impl FileCall {
         let text = format!(
             "{name}: {times} {}{}\n{}",
             if times == 1 { "replacement" } else { "replacements" },
-            if dry { ", not made" } else { "" },
+            if dry { ", not applied (dry run)" } else { "" },
             bounded(diff.clone(), SHOWN),
         );
         let change = Change {
@@ -85,7 +86,7 @@ impl FileCall {
         Ok(Answer::new(text, output))
     }
 
-    /// What a file becomes.
+    /// Applies the edits in memory.
     fn edited(&self, place: &Place, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
         let (handle, file) = self.files.read(&place.path())?;
         self.check_hash(place, args)?;
@@ -117,7 +118,7 @@ impl FileCall {
 
 fn edits(args: &Args) -> Result<Vec<Edit>, CallError> {
     match (&args.edits, &args.old) {
-        (Some(_), Some(_)) => Err(wrong("edits", "give either `edits` or `old` and `new`, and not both")),
+        (Some(_), Some(_)) => Err(wrong("edits", "give either `edits` or `old` and `new`, not both")),
         (Some(edits), None) => Ok(edits.clone()),
         (None, _) => Ok(vec![Edit {
             old: needed(args, "old", args.old.as_deref())?.to_owned(),
@@ -127,7 +128,7 @@ fn edits(args: &Args) -> Result<Vec<Edit>, CallError> {
     }
 }
 
-/// Only text can be changed by text.
+/// Refuses files that are not editable as text.
 pub(super) fn check_text(path: &Path, content: &[u8]) -> Result<(), CallError> {
     let what = match Encoding::of(&content[..content.len().min(8 << 10)]) {
         Encoding::Utf8 { .. } | Encoding::Unknown => return Ok(()),
@@ -136,10 +137,10 @@ pub(super) fn check_text(path: &Path, content: &[u8]) -> Result<(), CallError> {
     };
     let message = format!("{} is {what}, which cannot be edited as text", path.display());
     Err(CallError::new(ErrorCode::InvalidArguments, message)
-        .hint("Nothing was done. Convert it first, for example with `iconv` in the terminal, or write it as a whole."))
+        .hint("Nothing was done. Convert it first, for example with `iconv` in the terminal, or write the whole file."))
 }
 
-/// Replaces `old` wherever it is, which has to be once unless `all` is said.
+/// Replaces `old`, which must occur exactly once unless `all` is set.
 pub(super) fn exact(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Unreplaced> {
     if old.is_empty() {
         return Err(Unreplaced::Useless("`old` is empty; to fill an empty file use action \"write\""));
@@ -167,7 +168,7 @@ pub(super) fn exact(content: &[u8], old: &str, new: &str, all: bool) -> Result<R
     }
 }
 
-/// Where something begins, without overlaps.
+/// The positions of all non-overlapping occurrences.
 pub(super) fn occurrences(content: &[u8], wanted: &[u8]) -> Vec<usize> {
     let (mut found, mut from) = (Vec::new(), 0);
     let Some(first) = wanted.first() else { return found };
@@ -204,27 +205,27 @@ fn refused(
             let shown: Vec<String> = lines.iter().take(PLACES).map(ToString::to_string).collect();
             let more = if lines.len() > PLACES { ", …" } else { "" };
             let message = format!(
-                "{which}`old` is in {path} {} times, on lines {}{more}:\n{}",
+                "{which}`old` occurs {} times in {path}, on lines {}{more}:\n{}",
                 lines.len(),
                 shown.join(", "),
                 near::around(content, &lines[..lines.len().min(3)]),
             );
             CallError::new(ErrorCode::Conflict, message)
-                .hint("Nothing was changed. Give more of the lines around the one you mean in `old`, or `replace_all`.")
+                .hint("Nothing was changed. Include more of the surrounding lines in `old`, or set `replace_all`.")
                 .details(serde_json::json!({ "lines": lines.iter().take(PLACES).collect::<Vec<_>>() }))
         }
         Unreplaced::Nowhere => {
             let misses = near::misses(content, &edit.old);
-            let mut message = format!("{which}`old` is not in {path}");
+            let mut message = format!("{which}`old` was not found in {path}");
             for miss in &misses {
                 message.push_str(&format!("\n- {miss}"));
             }
             let hint = match (misses.iter().any(|miss| miss.is_whitespace()), action) {
                 (true, FileAction::Edit) => {
-                    "Nothing was changed. Take the text as it is in the file, or use \"smart_edit\", which sees no difference \
-                     in whitespace."
+                    "Nothing was changed. Copy the text exactly as it is in the file, or use \"smart_edit\", which \
+                     ignores differences in whitespace."
                 }
-                _ => "Nothing was changed. Read the file, and give `old` as it is there.",
+                _ => "Nothing was changed. Read the file, and copy `old` exactly from it.",
             };
             let lines: Vec<usize> = misses.iter().map(|miss| miss.line).collect();
             CallError::new(ErrorCode::Conflict, message)

@@ -1,4 +1,4 @@
-//! `glob`: files by their names.
+//! `glob`: finds files by name.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use super::report::{Answer, Entry, Output, Total, one_line};
 use super::{FileCall, needed, wrong};
 use crate::files::{Found, Kind, Visit, Walk, walk};
 
-/// Names of a list, if nothing is said.
+/// The default number of results.
 const LISTED: usize = 500;
-/// Longest path that a pattern is compared with.
+/// The maximum depth of a walk.
 const DEEPEST: usize = 1_000;
 
 impl FileCall {
@@ -44,14 +44,12 @@ impl FileCall {
         let truncated = count > entries.len() as u64;
         let mut output = Output { path: folder.path().display().to_string(), ..Output::default() };
         if truncated {
-            output
-                .notes
-                .push(format!("{} of {count}; narrow the pattern, or give a larger `limit`", entries.len()));
+            output.notes.push(format!("{} of {count}; narrow the pattern, or raise `limit`", entries.len()));
         }
         if count == 0 {
             let hint =
                 if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were left out" };
-            output.notes.push(format!("nothing fits {pattern:?}{hint}"));
+            output.notes.push(format!("nothing matches {pattern:?}{hint}"));
         }
         output.total = Some(Total {
             entries: count,
@@ -64,7 +62,7 @@ impl FileCall {
     }
 }
 
-/// How a folder is walked through; who asks for a name with a dot wants to see it.
+/// The options of the walk. A pattern with a name that begins with a dot includes hidden files.
 fn how(args: &Args, pattern: &str) -> Walk {
     let dotted = pattern.split('/').any(|part| part.starts_with('.') && part.len() > 1);
     Walk {
@@ -74,16 +72,16 @@ fn how(args: &Args, pattern: &str) -> Walk {
     }
 }
 
-/// A pattern without a slash is for names, wherever they are.
+/// Compiles a glob. A pattern without a slash matches names at any depth.
 pub(super) fn pattern_of(field: &str, pattern: &str, ignore_case: bool) -> Result<Glob, CallError> {
     let plain = pattern.strip_prefix("./").unwrap_or(pattern);
     let full = if plain.contains('/') { plain.to_owned() } else { format!("**/{plain}") };
     let mut builder = GlobBuilder::new(full.strip_prefix('/').unwrap_or(&full));
     let built = builder.literal_separator(true).case_insensitive(ignore_case).build();
-    built.map_err(|error| wrong(field, format!("{pattern:?} is no pattern of paths: {}", error.kind())))
+    built.map_err(|error| wrong(field, format!("{pattern:?} is not a valid path pattern: {}", error.kind())))
 }
 
-/// Which files are meant by a list of patterns.
+/// A file filter from a list of patterns.
 #[derive(Debug)]
 pub(super) struct Selected {
     wanted: Option<GlobSet>,
@@ -101,7 +99,9 @@ impl Selected {
             for pattern in patterns {
                 set.add(pattern_of("files", pattern, false)?);
             }
-            set.build().map(Some).map_err(|error| wrong("files", format!("too much to look for: {error}")))
+            set.build()
+                .map(Some)
+                .map_err(|error| wrong("files", format!("the patterns are too complex: {error}")))
         };
         Ok(Self {
             wanted: set(given

@@ -1,7 +1,7 @@
-//! `grep`: lines in files, by ripgrep's own search.
+//! `grep`: searches lines in files with ripgrep's search engine.
 //!
-//! Every file is opened from the folder that the walk is in, through no link. What is shown are the first lines in the order
-//! of paths, whichever thread found them; what is counted are all.
+//! Every file is opened relative to the folder of the walk without following symlinks. The first lines in path order
+//! are shown, whichever thread found them; the totals count all of them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,15 +21,16 @@ use super::report::{Answer, Matched, MatchedLine, Output, Total, one_line};
 use super::{FileCall, needed, wrong};
 use crate::files::{Files, Found, Kind, Visit, Walk, walk};
 
-/// Lines of an answer, if nothing is said, and at most.
+/// The default and maximum number of lines in an answer.
 const LINES: usize = 500;
 const MOST_LINES: usize = 5_000;
-/// Bytes of an answer's lines, and of one of them.
+/// The maximum size in bytes of all lines in an answer, and of one line.
 const BYTES: usize = 200 << 10;
 const LINE: usize = 400;
-/// Most memory for one file and one search: a longer line, or with `multiline` a longer file, is left out.
+/// The memory limit of one search in one file. A file with a longer line, or with `multiline` a larger file, is
+/// skipped.
 const HEAP: usize = 64 << 20;
-/// A regular expression may grow to this when it is compiled.
+/// The maximum size of a compiled regular expression.
 const REGEX: usize = 8 << 20;
 
 impl FileCall {
@@ -96,7 +97,7 @@ fn matcher(args: &Args) -> Result<RegexMatcher, CallError> {
         builder.line_terminator(Some(b'\n')).ban_byte(Some(0));
     }
     builder.build(pattern).map_err(|error| {
-        let fixed = if args.fixed.unwrap_or(false) { "" } else { "; `fixed` takes it as plain text" };
+        let fixed = if args.fixed.unwrap_or(false) { "" } else { "; `fixed` treats it as plain text" };
         wrong("pattern", format!("{error}{fixed}"))
     })
 }
@@ -116,7 +117,7 @@ fn searcher(args: &Args) -> Searcher {
         .build()
 }
 
-/// What one thread searches with, and what it has counted.
+/// The searcher and the counters of one thread.
 struct Search<'a> {
     call: &'a FileCall,
     matcher: RegexMatcher,
@@ -138,7 +139,7 @@ impl Visit for Search<'_> {
         let files: &Files = &self.call.files;
         match files.read_found(found) {
             Ok(file) => self.search(found.relative, &file),
-            // It is denied, or gone, or another thing by now.
+            // The file is denied, was removed, or was replaced.
             Err(_) => self.unread += 1,
         }
     }
@@ -162,7 +163,7 @@ impl Search<'_> {
     }
 }
 
-/// Reads as long as somebody waits for the answer.
+/// Reads until the call is cancelled.
 struct Wanted<'a> {
     file: &'a File,
     cancel: &'a CancellationToken,
@@ -177,7 +178,7 @@ impl Read for Wanted<'_> {
     }
 }
 
-/// What was found in one file.
+/// The matches in one file.
 #[derive(Debug)]
 struct Lines {
     show: Show,
@@ -220,7 +221,7 @@ impl Sink for Lines {
     }
 }
 
-/// What all threads have found, as much as is shown.
+/// The results of all threads, bounded by what can be shown.
 #[derive(Debug)]
 struct Results {
     shown: Mutex<Shown>,
@@ -244,7 +245,7 @@ impl Results {
         shown.lines += lines.lines.len().max(1);
         shown.bytes += lines.bytes + relative.as_os_str().len() + 40;
         shown.files.insert(relative.to_owned(), lines);
-        // Without the last one there is still enough.
+        // Drop the last file while the others fill the answer.
         while let Some((path, last)) = shown.files.last_key_value() {
             let (lines, bytes) = (last.lines.len().max(1), last.bytes + path.as_os_str().len() + 40);
             if shown.lines - lines <= self.lines && shown.bytes - bytes <= BYTES || shown.files.len() == 1 {
@@ -304,12 +305,12 @@ fn answer(
     });
     if truncated {
         output.notes.push(
-            "not all of it is shown: narrow it with `files` or the pattern, or give a larger `limit`"
+            "the results are truncated: narrow the search with `files` or the pattern, or raise `limit`"
                 .to_owned(),
         );
     }
     if unread > 0 {
-        output.notes.push(format!("{unread} files could not be searched to their end"));
+        output.notes.push(format!("{unread} files could not be searched completely"));
     }
     output.total = Some(Total {
         entries: files,

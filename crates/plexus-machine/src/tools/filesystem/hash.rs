@@ -1,4 +1,4 @@
-//! `hash`: SHA-256 of a file, however long it is.
+//! `hash`: computes the SHA-256 of a file of any size.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -21,7 +21,7 @@ impl FileCall {
         Ok(Answer::new(format!("{hash}  {path}\n"), Output { path, sha256: Some(hash), ..Output::default() }))
     }
 
-    /// Of all that is in it, from where it is read on.
+    /// The SHA-256 of everything from the current position.
     pub(super) fn digest(&self, path: &Path, mut file: &File) -> Result<String, CallError> {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut block = vec![0; BLOCK];

@@ -1,4 +1,4 @@
-//! `list`, `tree` and `stat`: what is there.
+//! `list`, `tree` and `stat`: show entries and metadata.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -15,10 +15,10 @@ use super::report::{About, Answer, Entry, Output, Total, one_line};
 use crate::files::{Folder, Found, Kind, Visit, Walk, walk};
 use crate::policy::Want;
 
-/// Entries of a list or tree, if nothing is said, and at most.
+/// The default and maximum number of entries of a list or tree.
 const LISTED: usize = 500;
 pub(super) const MOST_LISTED: usize = 2_000;
-/// Entries that are counted before a tree is given up.
+/// The number of entries after which a tree stops counting.
 const COUNTED: u64 = 1_000_000;
 
 impl FileCall {
@@ -69,7 +69,7 @@ impl FileCall {
         let mut text = format!("{}/\n", one_line(&folder.path().display().to_string()));
         let mut entries = Vec::new();
         for (relative, kind) in &all {
-            // Its name is real; what is at that path by now may not be.
+            // The name is real, but the entry at that path may have been replaced, so it is not examined.
             let path = relative.to_string_lossy().into_owned();
             let entry = Entry { path, kind: kind_name(*kind), bytes: None, modified_at: None, link_to: None };
             let depth = relative.components().count();
@@ -82,7 +82,7 @@ impl FileCall {
         let mut output = Output { path: folder.path().display().to_string(), ..Output::default() };
         if truncated {
             output.notes.push(format!(
-                "{} of {count}{}; give a smaller `depth`, a folder in it, or a larger `limit`",
+                "{} of {count}{}; lower `depth`, choose a subfolder, or raise `limit`",
                 all.len(),
                 if count > COUNTED { " and more" } else { "" }
             ));
@@ -101,7 +101,7 @@ impl FileCall {
         let handle = self.files.look(path)?;
         let mut about = About::of(handle.about(), kind_name(handle.kind()));
         about.can_be_written = self.files.check(handle.path(), Want::Write).is_ok();
-        // The path itself, where it may be looked at under its own name.
+        // A symlink at the path itself, if the path may be examined under its own name.
         if let Ok(metadata) = std::fs::symlink_metadata(path)
             && metadata.is_symlink()
         {
@@ -114,18 +114,19 @@ impl FileCall {
         {
             about.looks_like = Some(match encoding {
                 Encoding::Binary(what) => what.to_owned(),
-                Encoding::Unknown => "text that is no UTF-8".to_owned(),
+                Encoding::Unknown => "text that is not UTF-8".to_owned(),
                 encoding => format!("{} text", encoding.name()),
             });
         }
         if about.bytes > about.on_disk.saturating_add(1 << 20) {
-            output
-                .notes
-                .push(format!("it has holes: {} of {} bytes are on the disk", about.on_disk, about.bytes));
+            output.notes.push(format!(
+                "the file is sparse: {} of {} bytes are on the disk",
+                about.on_disk, about.bytes
+            ));
         }
         let looks = about.looks_like.as_deref().map(|looks| format!(", {looks}")).unwrap_or_default();
         let link =
-            about.link_to.as_deref().map(|to| format!("\nlink to {}", one_line(to))).unwrap_or_default();
+            about.link_to.as_deref().map(|to| format!("\nsymlink to {}", one_line(to))).unwrap_or_default();
         let text = format!(
             "{}: {}, {} bytes, {}{looks}\nmodified {}, {}{link}\n",
             one_line(&output.path),
@@ -133,7 +134,7 @@ impl FileCall {
             about.bytes,
             mode_text(&about),
             about.modified_at,
-            if about.can_be_written { "can be written" } else { "cannot be written" },
+            if about.can_be_written { "writable" } else { "not writable" },
         );
         output.about = Some(about);
         Ok(Answer::new(text, output))
@@ -158,7 +159,7 @@ pub(super) fn mode_text(about: &About) -> String {
 }
 
 impl About {
-    // The width of these differs between systems.
+    // The integer types differ between systems.
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
     pub(super) fn of(about: &Stat, kind: &'static str) -> Self {
         Self {
@@ -210,7 +211,7 @@ fn line(entry: &Entry, name: &str) -> String {
     }
 }
 
-/// The first of what a walk finds, in the order of paths, and how much there is.
+/// Collects the first results of a walk in path order, and counts all of them.
 #[derive(Debug)]
 pub(super) struct First {
     found: Mutex<std::collections::BTreeMap<PathBuf, Kind>>,

@@ -1,8 +1,7 @@
-//! `filesystem`: the files of this machine, as far as its policy goes.
+//! `filesystem`: access to the files of this machine, within its policy.
 //!
-//! Everything is opened by [`crate::files`], which judges a path by what it really is. What is written is there as a whole or
-//! not at all. All of it is done by a thread that may wait for a disk, and that looks now and then whether it is still
-//! wanted.
+//! All files are opened through [`crate::files`], which checks the real path of each. Writes are atomic. The work
+//! runs on a blocking thread that regularly checks whether the call was cancelled.
 
 mod args;
 mod content;
@@ -39,10 +38,11 @@ use report::{Answer, Output};
 const NAME: &str = "filesystem";
 const DEFAULT_TIME: Duration = Duration::from_secs(120);
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// What it takes to stop.
+/// The time to stop a call after its timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Overwrites or takes away. Once only: what was appended twice, or removed after somebody made it anew, is not as once.
+/// Overwrites or removes, and must run only once: repeating an append, or a removal after the file was created again,
+/// has a different result.
 const CHANGE: Access = Access {
     annotations: ToolAnnotations {
         read_only_hint: false,
@@ -54,7 +54,7 @@ const CHANGE: Access = Access {
     repeated: false,
 };
 
-/// A folder that is there is left as it is.
+/// Leaves an existing folder unchanged.
 const MAKE: Access = Access {
     annotations: ToolAnnotations {
         read_only_hint: false,
@@ -69,11 +69,11 @@ const MAKE: Access = Access {
 #[derive(Debug)]
 pub(super) struct Filesystem {
     machine: Machine,
-    /// Held while a file is read and written anew, so that of two edits none is lost.
+    /// Held while a file is read and rewritten, so that concurrent edits do not overwrite each other.
     changing: Arc<Mutex<()>>,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     let access = |action: FileAction| match action {
         FileAction::Read
@@ -90,10 +90,10 @@ pub(super) fn spec() -> ToolSpec {
     let spec = ToolSpec::node(
         NAME,
         "Files",
-        "Reads, searches and changes files on a machine, within what its owner allows. To change a part of a file use `edit` \
-         (exact text, which must be there once), `smart_edit` if the whitespace is uncertain, or `patch`. Writes are \
-         atomic, edits and patches all or nothing; `delete` puts things into the trash. `grep` and `glob` leave out hidden and \
-         git-ignored files unless told otherwise.",
+        "Reads, searches and changes files on a machine, within what its owner allows. To change a part of a file \
+         use `edit` (exact text, which must occur once), `smart_edit` if the whitespace is uncertain, or `patch`. \
+         Writes are atomic; edits and patches are applied completely or not at all; `delete` moves to the trash. \
+         `grep` and `glob` skip hidden and git-ignored files by default.",
         Access::READ,
     );
     let actions = FileAction::ALL.map(|action| Action::new(action.name(), access(action)));
@@ -122,8 +122,8 @@ impl TypedTool for Filesystem {
         let done = tokio::task::spawn_blocking(move || call.carry_out(&args)).await;
         match done {
             Ok(answer) => answer.map(|answer| Outcome::Ready(answer.into_output())),
-            Err(_) => Err(CallError::new(ErrorCode::Internal, "the work on the file broke off")
-                .hint("The node's log has the details. Look at the file before you go on.")),
+            Err(_) => Err(CallError::new(ErrorCode::Internal, "the file operation failed unexpectedly")
+                .hint("The node's log has the details. Check the file before you continue.")),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Filesystem {
     }
 }
 
-/// One call, on the thread that carries it out.
+/// One call, on the thread that runs it.
 #[derive(Debug)]
 struct FileCall {
     files: Files,
@@ -165,7 +165,7 @@ impl FileCall {
         }
     }
 
-    /// Fails when nobody waits for the answer any more.
+    /// Fails if the call was cancelled.
     fn go_on(&self) -> Result<(), CallError> {
         if self.cancel.is_cancelled() { Err(FileError::Stopped.into()) } else { Ok(()) }
     }
@@ -185,7 +185,7 @@ fn wrong(field: &str, message: impl Into<String>) -> CallError {
     arguments::invalid(NAME, vec![problem]).before_it_ran()
 }
 
-/// An error of the system, on a path.
+/// Converts an I/O error on a path.
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> CallError {
     move |error| FileError::io(path, error).into()
 }

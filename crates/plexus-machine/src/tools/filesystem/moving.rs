@@ -1,4 +1,4 @@
-//! `move`: something gets another name, as a whole.
+//! `move`: renames a file or folder.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ impl FileCall {
         }
         let mut notes = Vec::new();
         let target = self.target(&to, args, &mut notes)?;
-        // A file is no way to what is protected below its name; a folder or a link would be.
+        // A file cannot bring content to protected paths below its name; a folder or a symlink can.
         if kind != Kind::File {
             check_target(self, &target)?;
         }
         let real = target.path();
         if kind == Kind::Folder && real.starts_with(&from) {
-            return Err(wrong("to", "is the folder itself, or within it"));
+            return Err(wrong("to", "is the folder itself, or is inside it"));
         }
         let overwrite = args.overwrite.unwrap_or(false);
         if target.kind().is_some_and(|there| !overwrite || there != Kind::File || kind == Kind::Folder) {
@@ -53,7 +53,7 @@ fn across(error: FileError, from: &Path, to: &Path) -> CallError {
                 ErrorCode::ToolFailed,
                 format!("{} and {} are on different file systems", from.display(), to.display()),
             )
-            .hint("Nothing was done. Use \"copy\", and \"delete\" when that has worked.")
+            .hint("Nothing was done. Use \"copy\", then \"delete\" once that has succeeded.")
         }
         _ => error.into(),
     }

@@ -1,33 +1,33 @@
-//! What is almost what was looked for, and what differs.
+//! Finds near misses of a text that was not found, and describes the differences.
 
 use std::fmt;
 
 use super::smart::{self, Lines};
 
-/// Near misses that are told.
+/// The maximum number of reported near misses.
 const TOLD: usize = 3;
-/// Lines of a file that are compared with what was looked for.
+/// The maximum number of lines compared.
 const COMPARED: usize = 50_000;
-/// Bytes of a line that are compared, and shown.
+/// The maximum number of bytes of a line that are compared and shown.
 const WIDTH: usize = 160;
-/// How alike a line has to be.
+/// The minimum similarity of a line.
 const ALIKE: f64 = 0.6;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Miss {
-    /// Where it begins.
+    /// The line it starts on.
     pub(super) line: usize,
     differs: Differs,
-    /// What is there.
+    /// The text in the file.
     there: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Differs {
-    /// In this.
+    /// Describes the difference.
     Whitespace(String),
     Case,
-    /// The line that was looked for.
+    /// The wanted line.
     Text(String),
 }
 
@@ -40,12 +40,12 @@ impl Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.differs {
-            Differs::Whitespace(what) => write!(f, "line {}: the same but for {what}", self.line)?,
-            Differs::Case => write!(f, "line {}: the same but for upper and lower case", self.line)?,
+            Differs::Whitespace(what) => write!(f, "line {}: the same except for {what}", self.line)?,
+            Differs::Case => write!(f, "line {}: the same except for upper and lower case", self.line)?,
             Differs::Text(wanted) => {
                 return write!(
                     f,
-                    "line {} is like it:\n    wanted: {wanted}\n    there:  {}",
+                    "line {} is similar:\n    wanted: {wanted}\n    found:  {}",
                     self.line, self.there
                 );
             }
@@ -54,7 +54,7 @@ impl fmt::Display for Miss {
     }
 }
 
-/// The nearest that there is; none where nothing is like it.
+/// The nearest matches; empty if nothing is similar.
 pub(super) fn misses(content: &[u8], old: &str) -> Vec<Miss> {
     let loose = smart::find(content, old);
     if !loose.is_empty() {
@@ -82,7 +82,7 @@ fn without_case(content: &[u8], old: &str) -> Vec<Miss> {
     places.iter().take(TOLD).map(miss).collect()
 }
 
-/// Lines that are most like the one that says most of what was looked for.
+/// The lines most similar to the longest line of the wanted text.
 fn alike(content: &[u8], old: &str) -> Vec<Miss> {
     let Some((place, wanted)) = old
         .lines()
@@ -112,7 +112,7 @@ fn alike(content: &[u8], old: &str) -> Vec<Miss> {
     let miss = |(_, number, there): (f64, usize, String)| Miss {
         line: number + 1,
         differs: match there == wanted {
-            // The line itself is right, so it is what is around it that is not.
+            // The line itself matches, so the difference is in its neighbours.
             true => Differs::Text(context_of(old, place)),
             false => Differs::Text(wanted.clone()),
         },
@@ -123,14 +123,14 @@ fn alike(content: &[u8], old: &str) -> Vec<Miss> {
 
 fn context_of(old: &str, place: usize) -> String {
     let line = old.lines().nth(place + 1).or_else(|| old.lines().nth(place.saturating_sub(1)));
-    format!("(this line, beside) {}", shown(line.unwrap_or_default().trim()))
+    format!("(this line, next to) {}", shown(line.unwrap_or_default().trim()))
 }
 
 fn shown(text: &str) -> String {
     text[..text.floor_char_boundary(WIDTH)].to_owned()
 }
 
-/// Lines of a file with their numbers, and one on each side. What cannot be seen is shown.
+/// Numbered lines of a file, each with its neighbours and with visible whitespace.
 pub(super) fn around(content: &[u8], lines: &[usize]) -> String {
     let all = Lines::of(content);
     let mut numbers: Vec<usize> = lines

@@ -1,4 +1,4 @@
-//! `read`: a part of a file, in lines or bytes, no longer than an answer can be.
+//! `read`: returns a part of a file, in lines or bytes, bounded by the size of an answer.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -17,17 +17,18 @@ use super::report::{About, Answer, Content, Output};
 use super::{FileCall, failed, wrong};
 use crate::files::Handle;
 
-/// Lines and bytes of a part, if nothing is said.
+/// The default number of lines and bytes.
 const LINES: u64 = 2_000;
 const BYTES: u64 = 64 << 10;
-/// Most bytes of a part as JSON; an answer holds no more than a mebibyte.
+/// The maximum size of a part as JSON. An answer is limited to 1 MiB.
 const MOST: usize = 256 << 10;
-/// Most bytes of one line.
+/// The maximum number of bytes shown of one line.
 const LINE: usize = 4_000;
-/// How far into a file lines are counted, and of which files all of them are.
+/// The number of bytes in which lines are counted to find an offset, and the maximum size of a file whose lines are
+/// all counted.
 const COUNTED: u64 = 1 << 30;
 const COUNTED_TO_END: u64 = 64 << 20;
-/// Binary files up to this are hashed when they are told of.
+/// The maximum size of a binary file that is hashed when it is described.
 const HASHED: u64 = 64 << 20;
 
 impl FileCall {
@@ -39,7 +40,7 @@ impl FileCall {
         let as_base64 = args.as_base64.unwrap_or(false);
         let unit = args.unit.unwrap_or(if as_base64 { Unit::Bytes } else { Unit::Lines });
         if as_base64 && unit == Unit::Lines {
-            return Err(wrong("as_base64", "goes with unit \"bytes\""));
+            return Err(wrong("as_base64", "requires unit \"bytes\""));
         }
         let output = Output { path: real.display().to_string(), ..Output::default() };
         if let (Encoding::Binary(what), Unit::Lines) = (encoding, unit) {
@@ -63,7 +64,7 @@ impl FileCall {
         self.shown(page, size, encoding, output)
     }
 
-    /// Where to begin, counted from the beginning.
+    /// The first line to show, counted from the start of the file.
     fn first_line(&self, path: &Path, file: &File, size: u64, args: &Args) -> Result<u64, CallError> {
         let Ok(offset) = u64::try_from(args.offset.unwrap_or(1)) else {
             let back = args.offset.unwrap_or(0).unsigned_abs();
@@ -71,7 +72,7 @@ impl FileCall {
                 return Err(wrong(
                     "offset",
                     format!(
-                        "counts lines from the end only in files up to {COUNTED_TO_END} bytes; use unit \"bytes\" with an offset below 0"
+                        "counts lines from the end only in files up to {COUNTED_TO_END} bytes; use unit \"bytes\" with a negative offset"
                     ),
                 ));
             }
@@ -91,7 +92,7 @@ impl FileCall {
         Ok(offset.max(1))
     }
 
-    /// Lines from `first` on, as far as they fit.
+    /// Reads lines from `first`, as many as fit.
     fn lines(
         &self,
         path: &Path,
@@ -138,7 +139,7 @@ impl FileCall {
                 return Err(wrong(
                     "offset",
                     format!(
-                        "lines are counted through {COUNTED} bytes only, and this one comes later; use unit \"bytes\""
+                        "this line is beyond the first {COUNTED} bytes, in which lines are counted; use unit \"bytes\""
                     ),
                 ));
             }
@@ -164,7 +165,7 @@ impl FileCall {
         if page.shown == 0 && page.first > 1 {
             let message = format!("{} has {} lines", output.path, page.all.unwrap_or(0));
             return Err(CallError::new(ErrorCode::InvalidArguments, message)
-                .hint("Give an `offset` that is not beyond its end; one below 0 counts from the end."));
+                .hint("Give an `offset` within the file; a negative offset counts from the end."));
         }
         let is_whole = page.first == 1 && !page.more && page.cut.is_empty();
         let bom = encoding == Encoding::Utf8 { bom: true };
@@ -179,11 +180,11 @@ impl FileCall {
         };
         if base64.is_some() {
             output.notes.push(
-                "this is no UTF-8: what does not fit is shown as \u{fffd}, `base64` has the bytes".to_owned(),
+                "the content is not valid UTF-8: invalid bytes are shown as \u{fffd}, `base64` has the original bytes".to_owned(),
             );
         }
         if matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be) {
-            output.notes.push(format!("the file is {}; it can be read, and not edited", encoding.name()));
+            output.notes.push(format!("the file is {}; it can be read but not edited", encoding.name()));
         }
         let ending = line_ending(&page.raw_endings);
         if ending == "crlf" || ending == "mixed" {
@@ -193,7 +194,7 @@ impl FileCall {
             let shown: Vec<_> = page.cut.iter().take(20).map(u64::to_string).collect();
             let which = shown.join(", ");
             output.notes.push(format!(
-                "only the first {LINE} bytes are shown of long lines: {which}; unit \"bytes\" shows the rest"
+                "long lines are cut after {LINE} bytes: {which}; unit \"bytes\" shows the rest"
             ));
         }
         let last = page.next.saturating_sub(1);
@@ -247,7 +248,7 @@ impl FileCall {
             (true, _) => None,
             (false, Ok(text)) => Some(text.to_owned()),
             (false, Err(error)) => {
-                // The end may be in the middle of a character, which then comes with the next part.
+                // The end may split a character, which then starts the next part.
                 if error.error_len().is_none() && error.valid_up_to() > 0 {
                     bytes.truncate(error.valid_up_to());
                 }
@@ -276,7 +277,7 @@ impl FileCall {
         Ok(Answer::new(text, output))
     }
 
-    /// What a file is that has no text to show.
+    /// Describes a binary file.
     fn binary(
         &self,
         handle: &Handle,
@@ -295,21 +296,21 @@ impl FileCall {
         let text = format!("{} is {what}: {} bytes, {}{hash}\n", output.path, about.bytes, mode_text(&about));
         output.about = Some(about);
         output.notes.push(
-            "binary: as_base64 with `offset` and `limit` in bytes shows its bytes, image_view shows an image"
+            "binary: `as_base64` with `offset` and `limit` in bytes returns its bytes, `image_view` shows an image"
                 .to_owned(),
         );
         Ok(Answer::new(text, output))
     }
 }
 
-/// Lines that were read.
+/// The lines read so far.
 #[derive(Debug, Default)]
 struct Page {
     bytes: Vec<u8>,
-    /// The ends of its lines.
+    /// The line endings.
     raw_endings: Vec<u8>,
     first: u64,
-    /// Line to read on from.
+    /// The line to continue at.
     next: u64,
     shown: u64,
     offset: u64,
@@ -321,7 +322,7 @@ struct Page {
 }
 
 impl Page {
-    /// Adds a line, of which `line` is the beginning; whether nothing more fits.
+    /// Adds a line, of which `line` is the beginning. Returns whether the page is full.
     fn add(&mut self, line: &[u8], length: usize, number: u64, numbered: bool, _end: u64) -> bool {
         let number_text = if numbered { format!("{number:>6}\t") } else { String::new() };
         let is_cut = length > LINE + 2;
@@ -354,21 +355,21 @@ impl Page {
     }
 }
 
-/// Bytes that a text takes as JSON, at least.
+/// The minimum size of a text as JSON.
 fn json_cost(bytes: &[u8]) -> usize {
     bytes
         .iter()
         .map(|byte| match byte {
             b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 2,
             0..0x20 | 0x7f => 6,
-            // A byte that is no text is shown as three, and as base64 too.
+            // An invalid byte is shown as three bytes, and appears in base64 as well.
             0x80.. => 3,
             _ => 1,
         })
         .sum()
 }
 
-/// How many bytes fit into an answer.
+/// The number of bytes that fit into an answer.
 fn fitting(bytes: &[u8]) -> usize {
     let mut cost = 0;
     let over = bytes.iter().position(|byte| {
@@ -389,7 +390,7 @@ fn utf16(content: &[u8], encoding: Encoding) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Reads from a place on, without moving where anybody else reads.
+/// Reads from an offset without moving the file position.
 struct Shared<'f>(&'f File, u64);
 
 impl Read for Shared<'_> {

@@ -1,43 +1,43 @@
-//! What `filesystem` answers: data for programs, and the same as text for models.
+//! The output of `filesystem`: structured data for programs, and its text form for models.
 
 use plexus_proto::Timestamp;
 use plexus_tools::ToolOutput;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The answer to any action; what does not belong to it is left out.
+/// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Output {
-    /// Where it really is.
+    /// The real path, with symlinks resolved.
     pub(super) path: String,
-    /// Of `read`.
+    /// `read`: the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<Content>,
-    /// Of `stat`, and of a binary file that was to be read.
+    /// `stat`, and `read` of a binary file: the metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) about: Option<About>,
-    /// Of `list`, `tree` and `glob`.
+    /// `list`, `tree` and `glob`: the entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) entries: Option<Vec<Entry>>,
-    /// Of `grep`.
+    /// `grep`: the files with matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) files: Option<Vec<Matched>>,
-    /// Of `list`, `tree`, `glob` and `grep`: how much there is.
+    /// `list`, `tree`, `glob` and `grep`: the totals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) total: Option<Total>,
-    /// What was changed: of `write`, `edit`, `smart_edit`, `patch`, `copy`, `move`, `delete` and `mkdir`.
+    /// `write`, `edit`, `smart_edit`, `patch`, `copy`, `move`, `delete` and `mkdir`: the changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) changes: Option<Vec<Change>>,
-    /// Of `diff`, `edit`, `smart_edit` and `patch`: a unified diff.
+    /// `diff`, `edit`, `smart_edit` and `patch`: a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) diff: Option<String>,
-    /// Of `diff`.
+    /// `diff`: whether the contents are identical.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) same: Option<bool>,
-    /// Of `hash`, and of a file that was read or written as a whole.
+    /// `hash`, and a file that was read or written as a whole: its SHA-256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sha256: Option<String>,
-    /// What else to know.
+    /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
 }
@@ -45,66 +45,66 @@ pub(crate) struct Output {
 /// A part of a file.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Content {
-    /// What is no UTF-8 is replaced in it.
+    /// The text; bytes that are not valid UTF-8 are replaced.
     pub(super) text: String,
-    /// The bytes that are shown, where they are no text or were asked for.
+    /// The bytes shown, if they are not valid UTF-8 or were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
     /// `utf-8`, `utf-16le`, `utf-16be` or `unknown`.
     pub(super) encoding: String,
-    /// `lf`, `crlf`, `mixed` or `none`, of what was read.
+    /// `lf`, `crlf`, `mixed` or `none`, of the part that was read.
     pub(super) line_ending: String,
-    /// It begins with a byte order mark, which is not in `text`.
+    /// The file begins with a byte order mark, which is not part of `text`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) bom: bool,
     /// Size of the whole file.
     pub(super) bytes: u64,
-    /// First line that is shown, where lines were counted.
+    /// The first line shown, if lines were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first_line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_line: Option<u64>,
-    /// Lines of the whole file, where all of it was read.
+    /// Number of lines of the whole file, if all of it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lines: Option<u64>,
-    /// First byte that is shown.
+    /// The first byte shown.
     pub(super) offset: u64,
-    /// What to give as `offset`, in the same unit, to read on; none at the end of the file.
+    /// The `offset`, in the same unit, at which to continue; null at the end of the file.
     pub(super) next_offset: Option<u64>,
-    /// Lines of which only the beginning is shown.
+    /// Numbers of lines that are cut.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) cut_lines: Vec<u64>,
 }
 
-/// What is at a path.
+/// The metadata of a path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct About {
     /// `file`, `folder`, `link` or `special`.
     pub(super) kind: String,
     pub(super) bytes: u64,
-    /// What it takes on the disk; less than `bytes` where it has holes.
+    /// Bytes allocated on the disk; less than `bytes` for a sparse file.
     pub(super) on_disk: u64,
-    /// Such as `0644`.
+    /// Permissions, such as `0644`.
     pub(super) mode: String,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Names that it has.
+    /// Number of hard links.
     pub(super) names: u64,
     #[schemars(with = "String")]
     pub(super) modified_at: Timestamp,
-    /// The path is a link, to this.
+    /// The target, if the path is a symlink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link_to: Option<String>,
-    /// Of a file: `text`, or what it seems to be by its first bytes.
+    /// The type of a file, detected from its first bytes, such as `utf-8 text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) looks_like: Option<String>,
-    /// Whether the policy lets it be written.
+    /// Whether the policy allows writing.
     pub(super) can_be_written: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Entry {
-    /// From the folder on.
+    /// The path relative to the folder.
     pub(super) path: String,
     /// `file`, `folder`, `link` or `special`.
     pub(super) kind: &'static str,
@@ -117,12 +117,12 @@ pub(crate) struct Entry {
     pub(super) link_to: Option<String>,
 }
 
-/// A file in which something was found.
+/// A file with matches.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Matched {
-    /// From the folder on.
+    /// The path relative to the folder.
     pub(super) path: String,
-    /// Lines that match; with `show` `files`, only that there is one.
+    /// Number of matching lines; with `show` `files`, only that there is at least one.
     pub(super) matches: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) lines: Vec<MatchedLine>,
@@ -132,42 +132,42 @@ pub(crate) struct Matched {
 pub(crate) struct MatchedLine {
     pub(super) line: u64,
     pub(super) text: String,
-    /// It is only beside one that matches.
+    /// The line does not match and is shown as context.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) context: bool,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Total {
-    /// Entries, or files that match.
+    /// Number of entries, or of files with a match.
     pub(super) entries: u64,
-    /// `grep`: lines that match in all files.
+    /// `grep`: matching lines in all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) matches: Option<u64>,
     /// `grep`: files that were searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) searched: Option<u64>,
-    /// There is more than is shown.
+    /// Not all results are shown.
     pub(super) truncated: bool,
     /// Folders that could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<u64>,
 }
 
-/// What was done to one path.
+/// A change of one path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Change {
     pub(super) path: String,
     /// `created`, `changed`, `removed`, `renamed`, `copied`, `trashed` or `unchanged`.
     pub(super) what: &'static str,
-    /// Where it was before, or where it is now: of `move`, `copy` and the trash.
+    /// `move`, `copy` and `delete`: the previous path, or the path in the trash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) other: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sha256: Option<String>,
-    /// Replacements, or hunks.
+    /// Number of replacements or hunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replaced: Option<usize>,
 }
@@ -185,7 +185,7 @@ impl Change {
     }
 }
 
-/// An answer with its text.
+/// An output with its text.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) text: String,
@@ -208,7 +208,7 @@ impl Answer {
     }
 }
 
-/// A name on a line of its own: what would break the line is escaped.
+/// Escapes control characters, so that a name stays on one line.
 pub(super) fn one_line(name: &str) -> String {
     match name.chars().any(char::is_control) {
         true => name
@@ -219,7 +219,7 @@ pub(super) fn one_line(name: &str) -> String {
     }
 }
 
-/// As much of a text as fits, with a note on the rest.
+/// Truncates a text, with a note on the rest.
 pub(super) fn bounded(mut text: String, most: usize) -> String {
     if text.len() > most {
         let left = text.len() - text.floor_char_boundary(most);

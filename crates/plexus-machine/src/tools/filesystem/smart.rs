@@ -1,14 +1,14 @@
-//! Replacing lines whose whitespace is not quite as it was given.
+//! Replaces lines whose whitespace differs from the requested text.
 //!
-//! What was looked for is compared line by line. Lines may differ in what is at their ends; and, where that is not enough, in
-//! their indentation, as long as the same indentation in one is always the same in the other. What takes their place is
-//! indented by the same rule and has the line endings of the place.
+//! The text is compared line by line. Lines may differ in trailing whitespace, and if that is not enough, in their
+//! indentation, as long as equal indentation in the one corresponds to equal indentation in the other. The
+//! replacement is indented by the same mapping and gets the line endings of its surroundings.
 
 use std::collections::BTreeMap;
 
 use super::edit::{Replaced, Unreplaced, exact, line_of, occurrences};
 
-/// A line and what ends it: nothing, `\n` or `\r\n`.
+/// A line and its ending: empty, `\n` or `\r\n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'c> {
     pub(super) text: &'c [u8],
@@ -30,17 +30,17 @@ impl Lines {
     }
 }
 
-/// Lines of a file that are what was looked for.
+/// Lines of a file that match the wanted text.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
     pub(super) first: usize,
-    /// In words.
+    /// Describes the difference.
     pub(super) differs: String,
-    /// Indentation of what was looked for, and of the file.
+    /// Maps the indentation of the wanted text to that of the file.
     indents: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// All places, those that differ least; none where even whitespace does not explain it.
+/// All matches with the smallest difference; empty if whitespace does not explain the difference.
 pub(super) fn find(content: &[u8], old: &str) -> Vec<Window> {
     let lines = Lines::of(content);
     let wanted = wanted(old);
@@ -62,7 +62,7 @@ pub(super) fn find(content: &[u8], old: &str) -> Vec<Window> {
             .all(|(wanted, line)| *wanted == line.text)
         {
             true => "line endings (the file has CRLF)".to_owned(),
-            false => "spaces at the ends of lines".to_owned(),
+            false => "trailing spaces".to_owned(),
         };
         let window = |first| Window { first, differs: differs(first), indents: BTreeMap::new() };
         return ends.into_iter().map(window).collect();
@@ -71,7 +71,7 @@ pub(super) fn find(content: &[u8], old: &str) -> Vec<Window> {
     inner.into_iter().filter_map(|first| indented(&wanted, &lines[first..], first)).collect()
 }
 
-/// The lines of what was looked for; an end of line at its end is no further line.
+/// The lines of the wanted text; a trailing line ending does not start another line.
 fn wanted(old: &str) -> Vec<&[u8]> {
     Lines::of(old.as_bytes()).into_iter().map(|line| line.text).collect()
 }
@@ -87,12 +87,12 @@ fn indented(wanted: &[&[u8]], lines: &[Line<'_>], first: usize) -> Option<Window
             continue;
         }
         let is = indents.entry(indent(wanted).to_vec()).or_insert_with(|| indent(line.text).to_vec());
-        // The same must be the same everywhere, else the structure is another one.
+        // Equal indentation must map to equal indentation, otherwise the structure differs.
         if is != indent(line.text) {
             return None;
         }
     }
-    // And what is deeper must stay deeper.
+    // Deeper indentation must stay deeper.
     let widths: Vec<usize> = indents.values().map(|indent| width(indent)).collect();
     let mut by_wanted: Vec<(usize, usize)> = indents.keys().map(|indent| width(indent)).zip(widths).collect();
     by_wanted.sort_unstable();
@@ -107,16 +107,16 @@ fn indented(wanted: &[&[u8]], lines: &[Line<'_>], first: usize) -> Option<Window
     Some(Window { first, differs: differs.to_owned(), indents })
 }
 
-/// A tab is as wide as four spaces, for comparing only.
+/// For comparison only, a tab counts as four spaces.
 fn width(indent: &[u8]) -> usize {
     indent.iter().map(|byte| if *byte == b'\t' { 4 } else { 1 }).sum()
 }
 
-/// Replaces `old`: as it is, if it is there, else the lines that are it but for whitespace.
+/// Replaces `old`: exact occurrences if there are any, otherwise the lines that match except for whitespace.
 pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Unreplaced> {
     match exact(content, old, new, all) {
         Err(Unreplaced::Nowhere) => {}
-        // In a file with other line endings, one line can still be there as it is.
+        // In a file with different line endings, a single line can still match exactly.
         Ok(replaced)
             if new.contains('\n')
                 && content.windows(2).any(|pair| pair == b"\r\n")
@@ -135,7 +135,7 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
             let lines = Lines::of(content);
             let (mut changed, mut from, mut times) = (Vec::with_capacity(content.len()), 0, 0);
             for window in windows.iter() {
-                // One that overlaps with the last is of lines that are gone.
+                // It overlaps with the previous match, whose lines are already replaced.
                 if window.first < from {
                     continue;
                 }
@@ -146,13 +146,13 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
                 times += 1;
             }
             push(&mut changed, &lines[from..]);
-            let note = format!("matched but for {}", windows[0].differs);
+            let note = format!("matched except for {}", windows[0].differs);
             Ok(Replaced { content: changed, times, note: Some(note) })
         }
     }
 }
 
-/// The lines of `new` get the endings that the file has.
+/// Replaces exact occurrences, with the lines of `new` converted to the file's line endings.
 fn in_its_endings(content: &[u8], old: &str, new: &str, replaced: &Replaced) -> Result<Replaced, Unreplaced> {
     let lines = Lines::of(content);
     let first = occurrences(content, old.as_bytes()).first().map_or(0, |at| line_of(content, *at) - 1);
@@ -170,7 +170,7 @@ fn push(to: &mut Vec<u8>, lines: &[Line<'_>]) {
     }
 }
 
-/// How lines end there; where there is only a last line without an end, as in the rest of the file.
+/// The line ending at a place; if it has only an unterminated last line, that of the rest of the file.
 fn ending<'c>(lines: &[Line<'c>], place: &[Line<'c>]) -> &'c [u8] {
     let here = place.iter().chain(lines).map(|line| line.end).find(|end| !end.is_empty());
     here.unwrap_or(b"\n")
@@ -190,18 +190,18 @@ fn replacement(to: &mut Vec<u8>, new: &str, window: &Window, place: &[Line<'_>],
     }
 }
 
-/// What an indentation of the replacement is at the place.
+/// Maps an indentation of the replacement to the file.
 fn reindented(indent: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     if let Some(known) = indents.get(indent) {
         return known.clone();
     }
-    // From the deepest that it is within: what is added is added there too, in steps of the file's own kind.
+    // Extend the deepest known indentation that contains it, in the file's own steps.
     let base =
         indents.iter().filter(|(given, _)| indent.starts_with(given)).max_by_key(|(given, _)| given.len());
     if let Some((given, there)) = base {
         return [there.as_slice(), &steps(&indent[given.len()..], indents)].concat();
     }
-    // It is less deep than all that is known: as much less as it is there.
+    // It is shallower than all known indentations, so the file's indentation is reduced by the same amount.
     let Some((given, there)) = indents.iter().min_by_key(|(given, _)| given.len()) else {
         return indent.to_vec();
     };
@@ -222,7 +222,7 @@ fn steps(added: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
             vec![b' '; added.iter().filter(|byte| **byte == b'\t').count() * step]
         }
         _ => {
-            // Both are spaces: two for two, or four where the file has four for two.
+            // Both use spaces: convert the step width if it differs, for example from two to four.
             let (given, there) = (step(indents.keys()), step(indents.values()));
             match (given, there) {
                 (Some(given), Some(there))
@@ -236,7 +236,7 @@ fn steps(added: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// The smallest difference between indentations of spaces.
+/// The smallest difference between indentations that use spaces.
 fn step<'i>(indents: impl Iterator<Item = &'i Vec<u8>>) -> Option<usize> {
     let mut widths: Vec<usize> = indents.filter(|indent| !indent.contains(&b'\t')).map(Vec::len).collect();
     widths.push(0);

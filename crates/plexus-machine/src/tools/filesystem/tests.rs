@@ -1,4 +1,4 @@
-//! What holds for any text: an edit is what a plain replacement is, and one that is refused changes nothing.
+//! Property tests: an edit equals a plain replacement, and a refused change modifies nothing.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl Home {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    // Few different pieces, so that something is often there, and there more than once.
+    // Few distinct pieces, so that a text often occurs, and occurs more than once.
     let piece = prop::sample::select(vec![
         "a",
         "b",
@@ -69,7 +69,7 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
 }
 
-/// A file, and something that is often in it.
+/// A file, and a text that often occurs in it.
 fn file_and_part() -> impl Strategy<Value = (String, String)> {
     (text(), text(), any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()).prop_map(
         |(file, other, from, to, is_part)| {
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn an_exact_edit_is_a_plain_replacement_or_nothing((file, old) in file_and_part(), new in text(), all: bool) {
+    fn exact_edit_equals_a_plain_replacement((file, old) in file_and_part(), new in text(), all: bool) {
         let home = Home::new();
         std::fs::write(home.work().join("f"), &file).unwrap();
         let edit = json!({ "action": "edit", "path": home.work().join("f"), "old": old, "new": new, "replace_all": all });
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refused_smart_edit_changes_nothing_and_an_applied_one_only_its_lines((file, old) in file_and_part(), new in text()) {
+    fn smart_edit_changes_only_the_matched_lines((file, old) in file_and_part(), new in text()) {
         let home = Home::new();
         std::fs::write(home.work().join("f"), &file).unwrap();
         let edit = json!({ "action": "smart_edit", "path": home.work().join("f"), "old": old, "new": new });
@@ -116,9 +116,9 @@ proptest! {
     }
 
     #[test]
-    fn what_diff_says_patch_does(old in text(), new in text()) {
+    fn patch_applies_the_output_of_diff(old in text(), new in text()) {
         prop_assume!(old != new && !old.is_empty() && !new.is_empty());
-        // Endings are the file's own in a patch, so there is one kind of them here.
+        // A patch adopts the line endings of the file, so only one kind is used here.
         let (old, new) = (old.replace('\r', ""), new.replace('\r', ""));
         prop_assume!(old != new);
         let home = Home::new();
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refused_patch_changes_no_byte_of_any_file(
+    fn refused_patch_changes_no_file(
         files in prop::collection::vec((text(), text()), 1..4),
         wrong in text(),
         noise in any::<prop::sample::Index>(),
@@ -142,7 +142,7 @@ proptest! {
             std::fs::write(home.work().join(&name), old).unwrap();
             patch.push_str(&diff::unified(old.as_bytes(), new.as_bytes(), &format!("a/{name}"), &format!("b/{name}"), 1));
         }
-        // Something of it is not as it should be, anywhere.
+        // Corrupt the patch at any position.
         let lines: Vec<&str> = patch.lines().collect();
         let at = noise.index(lines.len().max(1));
         let broken: String = lines
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_breaks_the_reader_of_patches(patch in "(?s)(@@ -1,2 \\+1 @@\n|--- a/x\n\\+\\+\\+ b/x\n|diff --git a/x b/x\n|rename from .{0,9}\n|[-+ ].{0,6}\n|.{0,20})*") {
+    fn patch_parser_accepts_any_text_without_panicking(patch in "(?s)(@@ -1,2 \\+1 @@\n|--- a/x\n\\+\\+\\+ b/x\n|diff --git a/x b/x\n|rename from .{0,9}\n|[-+ ].{0,6}\n|.{0,20})*") {
         let home = Home::new();
         std::fs::write(home.work().join("x"), "a\nb\n").unwrap();
         let before = home.all();
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn every_action_has_a_name_that_it_is_called_by() {
+fn action_names_match_their_serialized_form() {
     let schema = spec().typed::<Filesystem>().input_schema.to_string();
     for action in FileAction::ALL {
         let parsed: FileAction = serde_json::from_value(action.name().into()).unwrap();

@@ -1,4 +1,4 @@
-//! `write` and `mkdir`: a whole file, there at once or not at all.
+//! `write` and `mkdir`: write a file atomically, or create a folder.
 
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
@@ -19,12 +19,12 @@ impl FileCall {
     pub(super) fn write(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let content = match (&args.text, &args.base64) {
             (Some(_), Some(_)) => {
-                return Err(wrong("base64", "give either `text` or `base64`, and not both"));
+                return Err(wrong("base64", "give either `text` or `base64`, not both"));
             }
             (text, None) => needed(args, "text", text.as_deref())?.as_bytes().to_vec(),
             (None, Some(base64)) => STANDARD
                 .decode(base64.trim())
-                .map_err(|error| wrong("base64", format!("is no base64: {error}")))?,
+                .map_err(|error| wrong("base64", format!("is not valid base64: {error}")))?,
         };
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
@@ -69,14 +69,14 @@ impl FileCall {
         let (folder, made) = self.files.make_folder(path)?;
         let path = folder.path().display().to_string();
         let text = match made.is_empty() {
-            true => format!("{path} is there already\n"),
-            false => format!("{path} made\n"),
+            true => format!("{path} already exists\n"),
+            false => format!("{path} created\n"),
         };
         let changes = made.iter().map(|path| Change::new(path, "created")).collect();
         Ok(Answer::new(text, Output { path, changes: Some(changes), ..Output::default() }))
     }
 
-    /// Where to write, in a folder that is made if that is wanted.
+    /// The target of a write. With `create_dirs`, missing parent folders are created.
     pub(super) fn place(
         &self,
         path: &Path,
@@ -87,16 +87,16 @@ impl FileCall {
             Err(FileError::NotFound(_)) if create_dirs => {
                 let parent = path.parent().unwrap_or(path);
                 let (_, made) = self.files.make_folder(parent)?;
-                notes.extend(made.iter().map(|path| format!("folder {} made", path.display())));
+                notes.extend(made.iter().map(|path| format!("folder {} created", path.display())));
                 Ok(self.files.place(path)?)
             }
             Err(FileError::NotFound(missing)) => Err(CallError::from(FileError::NotFound(missing))
-                .hint("Make the folder with `create_dirs`, or correct the path.")),
+                .hint("Create the folder with `create_dirs`, or correct the path.")),
             place => Ok(place?),
         }
     }
 
-    /// Whether the file is the one that the caller knows.
+    /// Checks that the file still has the SHA-256 that the caller expects.
     pub(super) fn check_hash(&self, place: &Place, args: &Args) -> Result<(), CallError> {
         let Some(wanted) = &args.if_sha256 else { return Ok(()) };
         let path = place.path();
@@ -108,12 +108,12 @@ impl FileCall {
         if is.eq_ignore_ascii_case(wanted.trim()) {
             return Ok(());
         }
-        let message = format!("{} is not what it was: its sha256 is {is}", path.display());
+        let message = format!("{} has changed: its sha256 is now {is}", path.display());
         Err(CallError::new(ErrorCode::Conflict, message)
-            .hint("Nothing was done. Read it again, and base the change on what is there now."))
+            .hint("Nothing was done. Read it again and base the change on its current content."))
     }
 
-    /// As a whole too: who reads it sees all of what is added, or nothing of it.
+    /// Appends atomically: a reader sees all of the addition or none of it.
     fn append(&self, place: &Place, content: &[u8]) -> Result<(), CallError> {
         let path = place.path();
         let (_, mut file) = self.files.read(&path)?;
@@ -125,19 +125,19 @@ impl FileCall {
         Ok(draft.put()?)
     }
 
-    /// Copies as much as there is, as long as somebody waits for it.
+    /// Copies until the end, checking regularly whether the call was cancelled.
     pub(super) fn copy_all(
         &self,
         path: &Path,
         from: &mut std::fs::File,
         to: &mut std::fs::File,
     ) -> Result<u64, CallError> {
-        /// As much as is copied without a look at whether it is still wanted.
+        /// The number of bytes copied between two checks.
         const PIECE: u64 = 16 << 20;
         let mut copied = 0;
         loop {
             self.go_on()?;
-            // The kernel copies, and shares what is the same where the file system can.
+            // The kernel copies, and shares extents if the file system supports it.
             let piece =
                 std::io::copy(&mut std::io::Read::take(&mut *from, PIECE), to).map_err(failed(path))?;
             copied += piece;

@@ -1,4 +1,4 @@
-//! What a caller of the terminal may say.
+//! The arguments of `terminal`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use serde::Deserialize;
 
 use crate::tools::output::Stream;
 
-/// How long `run` and `wait` take at most, if nothing is said.
+/// The default timeout of `run` and `wait`.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
-/// How long they can be told to take.
+/// The maximum timeout.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
-/// Bytes of a page, if nothing is said, and at most.
+/// The default and maximum number of bytes of a page.
 pub(super) const PAGE: u32 = 32 << 10;
 pub(super) const MAX_PAGE: u32 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TerminalAction {
-    /// Run a command and wait for its end: needs `command` or `argv`. It is killed after `timeout_seconds`.
+    /// Run a command and wait for it to end: needs `command` or `argv`. It is killed after `timeout_seconds`.
     Run,
     /// Start a command in the background and return at once: needs `command` or `argv`.
     Start,
-    /// Show the output of a job from `offset` on: needs `job`.
+    /// Show the output of a job from `offset`: needs `job`.
     Read,
     /// Write `text` to the standard input of a job: needs `job`.
     Write,
     /// Wait until a job ends, at most `timeout_seconds`: needs `job`.
     Wait,
-    /// Send a signal to a job and all that it has started: needs `job`.
+    /// Send a signal to a job and all processes it started: needs `job`.
     Kill,
     /// Show the jobs of this machine, the newest first.
     List,
@@ -50,8 +50,8 @@ impl TerminalAction {
     }
 }
 
-/// As agents call them in tools of their own.
-// None for `timeout_seconds`: elsewhere `timeout` is in milliseconds.
+/// Argument names that agents know from their own tools.
+// There is none for `timeout_seconds`, because `timeout` is in milliseconds elsewhere.
 pub(super) const ALIASES: &[Alias] = &[
     Alias::new("command", &["cmd", "command_line", "script"]),
     Alias::new("cwd", &["working_directory", "workingDirectory", "working_dir", "workdir", "directory"]),
@@ -65,22 +65,25 @@ pub(super) const ALIASES: &[Alias] = &[
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: TerminalAction,
-    /// A line for the shell (`sh -c`). Either this or `argv`.
+    /// A shell command line (`sh -c`). Give either this or `argv`.
     #[schemars(length(min = 1))]
     pub(super) command: Option<String>,
     /// A program and its arguments, run without a shell.
     #[schemars(length(min = 1))]
     pub(super) argv: Option<Vec<String>>,
-    /// Folder to run in: absolute, from `~/` on, or relative to the working folder; without it, the working folder.
+    /// Folder to run in: absolute, starting with `~/`, or relative to the working folder (default: the working
+    /// folder).
     pub(super) cwd: Option<String>,
     /// Environment variables to add for this command.
     pub(super) env: Option<BTreeMap<String, String>>,
-    /// Its whole standard input. Without it, `run` gives it none, and `start` keeps it open for `write`.
+    /// The complete standard input. Without it, `run` provides no input, and `start` leaves the input open for
+    /// `write`.
     pub(super) stdin: Option<String>,
-    /// `run`: killed after this time (default 120). `wait`: answered after it (default 120). `start`: killed (default never).
+    /// `run`: kill the command after this time (default 120). `wait`: return after this time (default 120). `start`:
+    /// kill the job after this time (default never).
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) timeout_seconds: Option<u64>,
-    /// Gives it a terminal, for programs that want one. Its standard error is in `stdout` then.
+    /// Run in a terminal, for programs that need one. Standard error is then part of `stdout`.
     pub(super) pty: Option<bool>,
     /// Columns of the terminal (default 120).
     #[schemars(range(min = 1, max = 1000))]
@@ -88,19 +91,20 @@ pub(crate) struct Args {
     /// Rows of the terminal (default 40).
     #[schemars(range(min = 1, max = 1000))]
     pub(super) rows: Option<u16>,
-    /// Id of a job, as `run`, `start` and `list` give it.
+    /// Id of a job, as returned by `run`, `start` and `list`.
     pub(super) job: Option<String>,
-    /// `read`: which of its outputs (default `stdout`).
+    /// `read`: the output stream (default `stdout`).
     pub(super) stream: Option<Stream>,
-    /// `read`: byte to begin at (default 0); below 0 counts from the end.
+    /// `read`: byte to start at (default 0); a negative value counts from the end.
     pub(super) offset: Option<i64>,
-    /// `read`: most bytes to show (default 32768).
+    /// `read`: maximum number of bytes (default 32768).
     #[schemars(range(min = 64, max = 65_536))]
     pub(super) limit: Option<u32>,
-    /// `write`: what to write; put "\n" at its end where the program reads lines.
+    /// `write`: the text; end it with "\n" for programs that read lines.
     pub(super) text: Option<String>,
-    /// `write`: ends the standard input after it.
+    /// `write`: close the standard input afterwards.
     pub(super) eof: Option<bool>,
-    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Without it: TERM, and KILL if it does not end.
+    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Default: TERM, then KILL if the job does
+    /// not end.
     pub(super) signal: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! From what a caller says to a command that can be started.
+//! Converts the arguments of a call into a command to start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::launch::Held;
 use crate::policy::{self, CommandRefused, Policy, Want};
 use crate::tools::{OWNER, UNHELD, variables};
 
-/// What a terminal has where nothing is said: room for what programs print as a table.
+/// The default terminal size, large enough for the tables that programs print.
 const COLS: u16 = 120;
 const ROWS: u16 = 40;
 
-/// What `run` and `start` are to start.
+/// The request of a `run` or `start` call.
 pub(super) fn request(
     machine: &Machine,
     context: &ToolContext,
@@ -33,7 +33,7 @@ pub(super) fn request(
         (Some(_), Some(_)) => return Err(wrong("argv", "give either `command` or `argv`, not both")),
     };
     if argv.first().is_none_or(String::is_empty) {
-        return Err(wrong("argv", "its first element is the program, which is empty"));
+        return Err(wrong("argv", "the first element is the program and must not be empty"));
     }
     if argv.iter().any(|word| word.contains('\0')) {
         return Err(wrong("command", "must not contain the character U+0000"));
@@ -75,8 +75,8 @@ pub(super) fn request(
     })
 }
 
-/// The folder to run in, by its real name: the working folder, where none is given. A command that is held to certain
-/// folders begins in one of them.
+/// The real path of the folder to run in, by default the working folder. A sandboxed command must start in a folder
+/// that it can read.
 fn cwd(machine: &Machine, policy: &Arc<Policy>, given: Option<String>) -> Result<PathBuf, CallError> {
     let home = policy::home(&machine.environment);
     let files = Files::under(policy.clone(), home.clone());
@@ -98,7 +98,7 @@ fn cwd(machine: &Machine, policy: &Arc<Policy>, given: Option<String>) -> Result
     let real = if is_free { Ok(path) } else { fs_err::canonicalize(&path) };
     match real {
         Ok(real) if !can_be_read(&real) => Err(forbidden(format!(
-            "the policy of this machine does not let commands read the folder {given:?}, so none can run in it"
+            "the policy of this machine does not allow commands to read the folder {given:?}, so none can run in it"
         ))),
         Ok(real) if real.is_dir() => Ok(real),
         _ => Err(wrong("cwd", "there is no such folder on this machine")),
@@ -119,7 +119,7 @@ fn forbidden(message: String) -> CallError {
     CallError::new(ErrorCode::Forbidden, message).hint(OWNER).before_it_ran()
 }
 
-/// One thing that is wrong with the arguments.
+/// An error about one argument.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {
     arguments::invalid(NAME, vec![json!({ "path": format!("/{field}"), "message": message })])
 }

@@ -1,9 +1,10 @@
-//! `console`: a job, followed by a person or a program elsewhere, byte by byte. It is for `plexus exec` and `plexus shell`
-//! and in no list; jobs are started and ended with `terminal`, so wherever that is off, this is.
+//! `console`: follows a job byte by byte for a person or a program elsewhere. It serves `plexus exec` and `plexus
+//! shell` and is not listed. Jobs are started and ended with `terminal`, so a policy that disables `terminal`
+//! disables this tool too.
 //!
-//! Every action can be repeated. Output is read from a place on, and input is written at one: what the job was given before
-//! is not given again. So nothing that is typed has to be kept on its way, and none of it is recorded; neither is what the
-//! job shows.
+//! Every action can be repeated: output is read from an offset, and input is written at an offset, so bytes the job
+//! has already received are not written again. Typed input therefore need not be stored on its way. Neither the input
+//! nor the output of the job is recorded.
 
 use std::time::Duration;
 
@@ -24,17 +25,17 @@ use crate::Machine;
 use crate::tools::output::Stream;
 
 pub(crate) const NAME: &str = "console";
-/// Bytes of each output in one answer.
+/// The maximum number of bytes of each stream in one answer.
 const PART: usize = 256 << 10;
-/// How long an answer may be waited for.
+/// The maximum time to wait for output.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Between two looks at what a job has written: soon after it was asked for, so that an echo is not late, and later.
+/// Poll intervals for new output: short right after the request, so that an echo is not delayed, and longer later.
 const SOON: Duration = Duration::from_millis(4);
 const LATER: Duration = Duration::from_millis(25);
 const IMPATIENT: Duration = Duration::from_millis(250);
-/// How long a job may take to read what is written to it.
+/// How long a job may take to read its input.
 const WRITING: Duration = Duration::from_secs(5);
-/// Bytes that are written at once.
+/// The maximum number of bytes written at once.
 const MOST: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -46,11 +47,11 @@ pub(crate) struct Console {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ConsoleAction {
-    /// What the job wrote from `stdout` and `stderr` on; waits for something new at most `wait_ms`.
+    /// Returns the output from the offsets `stdout` and `stderr`; waits for new output for at most `wait_ms`.
     Follow,
-    /// Writes `data` to its standard input, of which it is what comes after `at` bytes.
+    /// Writes `data` to the standard input, as the bytes that follow offset `at`.
     Feed,
-    /// The terminal of the job has `cols` and `rows` now.
+    /// Sets the terminal size of the job to `cols` and `rows`.
     Resize,
 }
 
@@ -68,7 +69,7 @@ impl ConsoleAction {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     action: ConsoleAction,
-    /// Id of a job, as `terminal` gives it.
+    /// Id of a job, as returned by `terminal`.
     job: String,
     stdout: Option<u64>,
     stderr: Option<u64>,
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     at: Option<u64>,
     /// Base64.
     data: Option<String>,
-    /// Ends the standard input after it.
+    /// Close the standard input afterwards.
     eof: Option<bool>,
     #[schemars(range(min = 1, max = 1000))]
     cols: Option<u16>,
@@ -93,35 +94,35 @@ pub(crate) struct Output {
     stdout: Option<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<Written>,
-    /// It has ended, and there is no more of either.
+    /// The job has ended, and both streams are at their end.
     #[serde(skip_serializing_if = "Option::is_none")]
     over: Option<bool>,
-    /// Bytes of its input that it was given so far.
+    /// Number of input bytes the job has received so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     taken: Option<u64>,
-    /// It takes no input any more.
+    /// The job no longer accepts input.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     closed: bool,
 }
 
-/// A part of an output.
+/// A part of an output stream.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Written {
     /// Base64.
     data: String,
-    /// Where to read on.
+    /// The offset at which to continue.
     next: u64,
-    /// Bytes before it that are not kept.
+    /// Bytes before this part that are no longer stored.
     skipped: u64,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(crate) fn spec() -> ToolSpec {
     let action = |action: ConsoleAction, access: Access| Action::new(action.name(), access);
     ToolSpec::node(
         NAME,
         "Console",
-        "Follows a job of `terminal` and types at it. For programs: `plexus exec` and `plexus shell` use it.",
+        "Follows a job of `terminal` and writes to its input. For programs: `plexus exec` and `plexus shell` use it.",
         Access::READ,
     )
     .with_actions(vec![
@@ -144,7 +145,7 @@ impl TypedTool for Console {
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let job = self.jobs.get(&args.job).ok_or_else(|| {
             CallError::new(ErrorCode::NotFound, "there is no such job on this machine")
-                .hint("Jobs are of one machine, and old ones are removed.")
+                .hint("A job exists on one machine only, and old jobs are removed.")
         })?;
         let output = match args.action {
             ConsoleAction::Follow => self.follow(&context, &job, &args).await?,
@@ -166,7 +167,7 @@ impl Console {
             let pause = if begun.elapsed() < IMPATIENT { SOON } else { LATER };
             let _ = tokio::time::timeout(pause, job.ended()).await;
         }
-        // Asked first: what is read after its end is all there is.
+        // Read the state first: output read after the end is complete.
         let mut state = read::state(job, context.clock.now());
         let out = written(job, Stream::Stdout, stdout).await?;
         let err = written(job, Stream::Stderr, stderr).await?;
@@ -207,12 +208,12 @@ async fn feed(job: &Job, args: &Args) -> Result<Output, CallError> {
         Err(FeedError::Lost) => Err(CallError::new(
             ErrorCode::Conflict,
             format!(
-                "job {} is of an earlier start of the node: nobody knows how much of its input it was given",
+                "job {} was started before the node restarted: it is unknown how much of its input it has received",
                 job.id
             ),
         )
-        .hint("Its output can be followed; it cannot be written to from here any more.")),
-        Err(FeedError::Ahead(taken)) => Err(wrong("/at", &format!("the job was given {taken} bytes so far"))),
+        .hint("Its output can still be followed, but no input can be written to it.")),
+        Err(FeedError::Ahead(taken)) => Err(wrong("/at", &format!("the job has received {taken} bytes so far"))),
     }
 }
 

@@ -1,7 +1,7 @@
-//! `terminal`: commands on this machine.
+//! `terminal`: runs commands on this machine.
 //!
-//! Every command is a job: a folder with what it is, what it wrote and how it ended. A job belongs to the machine and not
-//! to the call that started it, so its output can be read later, by whoever may use the terminal here.
+//! Every command is a job: a folder with its record, output and exit status. A job belongs to the machine and not to
+//! the call that started it, so any caller that may use the terminal can read its output later.
 
 mod args;
 mod commands;
@@ -32,19 +32,19 @@ use jobs::{Job, Jobs, Limits, StartError, Why};
 use report::Output;
 
 pub(crate) const NAME: &str = "terminal";
-/// What it takes to stop what takes too long, and to say so.
+/// The time to stop a command after its timeout and to answer.
 const GRACE: Duration = Duration::from_secs(15);
-/// Bytes that are shown of the beginning of an output, and as many of its end.
+/// The number of bytes shown of the beginning of an output, and as many of its end.
 const STDOUT_SHOWN: usize = 24 << 10;
 const STDERR_SHOWN: usize = 8 << 10;
-/// How long a job may take to read what is written to it.
+/// How long a job may take to read its input.
 const WRITING: Duration = Duration::from_secs(5);
-/// How long a job may take to end that was killed.
+/// How long a killed job may take to end.
 const DYING: Duration = Duration::from_secs(5);
-/// How long it is looked at what a signal does.
+/// How long to wait for the effect of a signal.
 const NOTICING: Duration = Duration::from_millis(300);
 
-/// Jobs in a list, beside those that run: older ones are rarely looked for.
+/// The number of jobs in a list, in addition to running ones.
 const LISTED: usize = 30;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Terminal {
     jobs: Jobs,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     let ended =
         Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
@@ -61,11 +61,11 @@ pub(super) fn spec() -> ToolSpec {
     let spec = ToolSpec::node(
         NAME,
         "Terminal",
-        "Runs commands on a machine. `run` waits for the end and gives exit code, stdout and stderr; `start` returns at \
-         once, for servers and long work: follow up with `read`, `write`, `wait`, `kill`. Of long output the beginning \
-         and the end are shown; the rest is read with action `read` and the `job` of the answer. Nothing is kept between \
-         two commands: give `cwd` and `env` each time. A command starts in the working folder of the machine, where new files \
-         belong; in the home folder itself it can make none.",
+        "Runs commands on a machine. `run` waits for the end and returns exit code, stdout and stderr; `start` \
+         returns at once, for servers and long work: follow up with `read`, `write`, `wait`, `kill`. Long output \
+         shows its beginning and end; get the rest with action `read` and the returned `job`. No state carries over \
+         between commands: give `cwd` and `env` each time. A command starts in the working folder of the machine, \
+         where new files belong; it cannot create files directly in the home folder.",
         Access::READ,
     );
     let actions = vec![
@@ -108,7 +108,7 @@ impl Terminal {
         Ok(Self { machine: machine.clone(), jobs: Jobs::open(machine, Limits::default())? })
     }
 
-    /// Who follows the same jobs from elsewhere.
+    /// The console, which shares these jobs.
     pub(super) fn console(&self) -> Console {
         Console { machine: self.machine.clone(), jobs: self.jobs.clone() }
     }
@@ -140,7 +140,7 @@ impl Terminal {
         let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST);
         if job.end().is_none() {
             let live = follow(Live::from_now(context, &job), context, &job);
-            // A job that has not ended goes on; the answer says that it runs.
+            // A job that has not ended continues; the answer reports it as running.
             let _ = tokio::time::timeout(limit, live).await;
         }
         self.answer(context, &job).await
@@ -157,12 +157,13 @@ impl Terminal {
                 .hint("Nothing was written. Action \"read\" shows what it wrote."));
         }
         if !job.takes_input() {
-            return Err(refused(format!("the standard input of job {} was given when it was started", job.id))
-                .hint("Nothing was written. Use action \"start\" without `stdin` for a command that is to be written to."));
+            return Err(refused(format!("the standard input of job {} was set when it was started", job.id))
+                .hint("Nothing was written. Use action \"start\" without `stdin` for a command that reads from `write`."));
         }
         let no_reader = |_: io::Error| {
-            refused(format!("job {} does not read its standard input", job.id))
-                .hint("It has closed it, or it was ended with `eof`. Action \"read\" shows what it wrote.")
+            refused(format!("job {} does not read its standard input", job.id)).hint(
+                "The job has closed it, or it was closed with `eof`. Action \"read\" shows what it wrote.",
+            )
         };
         let text = args.text.as_deref().unwrap_or_default();
         let written = match text {
@@ -183,7 +184,7 @@ impl Terminal {
                 job.stop(Why::Killed);
                 DYING
             }
-            // Of a job that has ended, what it has left behind.
+            // For an ended job, signal the processes it left running.
             given => {
                 let name = given.as_deref().unwrap_or("TERM");
                 let signal = jobs::signal_to_send(name).ok_or_else(|| {
@@ -217,12 +218,13 @@ impl Terminal {
     fn job(&self, args: &Args) -> Result<Arc<Job>, CallError> {
         let id = args.job.as_deref().ok_or_else(|| arguments::missing(NAME, "job", args.action.name()))?;
         self.jobs.get(id).ok_or_else(|| {
-            CallError::new(ErrorCode::NotFound, "there is no such job on this machine")
-                .hint("Action \"list\" shows the jobs. Jobs are of one machine, and old ones are removed.")
+            CallError::new(ErrorCode::NotFound, "there is no such job on this machine").hint(
+                "Action \"list\" shows the jobs. A job exists on one machine only, and old jobs are removed.",
+            )
         })
     }
 
-    /// How a job is, and both ends of what it wrote.
+    /// The state of a job, and both ends of its output.
     async fn answer(&self, context: &ToolContext, job: &Job) -> Result<Output, CallError> {
         let mut state = read::state(job, context.clock.now());
         let stdout_shown = if job.record.pty { STDOUT_SHOWN + STDERR_SHOWN } else { STDOUT_SHOWN };
@@ -239,7 +241,7 @@ impl Terminal {
     }
 }
 
-/// Tells what a job writes until it ends, and how it ended.
+/// Streams the output of a job as events until it ends, then its exit status.
 async fn follow(mut live: Live<'_, Job>, context: &ToolContext, job: &Job) {
     live.until_end().await;
     let state = read::state(job, context.clock.now());
@@ -252,7 +254,7 @@ async fn follow(mut live: Live<'_, Job>, context: &ToolContext, job: &Job) {
     }));
 }
 
-/// Ends a job that nobody waits for any more: whoever cancels a call drops what carries it out.
+/// Ends a job when it is dropped: cancelling a call drops its future.
 struct Leash(Arc<Job>);
 
 impl Drop for Leash {
@@ -276,7 +278,7 @@ fn not_started(error: StartError) -> CallError {
                     "Nothing was run. Write the long text to a file, or give it as `stdin`."
                 }
                 io::ErrorKind::NotFound => "Nothing was run. The program was not found on this machine.",
-                _ => "Nothing was run. Look at the node's disk and its log.",
+                _ => "Nothing was run. Check the node's disk and its log.",
             };
             CallError::new(ErrorCode::ToolFailed, format!("the command could not be started: {error}"))
                 .hint(hint)

@@ -1,4 +1,4 @@
-//! What is said of a job and of its output.
+//! Reports the state and the output of a job.
 
 use std::io;
 
@@ -27,7 +27,7 @@ impl Source for Job {
     }
 }
 
-/// How a job is now.
+/// The current state of a job.
 pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
     let end = job.end();
     let duration = job.duration(now);
@@ -41,10 +41,10 @@ pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
         left_running: end.as_ref().is_some_and(|end| end.left_running),
         note: end.and_then(|end| match (end.exit, end.why) {
             (_, Some(Why::Output)) => {
-                Some("it was killed because it wrote more than can be kept on this machine".to_owned())
+                Some("it was killed because it wrote more than this machine can store".to_owned())
             }
             (_, Some(Why::Interrupted)) => Some(
-                "it was killed because the node had stopped, and with it the call that waited for it"
+                "it was killed because the node stopped, and with it the call that waited for it"
                     .to_owned(),
             ),
             (_, Some(Why::Cancelled)) => Some("it was killed because its call was cancelled".to_owned()),
@@ -52,7 +52,7 @@ pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
                 Some("its terminal was closed when the node stopped".to_owned())
             }
             (Exit::Unknown, _) => Some(
-                "nobody saw how it ended: its process group was killed from outside, or the machine stopped"
+                "its exit status is unknown: its process group was killed from outside, or the machine stopped"
                     .to_owned(),
             ),
             _ => None,
@@ -75,12 +75,12 @@ pub(super) fn listed(job: &Job, now: Timestamp) -> Listed {
     }
 }
 
-/// A part of an output, read where nobody is held up by a slow disk.
+/// Reads a part of an output on a blocking thread, because the disk may be slow.
 pub(super) async fn part(spool: Spool, offset: u64, limit: usize) -> io::Result<Part> {
     tokio::task::spawn_blocking(move || spool.part(offset, limit)).await.unwrap_or_else(|e| Err(e.into()))
 }
 
-/// The beginning and the end of an output, at most `head` and `tail` bytes of them.
+/// The beginning and the end of an output, at most `head` and `tail` bytes.
 pub(super) async fn shown(job: &Job, stream: Stream, head: usize, tail: usize) -> Result<Shown, CallError> {
     let spool = job.spool(stream);
     let first = part(spool.clone(), 0, head + tail).await.map_err(unreadable)?;
@@ -99,16 +99,16 @@ pub(super) async fn shown(job: &Job, stream: Stream, head: usize, tail: usize) -
         Stream::Stderr => r#", stream "stderr""#.to_owned(),
     };
     let between = format!(
-        "{} bytes left out: action \"read\", job {:?}{place}, offset {} shows them",
+        "{} bytes omitted: action \"read\", job {:?}{place}, offset {} shows them",
         left_out.bytes, job.id, left_out.offset
     );
     let Decoded { text, base64 } = Decoded::of_ends(first, &between, last);
     Ok(Shown { text, bytes: size, truncated: true, left_out: Some(left_out), base64 })
 }
 
-/// What `read` shows.
+/// A page of `read`.
 pub(super) async fn page(job: &Job, stream: Stream, offset: i64, limit: usize) -> Result<Page, CallError> {
-    // Asked first: what is read after its end is all there is.
+    // Read the state first: output read after the end is complete.
     let ended = job.end().is_some();
     let spool = job.spool(stream);
     let offset = match u64::try_from(offset) {
@@ -117,7 +117,7 @@ pub(super) async fn page(job: &Job, stream: Stream, offset: i64, limit: usize) -
     };
     let part = part(spool, offset, limit).await.map_err(unreadable)?;
     let at_end = part.offset + part.bytes.len() as u64 >= part.size;
-    // The rest of a character comes with the next page, if anything does.
+    // The rest of a split character starts the next page, if there is one.
     let whole = if at_end && ended { part.bytes.len() } else { whole_characters(&part.bytes) };
     let Decoded { text, base64 } = Decoded::of(&part.bytes[..whole]);
     let next_offset = part.offset + whole as u64;
@@ -135,5 +135,5 @@ pub(super) async fn page(job: &Job, stream: Stream, offset: i64, limit: usize) -
 
 pub(super) fn unreadable(error: io::Error) -> CallError {
     CallError::new(ErrorCode::ToolFailed, format!("the output cannot be read: {error}"))
-        .hint("Look at the node's disk and its log.")
+        .hint("Check the node's disk and its log.")
 }

@@ -1,4 +1,4 @@
-//! What the terminal answers: data for programs, and the same as text for models.
+//! The output of `terminal`: structured data for programs, and its text form for models.
 
 use plexus_proto::Timestamp;
 use schemars::JsonSchema;
@@ -6,46 +6,47 @@ use serde::Serialize;
 
 use crate::tools::output::{Stream, on_a_new_line};
 
-/// The answer to any action; what does not belong to it is left out.
+/// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Output {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<JobState>,
-    /// What it wrote; with a terminal, all of it.
+    /// The standard output; with `pty`, all output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stdout: Option<Shown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<Shown>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) page: Option<Page>,
-    /// Bytes that `write` has written. Less than there were: the program reads no more for now.
+    /// Number of bytes written by `write`. If it is less than given, the program is not reading at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) written: Option<usize>,
-    /// Of `list`.
+    /// `list`: the jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) jobs: Option<Vec<Listed>>,
-    /// Older jobs that have ended and are not in the list.
+    /// Number of older ended jobs that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_shown: Option<usize>,
 }
 
-/// A job, as it is now.
+/// The current state of a job.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct JobState {
     /// Id, for `read`, `write`, `wait` and `kill`.
     pub(super) job: String,
     pub(super) running: bool,
-    /// None while it runs, and where nobody saw how it ended.
+    /// Null while the job runs, and if its exit status is unknown.
     pub(super) exit_code: Option<i32>,
-    /// That ended it, such as `TERM`. A shell says so with an exit code above 128, and so may any program.
+    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any
+    /// program.
     pub(super) signal: Option<String>,
-    /// It was killed because its time was up.
+    /// It was killed because it timed out.
     pub(super) timed_out: bool,
     pub(super) duration_ms: u64,
-    /// It has ended, and something that it started in the background goes on.
+    /// The job has ended, but processes that it started in the background are still running.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) left_running: bool,
-    /// Why nothing more is known of its end, or what may have made it fail.
+    /// The reason its exit status is unknown, or a possible reason for its failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
 }
@@ -53,45 +54,45 @@ pub(crate) struct JobState {
 /// The beginning and the end of an output.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Shown {
-    /// What is no UTF-8 is replaced in it.
+    /// The text; bytes that are not valid UTF-8 are replaced.
     pub(super) text: String,
-    /// Size of the whole.
+    /// Total size.
     pub(super) bytes: u64,
-    /// Some of it is left out.
+    /// Some of the output is omitted.
     pub(super) truncated: bool,
-    /// What is left out between the beginning and the end: to be had with `read`.
+    /// The omitted middle part, which `read` returns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_out: Option<LeftOut>,
-    /// The bytes that are shown, where they are not UTF-8.
+    /// The bytes shown, if they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub(crate) struct LeftOut {
-    /// First byte that is left out.
+    /// The first omitted byte.
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-/// A part of an output: what `read` answers.
+/// A part of an output, returned by `read`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Page {
     pub(super) stream: Stream,
-    /// `read`: first byte that is shown.
+    /// `read`: the first byte shown.
     pub(super) offset: u64,
-    /// `read`: where to read on.
+    /// `read`: the offset at which to continue.
     pub(super) next_offset: u64,
-    /// `read`: size of the whole, up to now.
+    /// `read`: total size so far.
     pub(super) bytes: u64,
-    /// `read`: there is no more, and there will be none.
+    /// `read`: the job has ended and there is no more output.
     pub(super) eof: bool,
-    /// `read`: bytes before `offset` that are not kept, because the job wrote more than is kept of an output.
+    /// `read`: bytes before `offset` that are no longer stored, because the job exceeded the limit for one output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skipped: Option<u64>,
-    /// `read`: what is no UTF-8 is replaced in it.
+    /// `read`: the text; bytes that are not valid UTF-8 are replaced.
     pub(super) text: String,
-    /// `read`: the bytes that are shown, where they are not UTF-8.
+    /// `read`: the bytes shown, if they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
 }
@@ -101,20 +102,20 @@ pub(crate) struct Page {
 pub(crate) struct Listed {
     #[serde(flatten)]
     pub(super) state: JobState,
-    /// The command, or as much of it as fits.
+    /// The command, possibly truncated.
     pub(super) command: String,
     pub(super) cwd: String,
     pub(super) pty: bool,
     #[schemars(with = "String")]
     pub(super) started_at: Timestamp,
-    /// Who started it.
+    /// The principal that started it.
     pub(super) by: String,
     pub(super) stdout_bytes: u64,
     pub(super) stderr_bytes: u64,
 }
 
 impl Output {
-    /// The same for a model: what was written first, and how it ended last.
+    /// The text form for models: the output first, the state last.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         if let Some(stdout) = &self.stdout {
@@ -135,7 +136,7 @@ impl Output {
             text.push_str(&format!("{}  {}  {}\n", listed.state.job, listed.state.words(), listed.command));
         }
         if let Some(not_shown) = self.not_shown {
-            text.push_str(&format!("[and {not_shown} older ones that have ended]\n"));
+            text.push_str(&format!("[{not_shown} older ended jobs are not listed]\n"));
         }
         if self.jobs.as_ref().is_some_and(Vec::is_empty) {
             text.push_str("There are no jobs.\n");
@@ -151,7 +152,7 @@ impl Output {
 impl Page {
     fn text(&self, text: &mut String) {
         if let Some(skipped) = self.skipped {
-            text.push_str(&format!("[{skipped} bytes are not kept]\n"));
+            text.push_str(&format!("[{skipped} bytes are no longer stored]\n"));
         }
         text.push_str(&self.text);
         on_a_new_line(text);
@@ -159,11 +160,11 @@ impl Page {
             (true, _) => "[end of output]\n".to_owned(),
             (false, true) => {
                 format!(
-                    "[{} of {} bytes; more from offset {}]\n",
+                    "[{} of {} bytes; continue at offset {}]\n",
                     self.next_offset, self.bytes, self.next_offset
                 )
             }
-            (false, false) => format!("[nothing more for now; read on from offset {}]\n", self.next_offset),
+            (false, false) => format!("[no more output for now; continue at offset {}]\n", self.next_offset),
         });
     }
 }
@@ -173,7 +174,7 @@ impl JobState {
         let seconds = self.duration_ms as f64 / 1_000.0;
         let mut words = match (self.running, &self.signal, self.exit_code) {
             (true, ..) => format!("running for {seconds:.1} s"),
-            (false, ..) if self.timed_out => format!("killed because its time was up, after {seconds:.1} s"),
+            (false, ..) if self.timed_out => format!("killed by its timeout after {seconds:.1} s"),
             (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
             (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
             (false, None, None) => "ended".to_owned(),
@@ -183,7 +184,9 @@ impl JobState {
             words.push_str(note);
         }
         if self.left_running {
-            words.push_str("; something that it started goes on in the background, action \"kill\" ends it");
+            words.push_str(
+                "; processes that it started are still running in the background, action \"kill\" ends them",
+            );
         }
         words
     }

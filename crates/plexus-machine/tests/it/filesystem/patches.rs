@@ -134,7 +134,7 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
             "new-is-there",
             &[("a.txt", "a\n")],
             "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+b\n",
-            Refused(&["is there already"]),
+            Refused(&["already exists"]),
         ),
         (
             "removed",
@@ -146,7 +146,7 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
             "removed-has-more",
             &[("a.txt", "a\nb\nc\n")],
             "--- a/a.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n",
-            Refused(&["more in it"]),
+            Refused(&["more content"]),
         ),
         (
             "renamed",
@@ -164,7 +164,7 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
             "renamed-onto",
             &[("a.txt", "a\n"), ("b.txt", "b\n")],
             "diff --git a/a.txt b/b.txt\nrename from a.txt\nrename to b.txt\n",
-            Refused(&["is there already"]),
+            Refused(&["already exists"]),
         ),
         (
             "rename-then-plain",
@@ -182,13 +182,13 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
             "last-fails",
             &[("a.txt", "a\n"), ("b.txt", "b\n")],
             "--- /dev/null\n+++ b/deep/er/c.txt\n@@ -0,0 +1 @@\n+C\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+A\n--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-x\n+B\n",
-            Refused(&["does not fit", "b.txt", "in no file"]),
+            Refused(&["does not fit", "b.txt", "No file was changed"]),
         ),
         (
             "missing-file",
             &[("a.txt", "a\n")],
             "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+A\n--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-x\n+B\n",
-            Refused(&["is not there"]),
+            Refused(&["does not exist"]),
         ),
         (
             "crlf",

@@ -169,7 +169,7 @@ async fn a_narrow_policy_leaves_programs_and_what_it_names() {
             .terminal(json!({ "action": "run", "command": "pwd", "cwd": "~/private" }))
             .await
             .unwrap_err();
-        assert!(refused.message.contains("does not let commands read"), "{level}: {refused:?}");
+        assert!(refused.message.contains("does not allow commands to read"), "{level}: {refused:?}");
         // The working folder is one that this policy lets be written.
         let work = format!("{}/work\n", home.display());
         assert_eq!(bench.sh("pwd").await["stdout"]["text"], work, "{level}");

@@ -123,7 +123,7 @@ async fn a_command_can_be_left_running_and_what_it_shows_is_in_no_record() {
     let told = serde_json::json!({ "action": "follow", "job": job.trim() }).to_string();
     let (code, _, said) =
         site.run(&["tools", "call", "console", "--node", "nas", "--json-args", &told]).await;
-    assert!(code != 0 && (said.contains("has it off") || said.contains("has no tool")), "{said}");
+    assert!(code != 0 && (said.contains("disables it") || said.contains("has no tool")), "{said}");
 }
 
 /// Whether commands are held on this machine: where they are not, nothing is refused.

@@ -1,28 +1,28 @@
-//! The hunks of a diff on the content of a file.
+//! Applies the hunks of a diff to the content of a file.
 //!
-//! A hunk belongs where its line says, if its lines are there; else where they are, if that is one place only. Lines of
-//! context at its edges may be missing, at most two on each side. Its own line endings count for nothing: what is added ends
-//! as the lines around it do.
+//! A hunk applies at its stated line if its lines match there, and otherwise at the only place where they match. Up
+//! to two context lines at each edge may differ. The hunk's own line endings are ignored: added lines get the endings
+//! of the file.
 
 use super::super::smart::{Line, Lines};
 use super::parse::{Hunk, HunkLine, LineKind};
 
-/// Lines of context that may be wrong at each edge of a hunk.
+/// The maximum number of context lines that may differ at each edge of a hunk.
 const FUZZ: usize = 2;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Applied {
     pub(super) content: Vec<u8>,
-    /// What was not quite as the diff said.
+    /// How the match differs from the diff.
     pub(super) notes: Vec<String>,
 }
 
-/// Why a hunk does not fit.
+/// The reason a hunk does not apply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// Its number from 1 on, and the lines of the file that are nearest to its first ones.
+    /// The hunk's number, counted from 1, and the nearest lines of the file.
     Nowhere { hunk: usize, written_at: usize, nearest: Option<(usize, String, String)> },
-    /// It fits at each of these lines.
+    /// The hunk matches at each of these lines.
     Several { hunk: usize, written_at: usize, lines: Vec<usize> },
 }
 
@@ -40,14 +40,14 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
             shift = there - wanted;
             if shift != 0 {
                 notes.push(format!(
-                    "hunk {} applied at line {}, {shift:+} lines off",
+                    "hunk {} applied at line {}, with an offset of {shift:+} lines",
                     number + 1,
                     spot.at + 1
                 ));
             }
         }
         if spot.fuzz != (0, 0) {
-            notes.push(format!("hunk {} applied although lines around it differ", number + 1));
+            notes.push(format!("hunk {} applied although its context lines differ", number + 1));
         }
         for line in &lines[from..spot.at] {
             out.line(line.text, line.end);
@@ -61,7 +61,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
                 }
                 LineKind::Remove => at += 1,
                 LineKind::Add => {
-                    // What replaces a last line without an end has none only if it says so.
+                    // The replacement of an unterminated last line is unterminated only if the diff says so.
                     out.line(added(line).as_bytes(), if line.is_unended { b"" } else { end });
                 }
             }
@@ -74,14 +74,14 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
     Ok(Applied { content: out.bytes, notes })
 }
 
-/// Text that is added, without an end of line that belongs to the diff.
+/// The added text without the line ending of the diff.
 fn added(line: &HunkLine) -> &str {
     line.text.strip_suffix('\r').unwrap_or(&line.text)
 }
 
 struct Out<'c> {
     bytes: Vec<u8>,
-    /// The last line has no end yet.
+    /// The last line is unterminated.
     open: bool,
     end: &'c [u8],
 }
@@ -101,7 +101,8 @@ fn old_lines(hunk: &Hunk) -> impl Iterator<Item = &HunkLine> {
     hunk.lines.iter().filter(|line| line.kind != LineKind::Add)
 }
 
-/// Where a hunk fits: the line of its first kept one, and what is left out of it at the beginning and the end.
+/// The position of a hunk: the file line of its first remaining line, and the number of context lines dropped at each
+/// edge.
 struct Spot {
     at: usize,
     fuzz: (usize, usize),
@@ -117,7 +118,7 @@ fn locate(lines: &[Line<'_>], hunk: &Hunk, from: usize, shift: isize, number: us
         let kept = &hunk.lines[cut.0..hunk.lines.len() - cut.1];
         let wanted: Vec<&HunkLine> = kept.iter().filter(|line| line.kind != LineKind::Add).collect();
         if wanted.is_empty() {
-            // Only lines to add: where it says, or at the end.
+            // A hunk that only adds lines applies at its stated line, or at the end.
             let at =
                 hunk.at.map_or(lines.len(), |at| at.saturating_add_signed(shift)).clamp(from, lines.len());
             return Ok(Spot { at, fuzz: cut });
@@ -156,14 +157,14 @@ fn same(wanted: &str, line: &[u8]) -> bool {
     wanted.as_bytes() == line || wanted.strip_suffix('\r').is_some_and(|wanted| wanted.as_bytes() == line)
 }
 
-/// Where most of its lines are, and the first one there that differs.
+/// The position where most lines match, with the first line that differs there.
 fn nearest(lines: &[Line<'_>], hunk: &Hunk, from: usize) -> Option<(usize, String, String)> {
     let wanted: Vec<&HunkLine> = old_lines(hunk).collect();
     let fitting = |at: usize| {
         wanted.iter().zip(&lines[at..]).filter(|(wanted, line)| same(&wanted.text, line.text)).count()
     };
     let best = (from..lines.len()).map(|at| (fitting(at), at)).filter(|(count, _)| *count > 0);
-    // The first of those that are as good.
+    // The first of equally good positions.
     let (_, at) = best.max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at)))?;
     let differing = wanted
         .iter()

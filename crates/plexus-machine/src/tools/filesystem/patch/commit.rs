@@ -1,4 +1,5 @@
-//! Several changes at once: each is ready before the first is made, and what was made is undone when one fails.
+//! Commits several file changes at once: all are staged before the first is applied, and those applied are rolled
+//! back if one fails.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,21 +10,21 @@ use plexus_tools::CallError;
 use super::super::failed;
 use crate::files::{FileError, Files, Place};
 
-/// A file as it is to be.
+/// A change of one file.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) place: Place,
-    /// What is there; none where nothing is.
+    /// The current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
-    /// What is to be there; none where nothing is.
+    /// The new content; `None` if the file is removed.
     pub(super) after: Option<Vec<u8>>,
     pub(super) mode: Option<u32>,
-    /// Where it comes from.
+    /// The source of a rename or copy.
     pub(super) from: Option<PathBuf>,
     pub(super) replaced: usize,
 }
 
-/// All that a patch does. Folders that were made for it are removed again unless it is done.
+/// All changes of a patch. Folders created for it are removed again unless it is committed.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) steps: Vec<Step>,
@@ -33,7 +34,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn commit(&mut self, files: &Files) -> Result<(), CallError> {
-        // Those that are written come first: what is removed is elsewhere by then.
+        // Writes come before removals, so the content of a renamed file already exists elsewhere.
         let mut drafts = Vec::new();
         for step in &self.steps {
             let draft = match &step.after {
@@ -69,13 +70,13 @@ impl Drop for Work {
     fn drop(&mut self) {
         let Some(files) = &self.files else { return };
         for path in self.made.iter().rev() {
-            // One that somebody uses by now is not empty, and stays.
+            // A folder that is in use by now is not empty and stays.
             let _ = files.entry(path).and_then(|place| place.remove_folder());
         }
     }
 }
 
-/// Puts back what was there, the last first.
+/// Restores the previous content in reverse order.
 fn undone(steps: &[Step], error: FileError) -> CallError {
     let mut left = Vec::new();
     for step in steps.iter().rev() {
@@ -94,11 +95,11 @@ fn undone(steps: &[Step], error: FileError) -> CallError {
     }
     if left.is_empty() {
         return CallError::from(error)
-            .hint("What was changed before this was put back: nothing has changed.");
+            .hint("The changes made before the error were rolled back: nothing has changed.");
     }
     CallError::new(
         ErrorCode::ToolFailed,
-        format!("{error}; and these could not be put back: {}", left.join(", ")),
+        format!("{error}; these files could not be rolled back: {}", left.join(", ")),
     )
-    .hint("Read these files: they are as the patch says, and the others are as they were.")
+    .hint("Check these files: they contain the patched content. All other files are unchanged.")
 }

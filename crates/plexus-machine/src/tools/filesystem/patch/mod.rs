@@ -1,8 +1,8 @@
-//! `patch`: a unified diff over one file or several, all of it or nothing.
+//! `patch`: applies a unified diff to one or more files, completely or not at all.
 //!
-//! Everything is worked out in memory first, then written beside the places, and put there last. Should one of the last
-//! steps fail, those before it are undone. The applier is our own: the crates there are take one file and only text that
-//! fits line by line, and neither line endings, nor counts that are wrong, nor files that are made, removed and renamed.
+//! All results are computed in memory, then written to temporary files, and finally renamed. If a rename fails, the
+//! previous ones are rolled back. Existing crates handle a single file with exact matches only; they do not support
+//! differing line endings, wrong counts, or created, removed and renamed files.
 
 mod apply;
 mod commit;
@@ -26,7 +26,7 @@ use apply::Misfit;
 use commit::{Step, Work};
 use parse::FilePatch;
 
-/// Files of one patch; each is open for a moment.
+/// The maximum number of files in a patch; all of them are open at the same time.
 const MOST: usize = 200;
 
 impl FileCall {
@@ -35,12 +35,14 @@ impl FileCall {
         let files =
             parse::parse(text).map_err(|wrong| refused(format!("the patch cannot be read: {}", wrong.0)))?;
         if files.len() > MOST {
-            return Err(refused(format!("the patch is of {} files, the most is {MOST}", files.len())));
+            return Err(refused(format!("the patch changes {} files, the maximum is {MOST}", files.len())));
         }
         let base = self.files.look(path)?;
         let only = (base.kind() == Kind::File).then(|| base.path().to_owned());
         if only.is_some() && files.len() > 1 {
-            return Err(refused("`path` is a file, and the patch is of several: give the folder".to_owned()));
+            return Err(refused(
+                "`path` is a file, but the patch changes several: give their folder".to_owned(),
+            ));
         }
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work::default();
@@ -56,7 +58,7 @@ impl FileCall {
             };
             let twice = [&paths.0, &paths.1].into_iter().flatten().collect::<HashSet<_>>();
             if let Some(path) = twice.into_iter().find(|path| !seen.insert((*path).clone())) {
-                let message = format!("{} is in the patch twice: put its hunks together", path.display());
+                let message = format!("the patch contains {} twice: merge its hunks", path.display());
                 return Err(refused(message));
             }
             self.prepare(file, paths, &mut work, &mut notes)?;
@@ -69,7 +71,7 @@ impl FileCall {
         Ok(answer(base.path(), &work, notes, dry))
     }
 
-    /// What is to be done with one file.
+    /// Prepares the change of one file.
     fn prepare(
         &self,
         file: &FilePatch,
@@ -92,7 +94,7 @@ impl FileCall {
             (Some((place, before)), None) => {
                 if !applied.content.is_empty() && !file.hunks.is_empty() {
                     return Err(refused(format!(
-                        "{} is to be removed, and has more in it than the patch takes away",
+                        "the patch removes {}, but the file has more content than the patch removes",
                         place.path().display()
                     )));
                 }
@@ -143,7 +145,7 @@ impl FileCall {
             }
             (None, Some(new)) => {
                 let place = self.new_file(&new, work)?;
-                // A mask is the user's: only whether it can be run is the patch's.
+                // Only the executable bit comes from the patch; the rest follows the user's umask.
                 let mode = mode.filter(|mode| mode & 0o111 != 0);
                 work.steps.push(Step {
                     place,
@@ -159,11 +161,12 @@ impl FileCall {
         Ok(())
     }
 
-    /// A file that is there, with what is in it. What is taken away is taken by its own name, and is no link.
+    /// An existing file and its content. A file that is moved or removed is opened by its own name and must not be a
+    /// symlink.
     fn source(&self, path: &Path, goes: bool) -> Result<(Place, Vec<u8>), CallError> {
         let place = if goes { self.files.whole(path)? } else { self.files.place(path)? };
         if goes && place.kind() == Some(Kind::Link) {
-            let what = "a link, which a patch neither moves nor removes";
+            let what = "a symlink, which a patch neither moves nor removes";
             return Err(FileError::NotThis { path: place.path(), what }.into());
         }
         let (handle, file) = self.files.read(&place.path())?;
@@ -172,7 +175,7 @@ impl FileCall {
         Ok((place, content))
     }
 
-    /// A place for a new file; folders that are missing are made, and remembered.
+    /// The target of a new file. Missing folders are created and recorded.
     fn new_file(&self, path: &Path, work: &mut Work) -> Result<Place, CallError> {
         let parent = path.parent().unwrap_or(path);
         let (folder, made) = self.files.make_folder(parent)?;
@@ -187,7 +190,7 @@ impl FileCall {
     }
 }
 
-/// A name of a patch in its folder: never out of it.
+/// Resolves a file name of a patch, which must stay within the folder.
 fn within(base: &Path, name: Option<&str>) -> Result<Option<PathBuf>, CallError> {
     let Some(name) = name else { return Ok(None) };
     let path = Path::new(name);
@@ -216,7 +219,7 @@ fn misfitting(path: &Path, misfit: &Misfit) -> CallError {
             if let Some((line, wanted, there)) = nearest {
                 let cut = |text: &str| text[..text.floor_char_boundary(160)].to_owned();
                 message.push_str(&format!(
-                    "\nit comes nearest where line {line} differs:\n    patch: {:?}\n    file:  {:?}",
+                    "\nthe closest match differs at line {line}:\n    patch: {:?}\n    file:  {:?}",
                     cut(wanted),
                     cut(there)
                 ));
@@ -233,7 +236,7 @@ fn misfitting(path: &Path, misfit: &Misfit) -> CallError {
         }
     };
     CallError::new(ErrorCode::Conflict, message)
-        .hint("Nothing was changed, in no file. Read the file, and give more lines around the change as they are there.")
+        .hint("No file was changed. Read the file, and copy more of the lines around the change from it.")
         .details(serde_json::json!({ "lines": lines }))
 }
 

@@ -1,16 +1,16 @@
-//! A unified diff as data.
+//! Parses a unified diff.
 //!
-//! Counts and line numbers in it are taken as a hint: who writes a diff by hand gets them wrong, and its lines say what is
-//! meant. Names are taken as they are and judged later.
+//! Counts and line numbers are treated as hints: diffs written by hand often have them wrong, but their lines are
+//! unambiguous. File names are taken as they are and checked later.
 
-/// What a diff says of one file.
+/// The changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct FilePatch {
-    /// None for a file that is new.
+    /// `None` for a new file.
     pub(super) old: Option<String>,
-    /// None for a file that is removed.
+    /// `None` for a removed file.
     pub(super) new: Option<String>,
-    /// Permissions that it is to have.
+    /// The new permissions.
     pub(super) mode: Option<u32>,
     pub(super) is_rename: bool,
     pub(super) is_copy: bool,
@@ -19,19 +19,19 @@ pub(super) struct FilePatch {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Hunk {
-    /// Line that it begins at, from 1 on, if it says so.
+    /// The line it starts at, counted from 1, if stated.
     pub(super) at: Option<usize>,
     pub(super) lines: Vec<HunkLine>,
-    /// Line of the diff that it begins on.
+    /// The line of the diff that it starts on.
     pub(super) written_at: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HunkLine {
     pub(super) kind: LineKind,
-    /// Without its end.
+    /// The text without its line ending.
     pub(super) text: String,
-    /// The file ends here, without an end of line.
+    /// The last line of the file, without a line ending.
     pub(super) is_unended: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum LineKind {
     Add,
 }
 
-/// What is wrong, and on which line.
+/// A parse error with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong(pub(super) String);
 
@@ -68,21 +68,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Wrong> {
             reader.hunks(&mut file)?;
             files.push(file);
         } else if line.starts_with("@@") && files.is_empty() {
-            // Hunks alone, for the file that is named elsewhere.
+            // Hunks without file names; the call names the file.
             let mut file =
                 FilePatch { old: Some(String::new()), new: Some(String::new()), ..FilePatch::default() };
             reader.hunks(&mut file)?;
             files.push(file);
         } else if line.starts_with("@@") {
-            return Err(reader.wrong("a hunk that belongs to no file"));
+            return Err(reader.wrong("a hunk without a file name"));
         } else {
-            // Mails and commits have words around a diff.
+            // Mails and commits have text around a diff.
             reader.at += 1;
         }
     }
     match files.is_empty() {
         true => Err(Wrong(
-            "it has no hunk: a unified diff has lines `--- a/NAME`, `+++ b/NAME` and `@@ -1,2 +1,3 @@`"
+            "it has no hunks: a unified diff has lines `--- a/NAME`, `+++ b/NAME` and `@@ -1,2 +1,3 @@`"
                 .to_owned(),
         )),
         false => Ok(files),
@@ -104,7 +104,7 @@ impl<'p> Reader<'p> {
         Wrong(format!("line {}: {what}", self.at + 1))
     }
 
-    /// The lines that git puts before the names, and what follows.
+    /// Parses the extended header lines of git, and the hunks that follow.
     fn git(&mut self, names: &str) -> Result<FilePatch, Wrong> {
         let mut file = FilePatch::default();
         let (mut is_new, mut is_removed) = (false, false);
@@ -149,12 +149,12 @@ impl<'p> Reader<'p> {
                 self.hunks(&mut file)?;
                 return self.checked(file);
             }
-            // They begin another file.
+            // The names belong to the next file.
             self.at = begins;
         }
         if file.old.is_none() || file.new.is_none() {
-            // Without hunks, only this line has the name.
-            let name = same_name(names).ok_or_else(|| self.wrong("the name of the file is not clear"))?;
+            // Without hunks, only this line contains the name.
+            let name = same_name(names).ok_or_else(|| self.wrong("the file name is ambiguous"))?;
             file.old = (!is_new).then(|| name.clone());
             file.new = (!is_removed).then_some(name);
         }
@@ -163,7 +163,7 @@ impl<'p> Reader<'p> {
 
     fn checked(&self, file: FilePatch) -> Result<FilePatch, Wrong> {
         if file.mode.is_some_and(|mode| mode & 0o170_000 == 0o120_000 || mode & 0o170_000 == 0o160_000) {
-            return Err(self.wrong("a link or a submodule, which is not made by a patch"));
+            return Err(self.wrong("a symlink or a submodule, which a patch cannot create"));
         }
         Ok(file)
     }
@@ -172,7 +172,7 @@ impl<'p> Reader<'p> {
         let (old, new) = (self.lines[self.at], self.lines[self.at + 1]);
         let name = |line: &str| {
             let text = line.get(4..).unwrap_or_default().trim_end_matches('\r');
-            // Some write a time after a tab.
+            // Some tools append a timestamp after a tab.
             let text = unquoted(text.split('\t').next().unwrap_or_default().trim_end());
             (text != "/dev/null").then_some(text)
         };
@@ -180,7 +180,7 @@ impl<'p> Reader<'p> {
         if old.is_none() && new.is_none() {
             return Err(self.wrong("both names are /dev/null"));
         }
-        // Prefixes are there in both or in none; `/dev/null` has none.
+        // Prefixes occur on both names or on none; `/dev/null` has none.
         let has = |name: &Option<String>, prefixes: [&str; 2]| {
             name.as_ref().is_none_or(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
         };
@@ -218,14 +218,14 @@ impl<'p> Reader<'p> {
                 }
                 Some(b'@') => break,
                 _ if line.starts_with("diff --git ") => break,
-                // A removed line may look like the beginning of the next file.
+                // A removed line can look like the header of the next file.
                 Some(b'-') if !counted && self.begins_file() => break,
                 Some(b' ') if !is_done || self.goes_on() => LineKind::Context,
-                // What ends a mail.
+                // The signature separator of a mail.
                 Some(b'-') if is_done && line.trim_end() == "--" => break,
                 Some(b'-') => LineKind::Remove,
                 Some(b'+') => LineKind::Add,
-                // An empty line of the file, whose space was lost.
+                // An empty context line whose leading space was lost.
                 None | Some(b'\r') if !is_done && self.goes_on() => LineKind::Context,
                 _ => break,
             };
@@ -244,7 +244,7 @@ impl<'p> Reader<'p> {
         Ok(hunk)
     }
 
-    /// Whether lines of a hunk follow this one, and not only the end of the text.
+    /// Whether more lines of the hunk follow, as opposed to only trailing blank lines.
     fn goes_on(&self) -> bool {
         let rest = &self.lines[self.at + 1..];
         let next = rest.iter().find(|line| !line.trim_end().is_empty());
@@ -252,7 +252,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// `@@ -12,3 +12,4 @@`: where it begins, and how many lines on each side.
+/// Parses `@@ -12,3 +12,4 @@`: the start line and the number of lines on each side.
 fn numbers(header: &str) -> Option<(usize, usize, usize)> {
     let mut words = header.strip_prefix("@@ -")?.split(' ');
     let pair = |text: &str| {
@@ -264,7 +264,7 @@ fn numbers(header: &str) -> Option<(usize, usize, usize)> {
     Some((at, old, new))
 }
 
-/// The name in `a/NAME b/NAME`, where both are the same.
+/// The name in `a/NAME b/NAME`, if both are equal.
 fn same_name(names: &str) -> Option<String> {
     let middle = names.len() / 2;
     let (old, new) = (names.get(..middle)?, names.get(middle + 1..)?);
@@ -273,7 +273,7 @@ fn same_name(names: &str) -> Option<String> {
     (old == new).then(|| old.to_owned())
 }
 
-/// Git puts names with odd characters into quotes, as C does.
+/// Unquotes a name that git has quoted in C style.
 fn unquoted(name: &str) -> String {
     let Some(inner) = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return name.to_owned();

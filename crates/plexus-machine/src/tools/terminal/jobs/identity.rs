@@ -1,7 +1,7 @@
-//! Processes that cannot be mistaken for others.
+//! Identifies processes reliably.
 //!
-//! The system gives the number of a process that has ended to another one some day. Number and time of birth together
-//! are given once, until the machine is started again.
+//! The system eventually reuses the pid of an ended process. A pid together with the start time is unique until the
+//! machine restarts.
 
 use std::path::Path;
 
@@ -11,38 +11,38 @@ use rustix::process::{Pid, kill_process, kill_process_group, test_kill_process_g
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A process that leads a group.
+/// A process that leads a process group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pid: u32,
-    /// In ticks since the machine was started.
+    /// The start time in ticks since boot.
     born: u64,
 }
 
 impl Identity {
-    /// Of a process that is there now.
+    /// The identity of a running process.
     pub(super) fn of(pid: u32) -> Option<Self> {
         Stat::of(pid).map(|stat| Self { pid, born: stat.born })
     }
 
-    /// From what a process has written down of itself.
+    /// Reads the identity that a process has written to a file.
     pub(super) fn written(path: &Path) -> Option<Self> {
         let stat = Stat::parse(&fs::read_to_string(path).ok()?)?;
         Some(Self { pid: stat.pid, born: stat.born })
     }
 
-    /// As [`Self::written`] reads it.
+    /// The format that [`Self::written`] reads.
     pub(super) fn text(&self) -> String {
         let unknown = "0 ".repeat(16);
         format!("{} () S 0 {} {unknown}{}\n", self.pid, self.pid, self.born)
     }
 
-    /// Whether this very process still runs.
+    /// Whether this process is still running.
     pub(super) fn is_alive(&self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && !stat.dead)
     }
 
-    /// Sends a signal to its group, unless the process is gone.
+    /// Sends a signal to its process group, unless the process has ended.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         self.is_alive() && signal_group(self.pid, signal)
     }
@@ -52,35 +52,35 @@ impl Identity {
     }
 }
 
-/// Sends a signal to a group; false when nobody is in it.
+/// Sends a signal to a process group. Returns false if the group is empty.
 pub(super) fn signal_group(leader: u32, signal: Signal) -> bool {
     Pid::from_raw(leader.cast_signed()).is_some_and(|leader| kill_process_group(leader, signal).is_ok())
 }
 
-/// Sends a signal to all who have the terminal that a process leads: a shell in it gives a group of its own to each of its
-/// commands and to itself, where it is not the first process there. False when nobody is left.
+/// Sends a signal to all processes of a terminal session. A shell in it creates a process group for each of its
+/// commands, and one for itself if it is not the first process of the session. Returns false if no process is left.
 pub(super) fn signal_session(leader: u32, signal: Signal) -> bool {
     let theirs = pids()
         .filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.session == leader && !stat.dead))
         .filter_map(|pid| Pid::from_raw(pid.cast_signed()));
-    // All of them, not only the first.
+    // Count all of them, so that the signal is sent to each.
     theirs.filter(|pid| kill_process(*pid, signal).is_ok()).count() > 0
 }
 
-/// Whether anybody is in a group who has not ended.
+/// Whether a group has a process that has not ended.
 pub(super) fn group_lives(leader: u32) -> bool {
     let is_there = Pid::from_raw(leader.cast_signed()).is_some_and(|it| test_kill_process_group(it).is_ok());
-    // The system counts also those that have ended and that nobody has asked about.
+    // The system also counts zombies.
     is_there && members(leader).next().is_some()
 }
 
-/// Those of a group who have not ended.
+/// The processes of a group that have not ended.
 fn members(leader: u32) -> impl Iterator<Item = u32> {
     pids().filter(move |pid| Stat::of(*pid).is_some_and(|stat| stat.group == leader && !stat.dead))
 }
 
-/// Sends a signal to those of a group whose leader is gone, and to nobody else: they have this in their environment.
-/// Says how many there were.
+/// Sends a signal to the remaining processes of a group whose leader has ended. Only processes with the mark in their
+/// environment are signalled. Returns their number.
 pub(super) fn signal_left(leader: u32, mark: &str, signal: Signal) -> usize {
     let marked = members(leader).filter(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) fn signal_left(leader: u32, mark: &str, signal: Signal) -> usize {
         .count()
 }
 
-/// Names the time since the machine was started last; empty where the system has no such name.
+/// The id of the current boot; empty if the system has none.
 pub(super) fn boot_id() -> String {
     fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -101,14 +101,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_number_and_its_birth() {
+    fn process_is_identified_by_pid_and_start_time() {
         let own = Identity::of(std::process::id()).unwrap();
         assert!(own.is_alive());
-        assert!(!Identity { born: own.born + 1, ..own.clone() }.is_alive(), "another with the same number");
+        assert!(
+            !Identity { born: own.born + 1, ..own.clone() }.is_alive(),
+            "another process with the same pid"
+        );
     }
 
     #[test]
-    fn what_is_written_down_is_read_again_whatever_the_program_is_called() {
+    fn identity_round_trips_for_any_program_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("born");
         let own = Identity::of(std::process::id()).unwrap();

@@ -1,4 +1,4 @@
-//! One job: what it is, how it is, and what can be done with it.
+//! A single job: its record, its state and its operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,29 +18,29 @@ use super::screen::{END_OF_INPUT, Keyboard, Screen};
 use super::spool::Spool;
 use crate::tools::output::Stream;
 
-/// In the environment of every job, so that what it has left behind can be told from everything else.
+/// Set in the environment of every job, so that its leftover processes can be recognised.
 pub(super) const MARK: &str = env::JOB.name;
 
-/// A job that has ended.
+/// The end of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) exit: Exit,
-    /// Why the node ended it, if it did.
+    /// The reason the node ended it, if it did.
     pub(crate) why: Option<Why>,
     pub(crate) duration: Duration,
     pub(crate) ended_at: Timestamp,
-    /// The same on this process's own clock; a job that was found ended has none.
+    /// The same on the monotonic clock of this process; `None` for a job that had ended before this process started.
     pub(crate) seen: Option<Instant>,
-    /// Some of what it started was still there.
+    /// Some of the processes it started were still running.
     pub(crate) left_running: bool,
 }
 
-/// What whoever watches a job is told to do.
+/// A request to the task that watches a job.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Send this to its group; answers whether there was one.
+    /// Send this signal to the process group; the answer is whether the group existed.
     Signal(Signal, oneshot::Sender<bool>),
-    /// End it, by force if need be.
+    /// End the job, by force if necessary.
     Stop(Why),
 }
 
@@ -49,29 +49,30 @@ pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) record: Record,
     folder: PathBuf,
-    /// On this process's own clock; a job that was found has none.
+    /// On the monotonic clock of this process; `None` for a job of an earlier process.
     began: Option<Instant>,
     end: watch::Sender<Option<End>>,
-    /// None: nobody watches it, because it has ended.
+    /// `None` if the job has ended and is not watched.
     orders: Option<mpsc::Sender<Order>>,
     keyboard: Option<Keyboard>,
-    /// Bytes of its input that it was given by [`Self::feed`]; none: by an earlier process, and nobody knows how many.
+    /// Input bytes the job has received through [`Self::feed`]; `None` for a job of an earlier process, for which the
+    /// number is unknown.
     fed: tokio::sync::Mutex<Option<u64>>,
 }
 
-/// Why a job was not given its input.
+/// The reason input was not written to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedError {
-    /// It takes no more.
+    /// The job accepts no more input.
     Closed,
-    /// Nobody knows where its input is.
+    /// The input offset is unknown.
     Lost,
-    /// It was given so much only.
+    /// The job has received only this many bytes.
     Ahead(u64),
 }
 
 impl Job {
-    /// One that was just started.
+    /// A job that was just started.
     pub(super) fn begun(
         id: String,
         record: Record,
@@ -83,7 +84,7 @@ impl Job {
         Self { id, record, folder, began, end, orders: Some(orders), keyboard, fed: Some(0).into() }
     }
 
-    /// One that an earlier process has started.
+    /// A job started by an earlier process.
     pub(super) fn found(
         id: String,
         record: Record,
@@ -118,18 +119,18 @@ impl Job {
         }))
     }
 
-    /// None as long as it runs.
+    /// `None` while the job runs.
     pub(crate) fn end(&self) -> Option<End> {
         self.end.borrow().clone()
     }
 
-    /// Waits for its end.
+    /// Waits until the job ends.
     pub(crate) async fn ended(&self) {
-        // The sender is `self`: the wait does not end for want of one.
+        // `self` owns the sender, so the channel cannot close during the wait.
         let _ = self.end.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// How long it runs, or ran.
+    /// The run time so far, or until the end.
     pub(crate) fn duration(&self, now: Timestamp) -> Duration {
         match self.end() {
             Some(end) => end.duration,
@@ -144,7 +145,8 @@ impl Job {
         }
     }
 
-    /// Nobody is left to wait for. `exit` is what its parent saw, which matters where the keeper could write nothing.
+    /// Records the end, once no process is left to wait for. `exit` is the status that the parent saw; it is used if
+    /// the keeper could not write the exit file.
     pub(super) fn conclude(&self, exit: Option<Exit>, now: Timestamp) {
         let why = Why::read(&self.folder);
         let exit = Exit::read(&self.folder).unwrap_or_else(|| {
@@ -155,7 +157,7 @@ impl Job {
             exit.write(&self.folder);
             exit
         });
-        // Nobody reads it any more, and it may be what nobody else is to read.
+        // The input is no longer needed and may be confidential.
         let _ = fs::remove_file(self.folder.join(STDIN));
         let ended_at = Exit::written_at(&self.folder).unwrap_or(now);
         let duration = self.elapsed(ended_at);
@@ -166,7 +168,7 @@ impl Job {
         self.end.send_replace(Some(End { exit, why, duration, ended_at, seen, left_running }));
     }
 
-    /// Sends a signal to the job and all that it has started in its group; false when nobody is left.
+    /// Sends a signal to the job and its process group. Returns false if no process is left.
     pub(crate) async fn signal(&self, signal: Signal) -> bool {
         if let Some(orders) = self.orders.as_ref().filter(|_| self.end.borrow().is_none()) {
             let (answer, answered) = oneshot::channel();
@@ -176,29 +178,29 @@ impl Job {
                 return sent;
             }
         }
-        // Its number may be another's by now, so those that are left are looked at one by one.
+        // The pid may have been reused, so the remaining processes are checked individually.
         let Some(leader) = Identity::written(&self.folder.join(BORN)) else { return false };
         let mark = format!("{MARK}={}", self.id);
         let looked = move || identity::signal_left(leader.pid(), &mark, signal);
         tokio::task::spawn_blocking(looked).await.unwrap_or(0) > 0
     }
 
-    /// Ends it: asks first, and kills what does not end. Returns at once.
+    /// Ends the job: asks first, then kills. Returns immediately.
     pub(crate) fn stop(&self, why: Why) {
         if let Some(orders) = &self.orders
             && self.end.borrow().is_none()
             && let Err(mpsc::error::TrySendError::Full(_)) = orders.try_send(Order::Stop(why))
         {
-            tracing::warn!(job = %self.id, "a job has too many orders to be stopped now");
+            tracing::warn!(job = %self.id, "a job has too many pending requests and cannot be stopped now");
         }
     }
 
-    /// Whether it can be written to.
+    /// Whether input can be written to it.
     pub(crate) fn takes_input(&self) -> bool {
         self.keyboard.is_some() || keeper::is_open(&self.folder)
     }
 
-    /// Writes as much as the job takes within `patience`.
+    /// Writes as much as the job accepts within `patience`.
     pub(crate) async fn write(&self, text: &str, patience: Duration) -> io::Result<usize> {
         let Some(keyboard) = &self.keyboard else {
             return keeper::write(&self.folder, text.as_bytes(), patience).await;
@@ -210,8 +212,9 @@ impl Job {
         }
     }
 
-    /// Gives it this as what comes after `at` bytes of its input, as far as it was not given before and it takes it within
-    /// `patience`, and ends its input after all of it. Says how much it was given so far.
+    /// Writes `bytes` as the input that follows offset `at`, skipping what the job has already received, as far as it
+    /// accepts it within `patience`; then closes the input if `eof` is set. Returns the number of bytes received so
+    /// far.
     pub(crate) async fn feed(
         &self,
         at: u64,
@@ -219,7 +222,7 @@ impl Job {
         eof: bool,
         patience: Duration,
     ) -> Result<u64, FeedError> {
-        // One at a time, each of them bounded by its patience.
+        // One writer at a time, each bounded by its patience.
         let mut fed = self.fed.lock().await;
         let Some(fed) = fed.as_mut() else { return Err(FeedError::Lost) };
         let before = fed.checked_sub(at).ok_or(FeedError::Ahead(*fed))?;
@@ -243,15 +246,15 @@ impl Job {
                 }
             }
         }
-        // At a terminal the end is typed as any other key.
+        // In a terminal, the end of input is typed like any other key.
         if eof && *fed >= end && self.keyboard.is_none() {
-            // Ended twice is ended.
+            // Closing twice is harmless.
             let _ = self.close(patience).await;
         }
         Ok(*fed)
     }
 
-    /// Its terminal has another size; false: it has none.
+    /// Resizes the terminal. Returns false if the job has none.
     pub(crate) async fn resize(&self, screen: Screen) -> bool {
         match &self.keyboard {
             Some(keyboard) => keyboard.resize(screen).await,
@@ -259,7 +262,7 @@ impl Job {
         }
     }
 
-    /// Ends its standard input.
+    /// Closes the standard input.
     pub(crate) async fn close(&self, patience: Duration) -> io::Result<()> {
         let Some(keyboard) = &self.keyboard else { return keeper::close(&self.folder, patience).await };
         match tokio::time::timeout(patience, keyboard.press(vec![END_OF_INPUT])).await {

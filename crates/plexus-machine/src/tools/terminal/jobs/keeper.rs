@@ -1,11 +1,11 @@
-//! The keeper of a job: a shell that starts the command, waits for it, and writes down how it ended.
+//! The keeper of a job: a shell that starts the command, waits for it, and records its exit status.
 //!
-//! It belongs to no node. Should the node be killed, the command goes on, its output goes where it went before, and the
-//! next node reads in the folder what became of it. Keeper and command are one process group, which is what is signalled;
-//! the keeper only notes that it was, so it outlives everything but `KILL`. After that one, nobody is left to ask.
+//! The keeper does not depend on the node process. If the node is killed, the command continues, its output goes to
+//! the same files, and the next node reads the result from the folder. Keeper and command share one process group,
+//! which receives the signals. The keeper traps all signals except `KILL`, after which no exit status is recorded.
 //!
-//! A job that can be written to has a pipe with a name as its standard input. As long as somebody holds the other end
-//! of it there is no end of input; that is a second small shell, which lets go when `close` is opened for writing.
+//! A job with open input has a named pipe as its standard input. A second small shell holds the other end open, so
+//! that there is no end of input, and releases it when `close` is opened for writing.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,14 +20,14 @@ use tokio::process::{Child, Command};
 use super::record::STDIN;
 
 const SHELL: &str = "/bin/sh";
-/// What a job takes at most to open its standard input.
+/// The maximum time a job takes to open its standard input.
 const BEGIN: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
-/// Lets go of the standard input.
+/// Opening this pipe for writing closes the standard input.
 const CLOSE: &str = "close";
 
-/// `$1` is the folder, the rest is the command. Nothing but the shell itself is used: the command's `PATH` may be of no use.
-/// `exec` keeps what is a word of the shell from being run by the keeper.
+/// `$1` is the folder, the rest is the command. The script uses shell builtins only, because the command's `PATH` may
+/// be unusable. `exec` prevents a command name that is also a shell builtin from running in the keeper.
 const SCRIPT: &str = r#"
 job=$1; shift
 trap : HUP INT QUIT PIPE ALRM USR1 USR2 TERM
@@ -46,7 +46,7 @@ echo "$code" >"$job/exit"
 exit "$code"
 "#;
 
-/// The command of a job, without what the keeper adds.
+/// The command of a job, without the keeper's additions.
 #[derive(Debug)]
 pub(super) struct Begun<'l> {
     pub(super) argv: &'l [OsString],
@@ -54,18 +54,18 @@ pub(super) struct Begun<'l> {
     pub(super) environment: Vec<(String, String)>,
 }
 
-/// Where the standard input of a job comes from.
+/// The standard input of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stdin {
-    /// There is none.
+    /// No input.
     Nothing,
-    /// This, and then its end.
+    /// This text, followed by the end of input.
     Text(String),
-    /// Whoever writes to it.
+    /// Open for later writes.
     Open,
 }
 
-/// Starts a job whose folder is there. The keeper does not end with who started it.
+/// Starts a job in an existing folder. The keeper outlives the process that started it.
 pub(super) fn start(folder: &Path, begun: &Begun<'_>, stdin: &Stdin) -> io::Result<Child> {
     match stdin {
         Stdin::Nothing => std::os::unix::fs::symlink("/dev/null", folder.join(STDIN))?,
@@ -97,27 +97,28 @@ fn make_pipe(path: &Path) -> io::Result<()> {
     Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
 }
 
-/// There it takes unsafe code to make one, or a program.
+/// On Apple systems, creating a pipe takes unsafe code or a program.
 #[cfg(target_vendor = "apple")]
 fn make_pipe(path: &Path) -> io::Result<()> {
     let made = std::process::Command::new("/usr/bin/mkfifo").args(["-m", "600"]).arg(path).status()?;
     made.success().then_some(()).ok_or_else(|| io::Error::other("mkfifo failed"))
 }
 
-/// Whether something can be written to a job.
+/// Whether input can be written to a job.
 pub(super) fn is_open(folder: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     fs_err::symlink_metadata(folder.join(STDIN)).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Writes to a job, as much as it takes within `patience`. An error of the kind `BrokenPipe`: it reads no more.
+/// Writes as much as the job accepts within `patience`. Fails with `BrokenPipe` if the job no longer reads.
 pub(super) async fn write(folder: &Path, bytes: &[u8], patience: Duration) -> io::Result<usize> {
     let mut written = 0;
     write_counted(folder, bytes, patience, |taken| written += taken).await?;
     Ok(written)
 }
 
-/// The same for who wants to know how much was written also when nobody waits for it any more: `count` is told at once.
+/// Like [`write`], for callers that need the number of written bytes even if they are dropped: `count` is called
+/// after each write.
 pub(super) async fn write_counted(
     folder: &Path,
     bytes: &[u8],
@@ -137,18 +138,18 @@ pub(super) async fn write_counted(
     tokio::time::timeout(patience, all).await.unwrap_or(Ok(()))
 }
 
-/// Ends the standard input of a job.
+/// Closes the standard input of a job.
 pub(super) async fn close(folder: &Path, patience: Duration) -> io::Result<()> {
     open(&folder.join(CLOSE), patience).await.map(drop)
 }
 
-/// Opens a pipe whose other end may not be there yet.
+/// Opens a pipe whose reader may not exist yet.
 async fn open(path: &Path, patience: Duration) -> io::Result<pipe::Sender> {
     let deadline = tokio::time::Instant::now() + patience.min(BEGIN);
     loop {
         match pipe::OpenOptions::new().open_sender(path) {
             Ok(sender) => return Ok(sender),
-            // ENXIO: nobody has it open for reading.
+            // ENXIO: the pipe is not open for reading.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
                 if tokio::time::Instant::now() >= deadline {
                     return Err(io::ErrorKind::BrokenPipe.into());

@@ -1,8 +1,8 @@
-//! The jobs of a machine: commands that run, and those whose output can still be read.
+//! The jobs of a machine: running commands, and ended ones whose output can still be read.
 //!
-//! A job is a folder; what is in memory is read from it when the node starts. Bounded are how many run at once, how much
-//! is kept of what each writes, and how many that have ended are kept, for how long, and in how much room. The oldest go
-//! first.
+//! A job is a folder; its in-memory state is loaded from it when the node starts. Limits apply to the number of
+//! running jobs, the retained output of each, and the number, age and total size of ended jobs. The oldest are
+//! removed first.
 
 mod identity;
 mod job;
@@ -44,26 +44,26 @@ pub(super) use screen::Screen;
 pub(super) use signals::to_send as signal_to_send;
 pub(super) use spool::{Part, Spool};
 
-/// Orders that wait for who watches a job; who has more waits.
+/// The queue length of requests to the task that watches a job. Senders wait if it is full.
 const ORDERS: usize = 8;
-/// Characters of a command in a list.
+/// The maximum number of characters of a command in a list.
 const COMMAND: usize = 200;
-/// What ids are made of: nothing that looks like something else, and nothing that a path could be made of.
+/// The alphabet of ids: no lookalikes, and no characters with a meaning in paths.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const ID_LENGTH: usize = 8;
 
-/// How much is kept of jobs.
+/// The limits on jobs.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
-    /// Jobs that run at once.
+    /// Jobs running at the same time.
     pub(super) running: usize,
-    /// Bytes of each output.
+    /// Retained bytes of each output stream.
     pub(super) spool: u64,
-    /// Jobs that have ended.
+    /// Retained ended jobs.
     pub(super) ended: usize,
-    /// Since their end.
+    /// The age since their end.
     pub(super) age: Duration,
-    /// Room that they take in all.
+    /// The total disk space.
     pub(super) bytes: u64,
 }
 
@@ -82,7 +82,7 @@ impl Default for Limits {
 /// Names and values.
 type Variables = Vec<(String, String)>;
 
-/// A command to be started.
+/// A command to start.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) argv: Vec<String>,
@@ -92,27 +92,27 @@ pub(super) struct Request {
     pub(super) stdin: Stdin,
     pub(super) limit: Option<Duration>,
     pub(super) screen: Option<Screen>,
-    /// It ends with the call that waits for it, also when that ends with the node.
+    /// The job ends with the call that waits for it, also if the node stops.
     pub(super) leashed: bool,
     pub(super) by: String,
     pub(super) session_id: SessionId,
     pub(super) call_id: CallId,
-    /// What it is put into; none: nothing holds it.
+    /// The sandbox; `None` runs the command without one.
     pub(super) sandbox: Option<Sandbox>,
-    /// That it was allowed by.
+    /// The policy that allowed the command.
     pub(super) policy: Arc<Policy>,
 }
 
-/// Why a command was not started.
+/// The reason a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
-    #[error("{0} jobs run already, the most allowed at once")]
+    #[error("{0} jobs are already running, which is the maximum")]
     TooMany(usize),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// Cheap to clone; all clones are the same jobs.
+/// Cheap to clone; all clones share the same jobs.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(Arc<Inner>);
 
@@ -126,7 +126,7 @@ struct Inner {
 }
 
 impl Jobs {
-    /// Finds the jobs of an earlier process again, those that run and those that have ended.
+    /// Loads the jobs of an earlier process, running and ended.
     pub(super) fn open(machine: &Machine, limits: Limits) -> io::Result<Self> {
         let folder = machine.data_dir.join("jobs");
         private_file::create_dir(&folder)?;
@@ -141,7 +141,7 @@ impl Jobs {
         for entry in fs::read_dir(&jobs.0.folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            // Not through a link: what is in here was made by us.
+            // Symlinks are skipped: the node only creates real folders here.
             if let Some(id) = name.to_str().filter(|name| is_id(name))
                 && entry.file_type()?.is_dir()
                 && let Some(record) = Record::read(&entry.path())
@@ -167,11 +167,11 @@ impl Jobs {
         let until = record.until.map(|until| Instant::now() + left(until));
         let (sender, orders) = mpsc::channel(ORDERS);
         let job = Arc::new(Job::found(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
-        // There may be more of them than may be started: they run already.
+        // More jobs may be running than the limit allows to start.
         let place = self.0.places.clone().try_acquire_owned().ok();
         self.watch(job.clone(), Leader::Found(leader), orders, until, place);
         if job.record.leashed {
-            // Its caller is told that it was interrupted, and must be able to rely on it.
+            // Its caller is told that the call was interrupted and must be able to rely on that.
             job.stop(Why::Interrupted);
         }
     }
@@ -197,7 +197,7 @@ impl Jobs {
             stopping: machine.supervisor.stopping(Stage::Storage),
             _place: place,
         };
-        // In the last stage: calls that wait for a job end before it.
+        // In the last stage, because calls that wait for a job end before it.
         machine.supervisor.spawn(Stage::Storage, "terminal job", watch.run());
     }
 
@@ -208,11 +208,11 @@ impl Jobs {
         let (id, folder) = self.0.new_folder()?;
         let job = self.launch(id, &folder, request, place);
         if job.is_err() {
-            // What was never started is nothing that anybody would look for.
+            // A job that never started leaves nothing behind.
             let _ = fs::remove_dir_all(&folder);
         }
         let inner = self.0.clone();
-        // Not waited for: whoever starts a job need not see others go.
+        // In the background: starting a job need not wait for the removal of others.
         drop(tokio::task::spawn_blocking(move || inner.prune()));
         job
     }
@@ -265,12 +265,12 @@ impl Jobs {
         Ok(job)
     }
 
-    /// The job of this id. Only ids that were given out are known, so no other text leads anywhere.
+    /// Looks up a job. Only issued ids are known, so no other text can reach a path.
     pub(super) fn get(&self, id: &str) -> Option<Arc<Job>> {
         self.0.all().get(id).cloned()
     }
 
-    /// All of them, the newest first.
+    /// All jobs, newest first.
     pub(super) fn all(&self) -> Vec<Arc<Job>> {
         let mut all: Vec<_> = self.0.all().values().cloned().collect();
         all.sort_by(|one, other| (other.record.started_at, &other.id).cmp(&(one.record.started_at, &one.id)));
@@ -298,7 +298,7 @@ impl Inner {
         }
     }
 
-    /// Program, arguments and environment: of the command, or of the launcher that becomes it.
+    /// The program, arguments and environment of the command, or of the launcher that executes it.
     fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
         let environment = self.environment(id, request);
         let argv = request.argv.iter().map(OsString::from).collect();
@@ -311,7 +311,7 @@ impl Inner {
         }
     }
 
-    /// What a program of others gets, what the caller wants, and whose job it is.
+    /// The inherited variables, the caller's variables, and the mark of the job.
     fn environment(&self, id: &str, request: &Request) -> Vec<(String, String)> {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let mut variables: BTreeMap<_, _> =
@@ -324,9 +324,9 @@ impl Inner {
         variables.into_iter().collect()
     }
 
-    /// Removes jobs that have ended and are too many, too old or too large; the oldest first. Of those that this process has
-    /// seen end, that is said by its own clock: one that has just ended must not be old because somebody has set the date, for
-    /// its caller is about to read what it wrote.
+    /// Removes ended jobs beyond the limits on number, age and size, oldest first. For jobs whose end this process
+    /// has seen, the monotonic clock decides: a job that just ended must not become old because the date was changed,
+    /// since its caller is about to read its output.
     fn prune(&self) {
         let now = self.machine.clock.now();
         let end = |job: &Arc<Job>| job.end().map(|end| ((end.seen, end.ended_at), job.clone()));

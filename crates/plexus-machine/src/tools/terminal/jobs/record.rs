@@ -1,14 +1,14 @@
-//! What a job is and how it ended, as its folder says.
+//! The record and the exit status of a job, stored in its folder.
 //!
-//! | file | by whom | what |
+//! | file | written by | content |
 //! |---|---|---|
-//! | `job.json` | the node, before anything is started | what the job is |
-//! | `born` | the keeper, before the command | which process leads the group |
-//! | `stdin` | the node | a file with all there is to read, or a pipe for `write` |
-//! | `stdout`, `stderr` | the command itself | what it wrote |
-//! | `stdout.gap`, `stderr.gap` | the node | which bytes of it are not kept |
-//! | `stopped` | the node, before it kills | why |
-//! | `exit` | the keeper, or the node in its place | how it ended; counts when its line is complete |
+//! | `job.json` | the node, before the start | the record |
+//! | `born` | the keeper, before the command | the leader of the process group |
+//! | `stdin` | the node | a file with the complete input, or a pipe for `write` |
+//! | `stdout`, `stderr` | the command itself | its output |
+//! | `stdout.gap`, `stderr.gap` | the node | the byte range that is no longer stored |
+//! | `stopped` | the node, before it kills | the reason |
+//! | `exit` | the keeper, or the node in its place | the exit status; valid once its line is complete |
 
 use std::path::Path;
 
@@ -25,21 +25,21 @@ pub(super) const STDIN: &str = "stdin";
 const STOPPED: &str = "stopped";
 const EXIT: &str = "exit";
 
-/// What a job is.
+/// The record of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// For people: no more of it than fits into a list, and without what looks like a secret.
+    /// For display: truncated, and with likely secrets redacted.
     pub(crate) command: String,
     pub(crate) cwd: String,
     pub(crate) pty: bool,
-    /// It ends with the call that waits for it.
+    /// The job ends with the call that waits for it.
     pub(crate) leashed: bool,
     pub(crate) started_at: Timestamp,
-    /// When it is killed.
+    /// When the job is killed.
     pub(crate) until: Option<Timestamp>,
-    /// Which time since the machine was started it belongs to.
+    /// The boot id of the machine when the job was started.
     pub(crate) boot_id: String,
-    /// Who started it.
+    /// The principal that started it.
     pub(crate) by: String,
     pub(crate) session_id: SessionId,
     pub(crate) call_id: CallId,
@@ -55,18 +55,18 @@ impl Record {
     }
 }
 
-/// Why the node has ended a job.
+/// The reason the node ended a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its time was up.
+    /// It timed out.
     Timeout,
-    /// Somebody wanted it.
+    /// A caller killed it.
     Killed,
-    /// Nobody waits for it any more.
+    /// Its call was cancelled.
     Cancelled,
-    /// The node stopped, and with it the call that waited for it.
+    /// The node stopped, and with it the call that waited for the job.
     Interrupted,
-    /// It wrote more than the disk can be spared, and nothing of it can be given back.
+    /// Its output exceeded the limit, and the file system cannot release any of it.
     Output,
 }
 
@@ -90,24 +90,24 @@ impl Why {
 
     pub(super) fn write(self, folder: &Path) {
         if let Err(error) = private_file::write_unsynced(&folder.join(STOPPED), self.word().as_bytes()) {
-            tracing::warn!(%error, "it cannot be noted why a job is ended");
+            tracing::warn!(%error, "the reason for ending a job cannot be recorded");
         }
     }
 }
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// With what a shell would say; above 128 a signal, or a program that says so.
+    /// The exit code as a shell reports it; above 128 a signal, or a program's own code.
     Code(i32),
-    /// By a signal that also ended who would have said so.
+    /// A signal that also ended the keeper, which would have reported the code.
     Signal(String),
-    /// Nobody saw it.
+    /// The exit was not observed.
     Unknown,
 }
 
 impl Exit {
-    /// None as long as it is not written, all of it.
+    /// `None` until the file is written completely.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let text = fs::read_to_string(folder.join(EXIT)).ok()?;
         let line = text.strip_suffix('\n')?;
@@ -124,11 +124,11 @@ impl Exit {
             Self::Unknown => "unknown\n".to_owned(),
         };
         if let Err(error) = private_file::write_unsynced(&folder.join(EXIT), line.as_bytes()) {
-            tracing::warn!(%error, "it cannot be noted how a job ended");
+            tracing::warn!(%error, "the exit status of a job cannot be recorded");
         }
     }
 
-    /// When it was written.
+    /// When the exit status was written.
     pub(super) fn written_at(folder: &Path) -> Option<Timestamp> {
         Timestamp::try_from(fs::metadata(folder.join(EXIT)).ok()?.modified().ok()?).ok()
     }

@@ -1,4 +1,4 @@
-//! Jobs with a terminal. The terminal is the node's: what runs in it is hung up on when the node ends.
+//! Jobs with a terminal. The node owns the terminal, so its processes receive a hangup when the node ends.
 
 use std::io;
 
@@ -11,30 +11,30 @@ use super::keeper::Begun;
 use super::spool::Spool;
 
 const BLOCK: usize = 16 << 10;
-/// End of input, as a terminal is told.
+/// The end-of-input character of a terminal (Ctrl-D).
 pub(super) const END_OF_INPUT: u8 = 4;
-/// Texts that wait to be typed; who has more waits.
+/// The queue length of texts to type. Senders wait if it is full.
 const TYPED: usize = 4;
 
-/// How large a terminal is.
+/// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Screen {
     pub(crate) cols: u16,
     pub(crate) rows: u16,
 }
 
-/// Something that is done at a terminal.
+/// An input event of a terminal.
 #[derive(Debug)]
 pub(super) enum Typed {
     Text {
         bytes: Vec<u8>,
         done: oneshot::Sender<()>,
     },
-    /// Its window has another size.
+    /// A new window size.
     Size(Screen),
 }
 
-/// Types at a terminal.
+/// Types into a terminal.
 #[derive(Debug, Clone)]
 pub(super) struct Keyboard(mpsc::Sender<Typed>);
 
@@ -44,21 +44,21 @@ impl Keyboard {
         (Self(sender), receiver)
     }
 
-    /// What is typed before anything else, and then the end of input. There is room for it: nothing was typed before.
+    /// Types a text before anything else, followed by the end of input. The queue is empty, so it has room.
     pub(super) fn begin_with(&self, text: &str) {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(END_OF_INPUT);
         let _ = self.0.try_send(Typed::Text { bytes, done: oneshot::channel().0 });
     }
 
-    /// Ends when the terminal has taken it all; false when there is no terminal any more.
+    /// Returns once the terminal has accepted all of it; false if the terminal is closed.
     pub(super) async fn press(&self, bytes: Vec<u8>) -> bool {
         let (done, typed) = oneshot::channel();
         self.0.send(Typed::Text { bytes, done }).await.is_ok() && typed.await.is_ok()
     }
 
-    /// Ends when it will be typed for sure, after what waits: what it answers ends when it was. None: there is no terminal any
-    /// more.
+    /// Returns once the text is queued. The returned receiver completes when the text was typed; `None` if the
+    /// terminal is closed.
     pub(super) async fn queue(&self, bytes: Vec<u8>) -> Option<oneshot::Receiver<()>> {
         let (done, typed) = oneshot::channel();
         self.0.send(Typed::Text { bytes, done }).await.ok().map(|()| typed)
@@ -69,7 +69,7 @@ impl Keyboard {
     }
 }
 
-/// Starts a command as the leader of a session of its own.
+/// Starts a command as the leader of its own session.
 pub(super) fn start(begun: &Begun<'_>, screen: Screen) -> io::Result<(Child, Pty)> {
     let (program, arguments) = begun.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (pty, inside) = pty_process::open().map_err(cause)?;
@@ -92,13 +92,13 @@ fn cause(error: pty_process::Error) -> io::Error {
     }
 }
 
-/// Keeps what the terminal shows and types what is to be typed, until nobody has it open inside.
+/// Copies terminal output to the spool and input to the terminal, until no process has the terminal open.
 pub(super) async fn pump(pty: Pty, spool: Spool, mut keys: mpsc::Receiver<Typed>) {
     let (mut from, mut to) = pty.into_split();
     let show = async {
         let mut file = tokio::fs::OpenOptions::new().append(true).open(spool.path()).await?;
         let mut block = vec![0; BLOCK];
-        // It fails where it would end: a terminal that nobody has open gives an error.
+        // A terminal that no process has open returns an error instead of the end of file.
         while let Ok(read @ 1..) = from.read(&mut block).await {
             file.write_all(&block[..read]).await?;
             file.flush().await?;
@@ -113,7 +113,7 @@ pub(super) async fn pump(pty: Pty, spool: Spool, mut keys: mpsc::Receiver<Typed>
                         let _ = done.send(());
                     }
                 }
-                // What runs in it is told by the system.
+                // The system notifies the processes in the terminal.
                 Typed::Size(screen) => {
                     let _ = to.resize(Size::new(screen.rows, screen.cols));
                 }
@@ -123,7 +123,7 @@ pub(super) async fn pump(pty: Pty, spool: Spool, mut keys: mpsc::Receiver<Typed>
     };
     tokio::select! {
         shown = show => if let Err(error) = shown {
-            tracing::warn!(%error, "what a terminal shows cannot be kept");
+            tracing::warn!(%error, "the output of a terminal cannot be stored");
         },
         () = listen => {}
     }

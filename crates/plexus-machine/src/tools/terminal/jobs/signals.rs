@@ -1,8 +1,8 @@
-//! Signals by their names.
+//! Signal names.
 
 use plexus_kit::process::Signal;
 
-/// Those that a job can be sent. The keeper of a job outlives them all but `KILL`, after which it is not needed.
+/// Signals that can be sent to a job. The keeper survives all of them except `KILL`, after which it is not needed.
 const SENT: [(&str, Signal); 10] = [
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -16,7 +16,7 @@ const SENT: [(&str, Signal); 10] = [
     ("WINCH", Signal::WINCH),
 ];
 
-/// Others that end a program.
+/// Other signals that end a program.
 const ENDING: [(&str, Signal); 10] = [
     ("ILL", Signal::ILL),
     ("TRAP", Signal::TRAP),
@@ -30,14 +30,14 @@ const ENDING: [(&str, Signal); 10] = [
     ("XFSZ", Signal::XFSZ),
 ];
 
-/// `TERM`, `SIGTERM` and `term` are the same.
+/// Parses a signal name; `TERM`, `SIGTERM` and `term` are equivalent.
 pub(crate) fn to_send(name: &str) -> Option<Signal> {
     let name = name.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
     SENT.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
 
-/// Any that has a name here.
+/// Looks up any signal named here.
 pub(super) fn named(name: &str) -> Option<Signal> {
     SENT.iter().chain(&ENDING).find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
@@ -46,7 +46,7 @@ pub(in crate::tools) fn name(signal: i32) -> Option<&'static str> {
     SENT.iter().chain(&ENDING).find(|(_, known)| known.as_raw() == signal).map(|(name, _)| *name)
 }
 
-/// The signal that a shell means with an exit code.
+/// The signal that a shell reports with an exit code.
 pub(super) fn of_status(code: i32) -> Option<&'static str> {
     name(code.checked_sub(128)?)
 }

@@ -1,8 +1,9 @@
-//! What a job wrote: a file that the command itself appends to, so that nobody stands between a command and its output.
+//! The output of a job: a file that the command itself appends to, so that no process is between a command and its
+//! output.
 //!
-//! The node bounds it from outside. Once more is kept than allowed, the middle is given back to the file system; the
-//! bytes keep their places, the length of the file is what was written in all, and the command notices nothing. While
-//! no node runs nobody does that: then a job can fill the disk as any other program can.
+//! The node limits the file from outside. When more than the limit is stored, it punches a hole in the middle of the
+//! file: the remaining bytes keep their offsets, the file length stays the total output, and the command notices
+//! nothing. While no node runs, nothing limits a job, which can then fill the disk like any other program.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use plexus_kit::private_file;
 
-/// What file systems give back in.
+/// The block size in which file systems release space.
 const BLOCK: u64 = 4096;
 
 #[derive(Debug, Clone)]
@@ -24,13 +25,13 @@ pub(crate) struct Spool {
 pub(crate) struct Part {
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// Of the whole, when it was read.
+    /// The total size at the time of reading.
     pub(crate) size: u64,
-    /// Bytes before `offset` that were asked for and are not kept.
+    /// Requested bytes before `offset` that are no longer stored.
     pub(crate) skipped: u64,
 }
 
-/// Bytes that are not kept.
+/// A byte range that is no longer stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gap {
     start: u64,
@@ -38,7 +39,7 @@ struct Gap {
 }
 
 impl Spool {
-    /// Makes an empty one.
+    /// Creates an empty spool.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         private_file::open(path)?;
         Ok(Self::at(path))
@@ -52,17 +53,17 @@ impl Spool {
         &self.path
     }
 
-    /// What was written in all.
+    /// The total number of bytes written.
     pub(crate) fn size(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
     }
 
-    /// Room that it takes on the disk.
+    /// The space used on the disk.
     pub(super) fn on_disk(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| metadata.blocks() * 512)
     }
 
-    /// At most `limit` bytes from `offset` on.
+    /// Reads at most `limit` bytes from `offset`.
     pub(crate) fn part(&self, offset: u64, limit: usize) -> io::Result<Part> {
         let mut file = match fs::File::open(&self.path) {
             Ok(file) => file,
@@ -89,8 +90,8 @@ impl Spool {
         Some(Gap { start: start.parse().ok()?, end: end.parse().ok()? })
     }
 
-    /// Gives the middle back when more than `cap` bytes are kept: a quarter of that is left of the beginning, half of it
-    /// of the end.
+    /// Releases the middle when more than `cap` bytes are stored: a quarter of `cap` remains at the beginning and
+    /// half of it at the end.
     pub(super) fn trim(&self, cap: u64) -> io::Result<()> {
         let size = self.size();
         let before = self.gap().map_or(0, |gap| gap.end - gap.start);
@@ -102,7 +103,7 @@ impl Spool {
         if end <= start {
             return Ok(());
         }
-        // First, so that nobody takes a hole for what was written.
+        // Written first, so that a hole is never read as output.
         let gap = format!("{start} {end}\n");
         private_file::write_unsynced(&self.path.with_extension("gap"), gap.as_bytes())?;
         punch(&self.path, start, end - start)
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_goes_and_everything_keeps_its_place() {
+    fn trim_releases_the_middle_and_preserves_offsets() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::create(&folder.path().join("stdout")).unwrap();
         let mut file = std::fs::OpenOptions::new().append(true).open(spool.path()).unwrap();
@@ -143,7 +144,7 @@ mod tests {
             spool.trim(cap).unwrap();
         }
         let size = 8 * 4096 * 16;
-        assert_eq!(spool.size(), size, "the length is what was written");
+        assert_eq!(spool.size(), size, "the length is the total output");
         assert!(spool.on_disk() <= cap + BLOCK, "{} bytes on the disk", spool.on_disk());
         let gap = spool.gap().unwrap();
         let first = spool.part(0, 1 << 20).unwrap();

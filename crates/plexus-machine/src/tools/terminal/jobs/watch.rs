@@ -1,7 +1,7 @@
-//! Whoever watches a job: one task for each, from its start to its end.
+//! The task that watches a job from its start to its end.
 //!
-//! It is the only one that signals the process group of a job that runs, so a signal never comes after somebody has
-//! asked how the leader ended, when its number is free for others.
+//! Only this task signals the process group of a running job, so no signal is sent after the leader was reaped and
+//! its pid may have been reused.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::Pin;
@@ -22,29 +22,29 @@ use super::record::{BORN, Exit, Why};
 use super::signals;
 use super::spool::Spool;
 
-/// For a job that was asked to end, before it is killed.
+/// How long a job may take to end after it was asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// Between two looks at what a job has written, and at one that was found.
+/// The interval between checks of the output, and of a job of an earlier process.
 const LOOK: Duration = Duration::from_millis(250);
-/// Between two looks at who of a group is left.
+/// The interval between checks of the remaining processes of a group.
 const STEP: Duration = Duration::from_millis(20);
-/// For what a terminal still has to show, after its command has ended.
+/// How long a terminal may take to deliver its last output after its command has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Where nothing can be given back, a job may write so many times what is kept, and is ended then.
+/// If no space can be released, a job that writes this many times the limit is ended.
 const PATIENCE: u64 = 4;
 
 /// The first process of a job.
 pub(super) enum Leader {
-    /// The keeper, a child of ours.
+    /// The keeper, a child of this process.
     Keeper(Child),
-    /// The command itself, in a terminal of ours.
+    /// The command itself, in a terminal of this process.
     InTerminal { child: Child, pump: Pin<Box<dyn Future<Output = ()> + Send>>, shown: bool },
-    /// Started by an earlier process.
+    /// A process started by an earlier node.
     Found(Identity),
 }
 
 impl Leader {
-    /// Waits for the end. Nothing is lost when it is dropped before.
+    /// Waits for the end. Cancel safe.
     async fn ended(&mut self) -> Option<Exit> {
         match self {
             Self::Keeper(child) => child.wait().await.ok().map(exit_of),
@@ -71,7 +71,7 @@ impl Leader {
 
     fn signal(&self, signal: Signal) -> bool {
         match self {
-            // As long as nobody has waited for it, its number is its own.
+            // Until it is reaped, its pid is not reused.
             Self::Keeper(child) => child.id().is_some_and(|leader| identity::signal_group(leader, signal)),
             Self::InTerminal { child, .. } => {
                 child.id().is_some_and(|leader| identity::signal_session(leader, signal))
@@ -93,14 +93,14 @@ pub(super) struct Watch {
     pub(super) job: Arc<Job>,
     pub(super) leader: Leader,
     pub(super) orders: mpsc::Receiver<Order>,
-    /// When its time is up.
+    /// When the job times out.
     pub(super) until: Option<Instant>,
     pub(super) spools: Vec<Spool>,
     pub(super) spool_bytes: u64,
     pub(super) clock: Clock,
-    /// The node ends; the job does not.
+    /// The node stops; the job continues.
     pub(super) stopping: CancellationToken,
-    /// Its place among those that run.
+    /// Its slot among the running jobs.
     pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -138,7 +138,7 @@ impl Watch {
                 () = at(self.until), if kill_at.is_none() => self.stop(Why::Timeout, &mut kill_at),
                 () = at(kill_at) => {
                     self.leader.signal(Signal::KILL);
-                    // One that was just forked may have got away.
+                    // A process forked just before the signal may have escaped it.
                     kill_at = Some(Instant::now() + LOOK);
                 }
                 _ = look.tick() => self.trim(&mut kill_at),
@@ -146,8 +146,8 @@ impl Watch {
         }
     }
 
-    /// The leader has heeded, and others of its group need not have: they have the same time, and are killed then. Their
-    /// group keeps its number as long as any of them is there.
+    /// The leader has ended, but other processes of its group may not have. They get the same grace period and are
+    /// killed afterwards. The group id is not reused while any of them exists.
     async fn clear_out(&mut self, kill_at: Instant) {
         let Some(leader) = Identity::written(&self.job.folder().join(BORN)) else { return };
         let give_up = kill_at + GRACE;
@@ -162,14 +162,14 @@ impl Watch {
     fn stop(&mut self, why: Why, kill_at: &mut Option<Instant>) {
         if kill_at.is_none() {
             why.write(self.job.folder());
-            // Its caller was told that it is interrupted. A command that is about to begin in its sandbox does not hear a
-            // request to end, and would run after that.
+            // The caller was told that the call was interrupted. A command that is just starting in its sandbox does
+            // not receive a request to end and would run afterwards.
             let (signal, grace) = match why {
                 Why::Interrupted => (Signal::KILL, LOOK),
                 _ => (Signal::TERM, GRACE),
             };
             self.leader.signal(signal);
-            // One that was stopped would not notice.
+            // A stopped process would not react otherwise.
             self.leader.signal(Signal::CONT);
             *kill_at = Some(Instant::now() + grace);
         }
@@ -181,14 +181,14 @@ impl Watch {
                 && spool.size() > self.spool_bytes.saturating_mul(PATIENCE)
                 && kill_at.is_none()
             {
-                tracing::warn!(%error, job = %self.job.id, "a job writes too much and nothing of it can be given back");
+                tracing::warn!(%error, job = %self.job.id, "a job writes too much, and the file system cannot release any of its output");
                 return self.stop(Why::Output, kill_at);
             }
         }
     }
 }
 
-/// Ends at a time, if there is one.
+/// Completes at the given time, or never.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
