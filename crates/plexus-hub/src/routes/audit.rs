@@ -18,7 +18,7 @@ use crate::http::{ApiError, Caller};
 
 const READ: &str = "read:audit";
 const CURSOR: Cursor = Cursor("audit");
-/// How long a verification waits for the one before it.
+/// How long a verification waits for a running one to finish.
 const TURN: Duration = Duration::from_secs(30);
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -29,10 +29,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
-    /// Items on a page.
+    /// Maximum number of items on a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only calls of this tool.
@@ -81,7 +81,7 @@ pub(super) async fn list(
 
 /// Show a call
 ///
-/// With its arguments and its result. Needs the scope `read:audit`.
+/// Includes its arguments and its result. Needs the scope `read:audit`.
 #[utoipa::path(
     get,
     path = "/audit/{call_id}",
@@ -100,26 +100,25 @@ pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Js
     caller.needs(READ)?;
     let call_id: CallId = query::id(&call_id)?;
     let call = caller.services.store.read().await?.audit_call(call_id).await?;
-    Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no record of such a call"))?))
+    Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no call with this id in the audit log"))?))
 }
 
-/// Verify the record
+/// Verify the audit log
 ///
-/// Reads all of it and compares it with the signed head. Needs the scope `read:audit`.
+/// Reads the whole log and compares it with the signed head. Needs the scope `read:audit`.
 #[utoipa::path(
     get,
     path = "/audit/verify",
     operation_id = "verifyAudit",
     tag = tag::AUDIT,
-    responses((status = 200, description = "What was found.", body = AuditReport), refusals::Always)
+    responses((status = 200, description = "The problems found.", body = AuditReport), refusals::Always)
 )]
 pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError> {
     caller.needs(READ)?;
     let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {
-        let message = "the audit is being verified for others";
-        return Err(
-            ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint("Try again.")
-        );
+        let message = "the audit log is already being verified for another request";
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
+            .hint("Try again when that verification has finished."));
     };
     let (store, anchor) = (&caller.services.store, &*caller.services.anchor);
     Ok(Json(store.verify_audit(anchor.read(), anchor).await?))

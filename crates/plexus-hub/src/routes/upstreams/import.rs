@@ -1,4 +1,4 @@
-//! Servers from the files of other programs.
+//! Importing servers from the files of other programs.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::http::{ApiError, Caller};
 use crate::routes::{refusals, tag};
 use crate::services::Services;
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const IMPORT: &str = "upstream_import";
-/// Longest name of a file.
+/// Maximum length of a file name, in characters.
 const MAX_FILE_NAME: usize = 255;
 
 /// Import servers
 ///
-/// From the file of another program, such as `{"mcpServers": …}`. Each server that can be taken is; of the others it is
-/// said why not. Needs the scope `admin` and, for servers that are processes, what adding them needs.
+/// From the file of another program, such as `{"mcpServers": …}`. Servers that cannot be imported are listed with the
+/// reason. Needs the scope `admin` and, for servers that are processes, the same conditions as adding them.
 #[utoipa::path(
     post,
     path = "/upstreams/-/import",
@@ -31,7 +31,7 @@ const MAX_FILE_NAME: usize = 255;
     tag = tag::UPSTREAMS,
     request_body = ImportUpstreamsParams,
     responses(
-        (status = 200, description = "What was done, or would be.", body = UpstreamImport),
+        (status = 200, description = "The imported and the skipped servers.", body = UpstreamImport),
         refusals::ForBody,
         refusals::Always,
     )
@@ -53,7 +53,7 @@ pub(in crate::routes) async fn import(
             let admit = |planned: &Planned| admitted(&inside, &whence, planned);
             let mut plan = folder.import_admitted(&file_name, &content, admit)?;
             if !dry_run {
-                // What was taken since the plan was made.
+                // Names that were taken after the plan was made.
                 let failed = folder.apply(&plan).failed;
                 plan.servers.retain(|planned| failed.iter().all(|one| one.name != planned.name));
                 plan.skipped.extend(failed);
@@ -62,7 +62,7 @@ pub(in crate::routes) async fn import(
         });
         let plan = planned.await?.map_err(refused_by_folder)?;
         if !dry_run {
-            // How each comes up is not part of the answer.
+            // The answer does not wait for the servers to start.
             services.upstreams.reload_within(Duration::ZERO).await;
         }
         let skipped = plan.skipped.into_iter().map(left_out).collect();
@@ -81,7 +81,7 @@ pub(in crate::routes) async fn import(
     Ok(Json(imported.await?))
 }
 
-/// Whether the request may have this server added, or why not and what to do.
+/// Whether the request may add this server; otherwise the reason and the remedy.
 fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), String> {
     gate::may_refer(whence, planned.has_references())
         .and_then(|()| gate::may_reach(services, whence, planned.inward()))

@@ -1,4 +1,4 @@
-//! Trying out a server: connected to once, beside those that run.
+//! Testing a server with a single connection, independent of the running servers.
 
 use axum::Json;
 use axum::extract::Request;
@@ -15,23 +15,24 @@ use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const TEST: &str = "upstream_test";
 
-/// Try out a server
+/// Test a server
 ///
-/// Connects to it once, lists its tools and leaves; nothing is stored. With `server` in the body that is what is tried,
-/// without it the server of that name. Needs the scope `admin` and, for a server that is a process, what adding it needs.
+/// Connects to it once, lists its tools and disconnects; nothing is stored. Tests the `server` in the body if there is
+/// one, and otherwise the existing server with that name. Needs the scope `admin` and, for a server that is a process, the
+/// same conditions as adding it.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/test",
     operation_id = "testUpstream",
     tag = tag::UPSTREAMS,
-    params(("server" = String, Path, description = "The server, which need not exist where the body has one.",
+    params(("server" = String, Path, description = "The server; it need not exist if the body has one.",
         pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = TestUpstreamParams,
     responses(
-        (status = 200, description = "What came of it, also when it did not work.", body = UpstreamTest),
+        (status = 200, description = "The result of the test, even if it failed.", body = UpstreamTest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -44,7 +45,7 @@ pub(in crate::routes) async fn test(
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<UpstreamTest>, ApiError> {
-    let params: TestUpstreamParams = caller.read_json(request, "a server to try out").await?;
+    let params: TestUpstreamParams = caller.read_json(request, "a server to test").await?;
     let asked = json!({ "name": name, "stored": params.server.is_none() });
     let asked = told(asked, params.server.as_ref().unwrap_or(&Map::new()));
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
@@ -67,9 +68,9 @@ pub(in crate::routes) async fn test(
         done["transport"] = json!(server.transport.kind());
         gate::may_run(&services, &whence, Program::of(&server))?;
         let Ok(_place) = services.upstream_trials.try_acquire() else {
-            let message = "other servers are being tried out";
+            let message = "too many other servers are being tested";
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-                .hint("Try again when they are done."));
+                .hint("Try again when those tests have finished."));
         };
         tokio::select! {
             report = services.upstreams.test(server) => {
