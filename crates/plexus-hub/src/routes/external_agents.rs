@@ -91,7 +91,7 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
     )
 )]
 pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<ExternalAgentSync>, ApiError> {
-    let params: SyncExternalAgentsParams = caller.read_json(request, "the agents to sync").await?;
+    let params: SyncExternalAgentsParams = caller.read_json(request, "a sync request").await?;
     let synced = recorded(caller, SYNC, json!({ "id": params.id }), async move |services| {
         let synced = services.connected.sync(params.id.as_deref()).await?;
         Ok((json!({ "id": params.id, "written": synced.written }), synced))

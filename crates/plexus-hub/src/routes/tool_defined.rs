@@ -140,7 +140,7 @@ pub(super) async fn test(
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<ToolTrial>, ApiError> {
-    let params: CallToolParams = caller.read_json(request, "the arguments of a test call").await?;
+    let params: CallToolParams = caller.read_json(request, "a test call").await?;
     let (asked, principal) = (json!({ "name": name }), caller.principal.clone());
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
         gate::must_be_here(&whence, "user-defined tools can be tested")?;

@@ -1,4 +1,4 @@
-//! Calls that wait in the database: those of an earlier start of the hub, and those that wait for their machine.
+//! Calls queued in the database: those of earlier hub processes, and those that wait for their machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use super::Gateway;
 use crate::nodes::call::{OutgoingCall, Undelivered, expired, interrupted, revoked};
 use crate::nodes::unit::Unit;
 
-/// Between two attempts to record the end of a call, doubled up to the second.
+/// Delay between two attempts to record the end of a call; doubles up to the maximum.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(10);
 
-/// What the database says of a call that is about to be sent.
+/// State of a call in the database just before it is sent.
 enum Noted {
     Sent(Box<NodeCallRecord>),
-    /// It is over.
+    /// It has already ended.
     Ended,
-    /// It waited, and whoever asked for it may not any more.
+    /// It was queued, and its caller's token has been revoked.
     Revoked,
-    /// It was to wait until before now.
+    /// It was queued, and its waiting time has passed.
     Overdue,
 }
 
 impl Gateway {
-    /// Sends what waits in the database, if the machine is there.
+    /// Sends the queued calls if the machine is linked.
     pub(super) fn note(&self, unit: &Arc<Unit>) {
         let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else {
             return;
@@ -38,14 +38,14 @@ impl Gateway {
         self.send_noted(unit, epoch, store, calls);
     }
 
-    /// Notes for each of these calls which store it goes to, and then sends it over this link.
+    /// Records for each of these calls which store it is sent to, and then sends it over this link.
     pub(super) fn send_noted(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
         let (gateway, unit) = (self.clone(), unit.clone());
         self.0.supervisor.spawn(Stage::Work, "calls to a node", async move {
             for call in calls {
                 if let Err(error) = gateway.send_one(&unit, epoch, store, call).await {
-                    // They are sent when the node comes back, or the hub starts again.
-                    tracing::error!(%error, node = %unit.id, "calls that wait for a node cannot be read");
+                    // They are sent when the node reconnects or the hub restarts.
+                    tracing::error!(%error, node = %unit.id, "cannot read the calls that are queued for a node");
                     return;
                 }
             }
@@ -75,7 +75,7 @@ impl Gateway {
             })
             .await?;
         let row = match noted {
-            // Whoever ended it says so.
+            // Reported by whoever ended it.
             Noted::Ended => return Ok(()),
             Noted::Revoked if unit.is_orphan(call) => {
                 self.conclude(unit, call, revoked()).await;
@@ -85,12 +85,12 @@ impl Gateway {
                 unit.refuse(call, &Undelivered::Revoked);
                 return Ok(());
             }
-            // After a start of the hub: what waited in vain while there was none is not sent now.
+            // After a hub start: calls whose waiting time passed while no hub ran are not sent.
             Noted::Overdue if unit.is_orphan(call) => {
                 self.conclude(unit, call, expired()).await;
                 return Ok(());
             }
-            // Whoever waits for it is about to say so.
+            // The waiting caller is about to report this.
             Noted::Overdue => return Ok(()),
             Noted::Sent(row) => *row,
         };
@@ -105,7 +105,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// The call of a row; none if its time is up, or if it cannot be read.
+    /// The call of a row; `None` if its time is up or the row cannot be parsed.
     fn outgoing(&self, row: NodeCallRecord) -> Option<OutgoingCall> {
         let left = row.deadline_at.as_millisecond() - self.0.clock.now().as_millisecond();
         let deadline_ms = u64::try_from(left).ok().filter(|left| *left > 0)?;
@@ -123,7 +123,7 @@ impl Gateway {
         Some(OutgoingCall { call, queue: true, on_sent: None })
     }
 
-    /// Has the end of a call recorded that nobody waits for, and then tells its machine.
+    /// Records the end of a call without a waiting caller, and then notifies its machine.
     pub(super) async fn conclude(&self, unit: &Unit, call: CallId, outcome: CallOutcome) {
         let Some(conclude) = self.0.conclude.get() else {
             unit.not_concluded(call);
@@ -131,7 +131,7 @@ impl Gateway {
         };
         let mut pause = RETRY;
         while let Err(error) = conclude(unit.id, call, outcome.clone()).await {
-            tracing::warn!(%error, node = %unit.id, %call, "the end of a call cannot be recorded; it is tried again");
+            tracing::warn!(%error, node = %unit.id, %call, "cannot record the end of a call; retrying");
             tokio::select! {
                 () = self.0.stopping.cancelled() => {
                     unit.not_concluded(call);
@@ -143,7 +143,7 @@ impl Gateway {
         unit.settled(call);
     }
 
-    /// The same as a task, for who must not wait.
+    /// The same in a task, for callers that must not wait.
     pub(super) fn conclude_soon(&self, unit: &Arc<Unit>, call: CallId, outcome: CallOutcome) {
         let (gateway, unit) = (self.clone(), unit.clone());
         self.0.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
@@ -151,21 +151,21 @@ impl Gateway {
         });
     }
 
-    /// Ends calls of machines that are not there any more.
+    /// Ends the calls of machines that no longer exist.
     pub(super) async fn end_strays(&self) -> Result<(), StoreError> {
         let calls = self.0.store.read_committed().await?.node_calls(None).await?;
         let Some(conclude) = self.0.conclude.get() else { return Ok(()) };
         for call in calls.into_iter().filter(|call| self.unit(call.node_id).is_none()) {
             let outcome = interrupted("its node was removed");
             if let Err(error) = conclude(call.node_id, call.call_id, outcome).await {
-                tracing::warn!(%error, call = %call.call_id, "the end of a call cannot be recorded");
+                tracing::warn!(%error, call = %call.call_id, "cannot record the end of a call");
             }
         }
         Ok(())
     }
 }
 
-/// Whether a token was taken back. One that merely expired was good when it asked.
+/// Whether a token was revoked. One that merely expired was valid when the call was made.
 async fn is_revoked(conn: &mut Conn, token: TokenId, now: Timestamp) -> Result<bool, StoreError> {
     let token = conn.token(token).await?;
     Ok(token.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now)))
