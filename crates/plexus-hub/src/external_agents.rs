@@ -36,11 +36,11 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How long a machine may take to answer; it may have to start programs to learn their versions.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Limits on a machine's answer: agents, files or lines of each, and characters of a text.
-const MOST: usize = 200;
-const MOST_WORDS: usize = 500;
+const MAX_ITEMS: usize = 200;
+const MAX_TEXT: usize = 500;
 
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct AgentConnections {
     keeper: Arc<Keeper>,
     config: LiveConfig,
     gateway: Gateway,
@@ -54,7 +54,7 @@ struct Answer<T> {
     tokens: Vec<TokenId>,
 }
 
-impl Connected {
+impl AgentConnections {
     pub(crate) fn new(
         config: &Config,
         live: LiveConfig,
@@ -99,10 +99,10 @@ impl Connected {
         for (node, answered) in asked {
             match answered {
                 Ok(Answer { answer, .. }) => {
-                    list.items.extend(answer.into_iter().take(MOST).map(|agent| of_node(agent, &node)));
+                    list.items.extend(answer.into_iter().take(MAX_ITEMS).map(|agent| of_node(agent, &node)));
                 }
                 Err(error) => {
-                    let why = words(&error.message);
+                    let why = sanitized(&error.message);
                     list.unanswered.push(ExternalAgentsUnanswered { node, why });
                 }
             }
@@ -129,10 +129,10 @@ impl Connected {
                 Err(error) => done.problems.push(error.message),
             }
             let nodes = self.nodes();
-            for (node, told) in nodes.iter().zip(self.tell(&nodes, &sent).await) {
+            for (node, told) in nodes.iter().zip(self.sync_nodes(&nodes, &sent).await) {
                 match told {
                     Ok(synced) => add(&mut done, synced),
-                    Err(error) => done.problems.push(format!("{}: {}", node.name, words(&error.message))),
+                    Err(error) => done.problems.push(format!("{}: {}", node.name, sanitized(&error.message))),
                 }
             }
             return Ok(done);
@@ -214,7 +214,7 @@ impl Connected {
             return blocking(move || keeper.list(LOCAL)).await;
         };
         let asked = self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
-        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MOST);
+        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MAX_ITEMS);
         Ok(agents.map(|agent| of_node(agent, &node.name)).collect())
     }
 
@@ -225,7 +225,7 @@ impl Connected {
         all.iter().filter(can).cloned().collect()
     }
 
-    async fn tell(
+    async fn sync_nodes(
         &self,
         nodes: &[NodeEntry],
         instructions: &ExternalAgentInstructions,
@@ -291,14 +291,14 @@ impl Connected {
                 if !new.is_empty()
                     && let Ok(instructions) = self.instructions().await
                 {
-                    for (node, done) in new.iter().zip(self.tell(&new, &instructions).await) {
+                    for (node, done) in new.iter().zip(self.sync_nodes(&new, &instructions).await) {
                         match done {
                             Ok(done) => log(&done),
                             // The node has reported the problem or is reconnecting; the next round covers all nodes.
                             Err(error) => {
                                 tracing::warn!(
                                     node = node.name,
-                                    why = words(&error.message),
+                                    why = sanitized(&error.message),
                                     "cannot check the agents of a node"
                                 );
                             }
@@ -344,33 +344,33 @@ fn add(done: &mut ExternalAgentSync, more: ExternalAgentSync) {
 
 /// An agent as reported by a node; the hub itself fills in the node's name.
 fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
-    let key = words(agent.id.trim_start_matches(':'));
-    let files = agent.files.into_iter().take(MOST).map(|file| ExternalAgentFile {
-        path: words(&file.path),
-        hash: file.hash.as_deref().map(words),
-        problem: file.problem.as_deref().map(words),
+    let key = sanitized(agent.id.trim_start_matches(':'));
+    let files = agent.files.into_iter().take(MAX_ITEMS).map(|file| ExternalAgentFile {
+        path: sanitized(&file.path),
+        hash: file.hash.as_deref().map(sanitized),
+        problem: file.problem.as_deref().map(sanitized),
         ..file
     });
     ExternalAgent {
         id: format!("{node}:{key}"),
         node: node.to_owned(),
-        agent: words(&agent.agent),
-        name: words(&agent.name),
-        project: agent.project.as_deref().map(words),
-        version: agent.version.as_deref().map(words),
-        tested: agent.tested.as_deref().map(words),
+        agent: sanitized(&agent.agent),
+        name: sanitized(&agent.name),
+        project: agent.project.as_deref().map(sanitized),
+        version: agent.version.as_deref().map(sanitized),
+        tested: agent.tested.as_deref().map(sanitized),
         files: files.collect(),
         ..agent
     }
 }
 
 /// A text reported by a machine, limited to one line and a maximum length.
-fn words(said: &str) -> String {
-    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_WORDS).collect()
+fn sanitized(said: &str) -> String {
+    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
 }
 
 fn lines(said: Vec<String>) -> Vec<String> {
-    said.iter().take(MOST).map(|line| words(line)).collect()
+    said.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
 }
 
 fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {
@@ -393,9 +393,9 @@ fn from_machine(error: CallError) -> ApiError {
         }
         _ => StatusCode::CONFLICT,
     };
-    let told = ApiError::new(status, error.code, words(&error.message));
+    let told = ApiError::new(status, error.code, sanitized(&error.message));
     match error.hint {
-        Some(hint) => told.hint(words(&hint)),
+        Some(hint) => told.hint(sanitized(&hint)),
         None => told,
     }
 }

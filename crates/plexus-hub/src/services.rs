@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::external_agents::Connected;
+use crate::external_agents::AgentConnections;
 use crate::http::ApiError;
 use crate::nodes::{self, Gateway, LocalNode};
 use crate::{HubError, HubOptions};
@@ -69,7 +69,7 @@ pub(crate) struct Services {
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
     /// Third-party agents.
-    pub(crate) connected: Connected,
+    pub(crate) connected: AgentConnections,
     /// The hub's own machine, until it is started.
     local: Mutex<Option<LocalNode>>,
     /// Held while the audit log is verified. One verification at a time is enough, as it reads the whole log.
@@ -123,7 +123,8 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
-        let connected = Connected::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
+        let connected =
+            AgentConnections::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
         let folder = (config.data_dir.clone(), environment.clone(), launcher);
         let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
@@ -279,7 +280,7 @@ pub enum DataDirState {
 
 /// Entries that may exist in a data folder before the first start: files provided by the user, and files of proxies and agent
 /// runs, which do not need a hub to start.
-const PUT_THERE: [&str; 9] = [
+const ALLOWED_BEFORE_START: [&str; 9] = [
     FILE_NAME,
     UPSTREAMS_FOLDER,
     TOOLS_FOLDER,
@@ -297,8 +298,8 @@ pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
         return Ok(DataDirState::Ours);
     }
     let mut entries = fs_err::read_dir(path)?;
-    let put_there = |name: &OsStr| PUT_THERE.iter().any(|known| name == *known);
-    let foreign = entries.any(|entry| entry.is_ok_and(|entry| !put_there(&entry.file_name())));
+    let is_allowed = |name: &OsStr| ALLOWED_BEFORE_START.iter().any(|known| name == *known);
+    let foreign = entries.any(|entry| entry.is_ok_and(|entry| !is_allowed(&entry.file_name())));
     Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
 }
 

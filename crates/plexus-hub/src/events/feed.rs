@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::item::Item;
-use super::ring::{Ring, Taken};
+use super::ring::{Ring, RingRead};
 
 /// Interval between two reads without a hint.
 const POLL: Duration = Duration::from_secs(1);
@@ -59,9 +59,9 @@ impl Feed {
     }
 
     /// Counts a reader until the returned value is dropped.
-    pub(super) fn join(self: &Arc<Self>) -> Reading {
+    pub(super) fn join(self: &Arc<Self>) -> FeedReader {
         self.readers.send_modify(|readers| *readers += 1);
-        Reading { moved: self.moved.subscribe(), feed: self.clone() }
+        FeedReader { moved: self.moved.subscribe(), feed: self.clone() }
     }
 
     /// Number of open streams.
@@ -110,12 +110,12 @@ async fn nobody_reads(readers: &mut watch::Receiver<usize>) {
 
 /// A counted reader.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct FeedReader {
     feed: Arc<Feed>,
     moved: watch::Receiver<()>,
 }
 
-impl Reading {
+impl FeedReader {
     pub(super) fn store(&self) -> &Store {
         &self.feed.store
     }
@@ -126,7 +126,7 @@ impl Reading {
     }
 
     /// The events in the ring after a position. Later changes complete [`Self::moved`].
-    pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
+    pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
         self.moved.mark_unchanged();
         self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).take(after, wanted)
     }
@@ -138,7 +138,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for FeedReader {
     fn drop(&mut self) {
         self.feed.readers.send_modify(|readers| *readers -= 1);
     }

@@ -15,7 +15,7 @@ pub(crate) fn visible_owner(principal: &Principal) -> Option<&str> {
 
 /// The selection of a reader. Empty fields select everything.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct EventSelection {
     pub(crate) session: Option<SessionId>,
     pub(crate) owner: Option<String>,
     pub(crate) kinds: Vec<EventKind>,
@@ -25,11 +25,11 @@ pub(crate) struct Wanted {
 pub(super) struct Filter {
     /// The only owner whose sessions may be seen.
     visible: Option<String>,
-    wanted: Wanted,
+    wanted: EventSelection,
 }
 
 impl Filter {
-    pub(super) fn new(principal: &Principal, wanted: Wanted) -> Self {
+    pub(super) fn new(principal: &Principal, wanted: EventSelection) -> Self {
         Self { visible: visible_owner(principal).map(str::to_owned), wanted }
     }
 

@@ -34,7 +34,7 @@ use feed::Feed;
 use filter::Filter;
 use reader::Reader;
 
-pub(crate) use filter::{SEE_ALL_SESSIONS, Wanted, visible_owner};
+pub(crate) use filter::{EventSelection, SEE_ALL_SESSIONS, visible_owner};
 pub(crate) use reader::Log;
 
 /// Maximum number of concurrent streams per subject; more are refused.
@@ -143,7 +143,7 @@ impl Events {
         principal: Arc<Principal>,
         log: Log,
         start: Start,
-        wanted: Wanted,
+        wanted: EventSelection,
     ) -> Result<EventStream, ApiError> {
         let place = self.places.enter(principal.subject()).ok_or_else(|| {
             let message = format!("{} already has {PER_SUBJECT} event streams open", principal.subject());

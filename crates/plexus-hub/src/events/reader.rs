@@ -12,10 +12,10 @@ use plexus_proto::{SessionId, StreamControl};
 use plexus_store::{StoreError, StoredEvent};
 use tokio::sync::Semaphore;
 
-use super::feed::Reading;
+use super::feed::FeedReader;
 use super::filter::Filter;
 use super::item::Item;
-use super::ring::{BATCH, BATCH_BYTES, Taken};
+use super::ring::{BATCH, BATCH_BYTES, RingRead};
 
 /// Maximum number of events in the first page; later pages are sized to a batch.
 const FIRST_PAGE: i64 = 32;
@@ -59,7 +59,7 @@ impl Message {
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    reading: Reading,
+    reading: FeedReader,
     /// Limits the concurrent page reads of all readers.
     turns: Arc<Semaphore>,
     log: Log,
@@ -87,7 +87,7 @@ struct Page {
 impl Reader {
     /// Starts after `after`; `newest` is the current number of the newest event.
     pub(super) fn new(
-        reading: Reading,
+        reading: FeedReader,
         turns: Arc<Semaphore>,
         log: Log,
         filter: Filter,
@@ -132,7 +132,7 @@ impl Reader {
             Log::All => filter.passes(item),
         });
         match taken {
-            Taken::Items { items, through } => {
+            RingRead::Items { items, through } => {
                 self.place = Some(through);
                 let messages: Vec<_> = items.into_iter().map(|item| self.event(item)).collect();
                 if let Log::All = log {
@@ -140,11 +140,11 @@ impl Reader {
                 }
                 return messages;
             }
-            Taken::Behind => self.place = None,
-            Taken::Idle if !self.live => self.place = None,
+            RingRead::Behind => self.place = None,
+            RingRead::Idle if !self.live => self.place = None,
             // The ring may lag behind the events that existed when the stream was opened.
-            Taken::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
-            Taken::Wait | Taken::Idle => self.reading.moved().await,
+            RingRead::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
+            RingRead::Wait | RingRead::Idle => self.reading.moved().await,
         }
         Vec::new()
     }

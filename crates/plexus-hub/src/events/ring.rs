@@ -28,7 +28,7 @@ pub(super) struct Ring {
 
 /// Result of reading the ring.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum RingRead {
     /// Matching events, possibly none; the reader has now seen everything up to `through`.
     Items { items: Vec<Arc<Item>>, through: i64 },
     /// No new events yet.
@@ -67,15 +67,15 @@ impl Ring {
     }
 
     /// The matching events after a position, up to a batch.
-    pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
+    pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
         if !self.filled {
-            return Taken::Idle;
+            return RingRead::Idle;
         }
         if !self.covers(after) {
-            return Taken::Behind;
+            return RingRead::Behind;
         }
         if after >= self.tip {
-            return Taken::Wait;
+            return RingRead::Wait;
         }
         let first = self.items.partition_point(|item| item.pos <= after);
         let (mut items, mut bytes) = (Vec::new(), 0);
@@ -83,10 +83,10 @@ impl Ring {
             items.push(item.clone());
             bytes += item.json.len();
             if items.len() >= BATCH || bytes >= BATCH_BYTES {
-                return Taken::Items { through: item.pos, items };
+                return RingRead::Items { through: item.pos, items };
             }
         }
-        Taken::Items { items, through: self.tip }
+        RingRead::Items { items, through: self.tip }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     use plexus_proto::{EventKind, SessionId};
 
-    use super::{BATCH, KEPT, KEPT_BYTES, Ring, Taken};
+    use super::{BATCH, KEPT, KEPT_BYTES, Ring, RingRead};
     use crate::events::item::Item;
 
     fn item(pos: i64, bytes: usize) -> Arc<Item> {
@@ -110,9 +110,9 @@ mod tests {
         })
     }
 
-    fn places(taken: &Taken) -> (Vec<i64>, i64) {
+    fn places(taken: &RingRead) -> (Vec<i64>, i64) {
         match taken {
-            Taken::Items { items, through } => (items.iter().map(|item| item.pos).collect(), *through),
+            RingRead::Items { items, through } => (items.iter().map(|item| item.pos).collect(), *through),
             other => panic!("{other:?}"),
         }
     }
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn reader_gets_events_after_its_position_up_to_a_batch() {
         let mut ring = Ring::default();
-        assert!(matches!(ring.take(0, |_| true), Taken::Idle));
+        assert!(matches!(ring.take(0, |_| true), RingRead::Idle));
         ring.begin(10);
-        assert!(matches!(ring.take(9, |_| true), Taken::Behind));
-        assert!(matches!(ring.take(10, |_| true), Taken::Wait));
+        assert!(matches!(ring.take(9, |_| true), RingRead::Behind));
+        assert!(matches!(ring.take(10, |_| true), RingRead::Wait));
         for pos in 11..=1_000 {
             ring.push(item(pos, 10));
         }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(places(&ring.take(10, |item| item.pos == 500)), (vec![500], 1_000));
         assert_eq!(places(&ring.take(10, |_| false)), (vec![], 1_000));
         ring.clear();
-        assert!(matches!(ring.take(1_000, |_| true), Taken::Idle));
+        assert!(matches!(ring.take(1_000, |_| true), RingRead::Idle));
     }
 
     #[test]
@@ -143,11 +143,11 @@ mod tests {
         for pos in 1..=KEPT as i64 + 5 {
             ring.push(item(pos, 1));
         }
-        assert!(matches!(ring.take(4, |_| true), Taken::Behind));
+        assert!(matches!(ring.take(4, |_| true), RingRead::Behind));
         assert_eq!(places(&ring.take(5, |_| true)).0[0], 6);
         let next = KEPT as i64 + 6;
         ring.push(item(next, KEPT_BYTES + 1));
-        assert!(matches!(ring.take(next - 2, |_| true), Taken::Behind));
+        assert!(matches!(ring.take(next - 2, |_| true), RingRead::Behind));
         assert_eq!(places(&ring.take(next - 1, |_| true)), (vec![next], next));
     }
 }

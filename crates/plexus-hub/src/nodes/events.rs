@@ -56,14 +56,14 @@ impl Announcer {
     pub(super) fn online(&self, unit: &Unit) {
         let (name, about) = {
             let mut state = unit.lock();
-            if state.known.name == LOCAL || std::mem::replace(&mut state.told, true) {
+            if state.settings.name == LOCAL || std::mem::replace(&mut state.online_recorded, true) {
                 return;
             }
-            let said = &state.said;
+            let report = &state.report;
             let about = json!({
-                "version": said.version, "os": said.os, "arch": said.arch, "transport": state.transport(),
+                "version": report.version, "os": report.os, "arch": report.arch, "transport": state.transport(),
             });
-            (state.known.name.clone(), about)
+            (state.settings.name.clone(), about)
         };
         self.tell("node_online", unit, &name, about);
     }
@@ -72,10 +72,10 @@ impl Announcer {
     pub(super) fn offline(&self, unit: &Unit, why: &str) {
         let name = {
             let mut state = unit.lock();
-            if !std::mem::replace(&mut state.told, false) {
+            if !std::mem::replace(&mut state.online_recorded, false) {
                 return;
             }
-            state.known.name.clone()
+            state.settings.name.clone()
         };
         self.tell("node_offline", unit, &name, json!({ "reason": why }));
     }

@@ -56,10 +56,10 @@ impl LocalNode {
         };
         gateway.changed(&record);
         if !start {
-            gateway.is_away(record.id, "it is disabled in the hub's settings (nodes.local)");
+            gateway.mark_away(record.id, "it is disabled in the hub's settings (nodes.local)");
             return Ok(None);
         }
-        gateway.is_awaited(record.id);
+        gateway.mark_expected(record.id);
         Ok(Some(Self { id: record.id, data_dir: data_dir.join(FOLDER), environment, launcher, clock }))
     }
 
@@ -73,7 +73,7 @@ impl LocalNode {
                 Ok(node) => node,
                 Err(error) => {
                     tracing::error!(%error, "cannot start the node of the hub's own machine");
-                    gateway.is_away(id, &format!("it did not start: {error}"));
+                    gateway.mark_away(id, &format!("it did not start: {error}"));
                     return;
                 }
             };

@@ -198,11 +198,11 @@ fn specs(
                 continue;
             };
             let prefix = format!("{}{}{}", tool_name::PREFIX, server.name, tool_name::SEPARATOR);
-            for said in server.tools.iter().take(MAX_TOOLS) {
-                let there = said.get("name").and_then(Value::as_str).unwrap_or_default();
+            for definition in server.tools.iter().take(MAX_TOOLS) {
+                let there = definition.get("name").and_then(Value::as_str).unwrap_or_default();
                 let found = match there.strip_prefix(&prefix) {
                     Some(tool) if !tool.is_empty() => {
-                        hosted(&host, &slug, tool_name::canonical(&slug, tool), said)
+                        hosted(&host, &slug, tool_name::canonical(&slug, tool), definition)
                     }
                     _ => Err("ignored a tool whose name does not belong to its server".to_owned()),
                 };

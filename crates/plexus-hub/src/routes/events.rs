@@ -24,9 +24,9 @@ const CURSOR: Cursor = Cursor("events");
 /// Maximum size of the payload of one event, as JSON.
 const MAX_PAYLOAD: usize = 64 << 10;
 /// How far the clock of another machine may be ahead of the hub's.
-const AHEAD_MS: i64 = 5 * 60 * 1000;
+const MAX_CLOCK_SKEW_MS: i64 = 5 * 60 * 1000;
 /// Kinds that only the hub records, so that readers can trust them.
-const OURS: [&str; 4] = ["tool_started", "tool_call", "approval_requested", "approval_decided"];
+const HUB_KINDS: [&str; 4] = ["tool_started", "tool_call", "approval_requested", "approval_decided"];
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, append))
@@ -170,7 +170,7 @@ fn check(event: AppendEvent, actor: &str, clock: &Clock) -> Result<NewEvent, Str
             "a kind must have 1 to 64 lower-case letters, digits and _, and begin with a letter".to_owned()
         );
     }
-    if OURS.contains(&kind.as_str()) {
+    if HUB_KINDS.contains(&kind.as_str()) {
         return Err(format!("events of kind {kind} are recorded by the hub only"));
     }
     let payload = serde_json::Value::Object(payload).to_string();
@@ -183,7 +183,7 @@ fn check(event: AppendEvent, actor: &str, clock: &Clock) -> Result<NewEvent, Str
     }
     let now = clock.now();
     let at = at.unwrap_or(now);
-    if at.as_millisecond() - now.as_millisecond() > AHEAD_MS {
+    if at.as_millisecond() - now.as_millisecond() > MAX_CLOCK_SKEW_MS {
         return Err(format!("{at} is in the future"));
     }
     Ok(NewEvent { at, kind: EventKind::Other(kind), actor: actor.to_owned(), payload, external_id })

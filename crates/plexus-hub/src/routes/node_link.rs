@@ -23,17 +23,17 @@ use plexus_proto::node::poll::{
 use super::query::Params;
 use crate::App;
 use crate::http::{ApiError, NodeCaller};
-use crate::nodes::link::poll::{Poll, Refused};
+use crate::nodes::link::poll::{Poll, PollError};
 use crate::nodes::link::ws::{self, PROTOCOL, READ_BUFFER};
 use crate::nodes::link::{Ending, LinkEnd, Phase};
 use crate::serve::ConnectionPlace;
 
 /// Deadline for a request body: one frame of maximum length, or many short ones.
-const BODY: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the hub may take to accept frames that a request delivered.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval of the check for an expired credential, so that a suspended machine or a changed clock is noticed.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -69,7 +69,7 @@ async fn websocket(
             supervisor.spawn(Stage::Intake, "link of a node", async move {
                 let ending = Ending::new();
                 let link = ws::link(socket, &ending);
-                gateway.serve(node, link, ending, Box::pin(good_for(caller, held))).await;
+                gateway.serve(node, link, ending, Box::pin(until_expired(caller, held))).await;
                 drop(place);
             });
         }))
@@ -94,7 +94,7 @@ async fn hand_in(caller: NodeCaller, request: Request) -> Result<Json<PollTaken>
             return begin(caller, frames).await.map(Json);
         }
     };
-    let taken = poll.take(frames, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    let taken = poll.take(frames, ACCEPT_TIMEOUT).await.map_err(|refused| refusal(&refused))?;
     Ok(Json(PollTaken { epoch, taken }))
 }
 
@@ -107,9 +107,9 @@ async fn begin(
     let services = caller.services.clone();
     let (node, gateway, served) = (caller.node, services.nodes.clone(), poll.clone());
     services.supervisor().spawn(Stage::Intake, "link of a node", async move {
-        gateway.serve(node, link, served.ending.clone(), Box::pin(good_for(caller, held))).await;
+        gateway.serve(node, link, served.ending.clone(), Box::pin(until_expired(caller, held))).await;
     });
-    let taken = poll.take(hello, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    let taken = poll.take(hello, ACCEPT_TIMEOUT).await.map_err(|refused| refusal(&refused))?;
     let mut phases = poll.ending.follow();
     let begun = async {
         loop {
@@ -124,8 +124,8 @@ async fn begin(
             }
         }
     };
-    let begun = tokio::time::timeout(PATIENCE, begun).await;
-    let epoch = begun.unwrap_or_else(|_| Err(refusal(&Refused::Busy)))?;
+    let begun = tokio::time::timeout(ACCEPT_TIMEOUT, begun).await;
+    let epoch = begun.unwrap_or_else(|_| Err(refusal(&PollError::Busy)))?;
     services.nodes.polls().insert(node, epoch, poll);
     Ok(PollTaken { epoch, taken })
 }
@@ -160,7 +160,7 @@ impl NodeCaller {
 }
 
 /// Completes when the credential or certificate that opened the link is no longer valid. Holds the link's slot until then.
-async fn good_for(caller: NodeCaller, place: Place) {
+async fn until_expired(caller: NodeCaller, place: Place) {
     let NodeCaller { services, credential, certified_until, .. } = caller;
     let credential = async {
         match credential {
@@ -180,7 +180,7 @@ async fn good_for(caller: NodeCaller, place: Place) {
             if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+            tokio::time::sleep(left.min(EXPIRY_CHECK)).await;
         }
     };
     tokio::select! {
@@ -191,7 +191,7 @@ async fn good_for(caller: NodeCaller, place: Place) {
 
 async fn body(request: Request) -> Result<PollSend, ApiError> {
     let read = Limited::new(request.into_body(), MAX_POLL_BYTES).collect();
-    let read = tokio::time::timeout(BODY, read).await;
+    let read = tokio::time::timeout(BODY_TIMEOUT, read).await;
     let body = match read {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
@@ -199,7 +199,7 @@ async fn body(request: Request) -> Result<PollSend, ApiError> {
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message));
         }
         Err(_) => {
-            let message = format!("the body did not arrive within {} s", BODY.as_secs());
+            let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message));
         }
     };
@@ -207,14 +207,14 @@ async fn body(request: Request) -> Result<PollSend, ApiError> {
         .map_err(|error| ApiError::bad_request(format!("the body does not contain valid frames: {error}")))
 }
 
-fn refusal(refused: &Refused) -> ApiError {
+fn refusal(refused: &PollError) -> ApiError {
     match refused {
-        Refused::Ended(end) => ended(*end),
-        Refused::Gap { taken, got } => ApiError::bad_request(format!(
+        PollError::Ended(end) => ended(*end),
+        PollError::Gap { taken, got } => ApiError::bad_request(format!(
             "frame {got} does not follow frame {taken}, the newest that the hub has received"
         )),
-        Refused::Invalid(why) => ApiError::bad_request(why.clone()),
-        Refused::Busy => {
+        PollError::Invalid(why) => ApiError::bad_request(why.clone()),
+        PollError::Busy => {
             let message = "the hub could not accept the frames in time";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
                 .hint("Send them again.")

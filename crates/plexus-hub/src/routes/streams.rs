@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::query::{self, Segment};
 use super::{refusals, tag};
 use crate::App;
-use crate::events::{EventStream, Log, Start, Wanted, sse};
+use crate::events::{EventSelection, EventStream, Log, Start, sse};
 use crate::http::{ApiError, Caller};
 use crate::serve::ConnectionPlace;
 
@@ -181,7 +181,7 @@ fn offered_token(headers: &HeaderMap) -> Option<HeaderValue> {
 struct StreamParams {
     after: Option<i64>,
     last: Option<i64>,
-    wanted: Wanted,
+    wanted: EventSelection,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for StreamParams {

@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::Segment;
-use super::upstreams::gate::{self, Whence};
+use super::upstreams::gate::{self, RequestOrigin};
 use super::upstreams::record::recorded;
 use super::{refusals, tag};
 use crate::App;
@@ -76,12 +76,12 @@ pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError>
 )]
 pub(super) async fn enable(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
 ) -> Result<Json<DefinedTool>, ApiError> {
     let asked = json!({ "name": name });
     let enabled = recorded(caller, ENABLE, asked.clone(), async move |services| {
-        gate::must_be_here(&whence, "user-defined tools can be enabled")?;
+        gate::require_local(&origin, "user-defined tools can be enabled")?;
         let (custom, on) = (services.custom.clone(), name.clone());
         let tool = in_background(move || custom.enable(&on)).await?;
         Ok((json!({ "name": name, "file": tool.file }), tool))
@@ -136,14 +136,14 @@ pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Js
 )]
 pub(super) async fn test(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<ToolTrial>, ApiError> {
     let params: CallToolParams = caller.read_json(request, "a test call").await?;
     let (asked, principal) = (json!({ "name": name }), caller.principal.clone());
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
-        gate::must_be_here(&whence, "user-defined tools can be tested")?;
+        gate::require_local(&origin, "user-defined tools can be tested")?;
         let custom = services.custom.clone();
         in_background(move || {
             custom.reload();

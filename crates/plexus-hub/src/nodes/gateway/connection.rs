@@ -58,20 +58,20 @@ impl Gateway {
         credential: BoxFuture<'static, ()>,
     ) {
         let Link { mut tx, mut rx, transport } = link;
-        let end = match self.let_in(node, &mut *rx, transport, &ending).await {
+        let end = match self.admit_link(node, &mut *rx, transport, &ending).await {
             Err(end) => end,
             Ok((connection, admitted, welcome)) => {
                 let (unit, epoch) = (connection.unit.clone(), connection.epoch);
-                match admitted.known.name.as_str() {
+                match admitted.settings.name.as_str() {
                     LOCAL => tracing::debug!(%node, epoch, "the hub's own machine is linked"),
                     name => tracing::info!(%node, name, epoch, transport, "a node is linked"),
                 }
                 self.0.metrics.links.inc();
                 self.publish();
-                if !admitted.reconciled.noted.is_empty()
-                    && let Some(store) = unit.lock().said.store
+                if !admitted.reconciled.to_record.is_empty()
+                    && let Some(store) = unit.lock().report.store
                 {
-                    self.send_noted(&unit, epoch, store, admitted.reconciled.noted.clone());
+                    self.record_and_send(&unit, epoch, store, admitted.reconciled.to_record.clone());
                 }
                 let end = connection.run(&mut *tx, &mut *rx, admitted, welcome, credential).await;
                 tracing::info!(%node, epoch, ?end, "the link of a node has ended");
@@ -80,11 +80,11 @@ impl Gateway {
                 end
             }
         };
-        part(&mut *tx, end, &ending).await;
+        close_link(&mut *tx, end, &ending).await;
     }
 
     /// Receives the first frame, and makes the link the current one of its machine.
-    async fn let_in(
+    async fn admit_link(
         &self,
         node: NodeId,
         rx: &mut dyn LinkRx,
@@ -123,11 +123,11 @@ impl Gateway {
         let welcome = Frame::Welcome(Welcome {
             version,
             epoch,
-            name: admitted.known.name.clone(),
+            name: admitted.settings.name.clone(),
             heartbeat_ms: u64::try_from(self.0.options.heartbeat.as_millis()).unwrap_or(u64::MAX),
             missed: self.0.options.missed,
             calls: admitted.reconciled.orders.clone(),
-            draining: admitted.known.draining,
+            draining: admitted.settings.draining,
         });
         let pulse = Mutex::new(Pulse::new());
         Ok((Connection { gateway: self.clone(), unit, epoch, pulse }, admitted, welcome))
@@ -163,7 +163,7 @@ impl Gateway {
 
     /// A machine has lost its link: it is offline, or expected to reconnect.
     fn absent(&self, unit: &Arc<Unit>, epoch: u64, end: &End) {
-        let (why, awaited) = match end {
+        let (why, expected) = match end {
             End::Stopping => return,
             End::Bye(reason) => (format!("it disconnected: {reason}"), false),
             End::Silent => (format!("it missed {} heartbeats", self.0.options.missed), false),
@@ -174,11 +174,11 @@ impl Gateway {
             End::Cut(Cut::Fenced) => ("a newer link has replaced it".to_owned(), true),
             End::Broken(error) => (error.to_string(), true),
         };
-        if !unit.ended(epoch, Presence::Awaited) {
+        if !unit.ended(epoch, Presence::Expected) {
             return;
         }
         self.publish();
-        let wait = if awaited { self.0.options.reconnect } else { Duration::ZERO };
+        let wait = if expected { self.0.options.reconnect } else { Duration::ZERO };
         self.give_up_after(unit, epoch, wait, why);
     }
 
@@ -211,7 +211,7 @@ fn about(hello: &Hello) -> String {
 }
 
 /// Says goodbye with the message for the reason of the end.
-async fn part(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
+async fn close_link(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
     let (word, reason) = match end {
         // The peer is gone or has said goodbye itself.
         End::Bye(_) | End::Broken(_) => (None, LinkEnd::Closed),
@@ -394,11 +394,11 @@ impl Connection {
         }
         let (about, id, now) = (about(&hello), self.unit.id, self.gateway.0.clock.now());
         match self.unit.of_link(self.epoch) {
-            Some(mut state) => state.says(&hello),
+            Some(mut state) => state.update_report(&hello),
             None => return Ok(()),
         }
         self.gateway.publish();
-        self.gateway.note(&self.unit);
+        self.gateway.send_queued(&self.unit);
         let store = &self.gateway.0.store;
         let kept = store
             .write(move |conn| Box::pin(async move { conn.set_node_about(id, &about, now).await }))

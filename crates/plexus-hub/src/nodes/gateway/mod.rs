@@ -26,7 +26,7 @@ use super::events::Announcer;
 use super::link::poll::Polls;
 use super::metrics::NodeMetrics;
 use super::options::NodeOptions;
-use super::unit::{Known, Presence, Said, Unit};
+use super::unit::{NodeReport, NodeSettings, Presence, Unit};
 
 /// Maximum number of concurrent links of one machine, including those that have not sent hello; a newer link replaces an
 /// older one.
@@ -97,7 +97,7 @@ impl Gateway {
             // Calls of removed machines are ended once `conclude_with` has been called.
             if let Some(unit) = gateway.unit(call.node_id) {
                 let sent = call.state == NodeCallState::Sent;
-                let store = call.store_id.or_else(|| unit.lock().said.store);
+                let store = call.store_id.or_else(|| unit.lock().report.store);
                 unit.adopt(call.call_id, store.filter(|_| sent));
             }
         }
@@ -106,7 +106,7 @@ impl Gateway {
         let dialling =
             |record: &&NodeRecord| record.enrolled_by != Enrolment::Local && record.last_seen_at.is_some();
         for record in records.iter().filter(dialling) {
-            gateway.is_awaited(record.id);
+            gateway.mark_expected(record.id);
             if let Some(unit) = gateway.unit(record.id) {
                 let wait = gateway.0.options.reconnect;
                 gateway.give_up_after(&unit, unit.epoch(), wait, "it is not linked".to_owned());
@@ -114,12 +114,16 @@ impl Gateway {
         }
         gateway.publish();
         let leaving = gateway.clone();
-        supervisor.spawn(Stage::Intake, "shutdown of nodes", async move { leaving.part_at_stop().await });
+        supervisor.spawn(
+            Stage::Intake,
+            "shutdown of nodes",
+            async move { leaving.close_links_at_stop().await },
+        );
         Ok(gateway)
     }
 
     /// At shutdown: accepts no new calls, gives running ones a moment, and then closes all links.
-    async fn part_at_stop(&self) {
+    async fn close_links_at_stop(&self) {
         self.0.stopping.cancelled().await;
         let units = self.units();
         let quiet = join_all(units.iter().map(|unit| unit.wind_up()));
@@ -153,13 +157,13 @@ impl Gateway {
         cancel: &CancellationToken,
     ) -> Result<CallOutcome, Undelivered> {
         let unit = self.unit(node).ok_or(Undelivered::Unknown)?;
-        let (call_id, noted) = (call.call.call_id, call.call.keep && call.queue);
+        let (call_id, must_record) = (call.call.call_id, call.call.keep && call.queue);
         let begun = Instant::now();
         let mut end = unit.begin(call, events, self.0.options.calls)?;
         // Abandons the call on every exit; one that has ended is not affected.
         let given_up = Abandon { unit: &unit, call_id };
-        if noted {
-            self.note(&unit);
+        if must_record {
+            self.send_queued(&unit);
         }
         tokio::select! {
             biased;
@@ -181,7 +185,7 @@ impl Gateway {
             .iter()
             .map(|unit| {
                 let state = unit.lock();
-                (state.entry(unit.id), state.said.servers.clone())
+                (state.entry(unit.id), state.report.servers.clone())
             })
             .filter(|(_, servers)| !servers.is_empty())
             .collect();
@@ -199,10 +203,10 @@ impl Gateway {
         match self.unit(record.id) {
             None => self.insert(record),
             Some(unit) => {
-                if !unit.changed(known(record)) {
+                if !unit.changed(settings(record)) {
                     return;
                 }
-                self.note(&unit);
+                self.send_queued(&unit);
             }
         }
         self.publish();
@@ -250,10 +254,10 @@ impl Gateway {
     }
 
     fn insert(&self, record: &NodeRecord) {
-        let said = record.about.as_deref().and_then(|about| serde_json::from_str::<Hello>(about).ok());
-        let said = said.as_ref().map(Said::new).unwrap_or_default();
+        let report = record.about.as_deref().and_then(|about| serde_json::from_str::<Hello>(about).ok());
+        let report = report.as_ref().map(NodeReport::new).unwrap_or_default();
         let epoch = u64::try_from(record.epoch).unwrap_or(0);
-        let unit = Unit::new(record.id, known(record), said, epoch, record.last_seen_at);
+        let unit = Unit::new(record.id, settings(record), report, epoch, record.last_seen_at);
         self.0.units.write().unwrap_or_else(PoisonError::into_inner).insert(record.id, Arc::new(unit));
     }
 
@@ -266,15 +270,15 @@ impl Gateway {
     }
 
     /// A machine is expected to connect: calls wait for it.
-    pub(super) fn is_awaited(&self, id: NodeId) {
+    pub(super) fn mark_expected(&self, id: NodeId) {
         if let Some(unit) = self.unit(id) {
-            unit.lock().presence = Presence::Awaited;
+            unit.lock().presence = Presence::Expected;
             self.publish();
         }
     }
 
     /// A machine does not connect, for the given reason.
-    pub(super) fn is_away(&self, id: NodeId, why: &str) {
+    pub(super) fn mark_away(&self, id: NodeId, why: &str) {
         if let Some(unit) = self.unit(id) {
             unit.give_up(unit.epoch(), why, self.0.clock.now());
             self.publish();
@@ -294,8 +298,8 @@ impl Nodes for Gateway {
     }
 }
 
-fn known(record: &NodeRecord) -> Known {
-    Known { name: record.name.clone(), labels: record.labels.clone(), draining: record.draining }
+fn settings(record: &NodeRecord) -> NodeSettings {
+    NodeSettings { name: record.name.clone(), labels: record.labels.clone(), draining: record.draining }
 }
 
 /// Abandons a call when its caller is gone.

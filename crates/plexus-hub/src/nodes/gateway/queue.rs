@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(10);
 
 /// State of a call in the database just before it is sent.
-enum Noted {
+enum SendDecision {
     Sent(Box<NodeCallRecord>),
     /// It has already ended.
     Ended,
@@ -31,15 +31,16 @@ enum Noted {
 
 impl Gateway {
     /// Sends the queued calls if the machine is linked.
-    pub(super) fn note(&self, unit: &Arc<Unit>) {
-        let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else {
+    pub(super) fn send_queued(&self, unit: &Arc<Unit>) {
+        let Some((epoch, store, calls)) = unit.calls_to_record().filter(|(_, _, calls)| !calls.is_empty())
+        else {
             return;
         };
-        self.send_noted(unit, epoch, store, calls);
+        self.record_and_send(unit, epoch, store, calls);
     }
 
     /// Records for each of these calls which store it is sent to, and then sends it over this link.
-    pub(super) fn send_noted(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
+    pub(super) fn record_and_send(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
         let (gateway, unit) = (self.clone(), unit.clone());
         self.0.supervisor.spawn(Stage::Work, "calls to a node", async move {
             for call in calls {
@@ -54,53 +55,53 @@ impl Gateway {
 
     async fn send_one(&self, unit: &Unit, epoch: u64, store: Uuid, call: CallId) -> Result<(), StoreError> {
         let (node, now) = (unit.id, self.0.clock.now());
-        let noted = self
+        let decision = self
             .0
             .store
             .write(move |conn| {
                 Box::pin(async move {
                     let Some(row) = conn.node_call(call).await?.filter(|row| row.node_id == node) else {
-                        return Ok(Noted::Ended);
+                        return Ok(SendDecision::Ended);
                     };
                     if row.state == NodeCallState::Queued && is_revoked(conn, row.token_id, now).await? {
-                        return Ok(Noted::Revoked);
+                        return Ok(SendDecision::Revoked);
                     }
                     let overdue = row.queued_until.is_some_and(|until| until <= now);
                     if row.state == NodeCallState::Queued && overdue {
-                        return Ok(Noted::Overdue);
+                        return Ok(SendDecision::Overdue);
                     }
                     conn.send_node_call(call, store).await?;
-                    Ok(Noted::Sent(Box::new(row)))
+                    Ok(SendDecision::Sent(Box::new(row)))
                 })
             })
             .await?;
-        let row = match noted {
+        let row = match decision {
             // Reported by whoever ended it.
-            Noted::Ended => return Ok(()),
-            Noted::Revoked if unit.is_orphan(call) => {
+            SendDecision::Ended => return Ok(()),
+            SendDecision::Revoked if unit.is_orphan(call) => {
                 self.conclude(unit, call, revoked()).await;
                 return Ok(());
             }
-            Noted::Revoked => {
+            SendDecision::Revoked => {
                 unit.refuse(call, &Undelivered::Revoked);
                 return Ok(());
             }
             // After a hub start: calls whose waiting time passed while no hub ran are not sent.
-            Noted::Overdue if unit.is_orphan(call) => {
+            SendDecision::Overdue if unit.is_orphan(call) => {
                 self.conclude(unit, call, expired()).await;
                 return Ok(());
             }
             // The waiting caller is about to report this.
-            Noted::Overdue => return Ok(()),
-            Noted::Sent(row) => *row,
+            SendDecision::Overdue => return Ok(()),
+            SendDecision::Sent(row) => *row,
         };
         if unit.is_orphan(call) {
             match self.outgoing(row) {
-                Some(read) => unit.noted(epoch, call, Some(&read)),
+                Some(read) => unit.mark_recorded(epoch, call, Some(&read)),
                 None => self.conclude(unit, call, expired()).await,
             }
         } else {
-            unit.noted(epoch, call, None);
+            unit.mark_recorded(epoch, call, None);
         }
         Ok(())
     }

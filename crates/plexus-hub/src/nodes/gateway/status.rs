@@ -50,7 +50,7 @@ fn status(unit: &Unit) -> NodeStatus {
     let (kind, problem) = match (&state.presence, &state.health) {
         (Presence::Linked, Health::Unwell(why)) => (NodeState::Unwell, Some(why.clone())),
         (Presence::Linked, Health::Well | Health::Untested) => (NodeState::Online, None),
-        (Presence::Awaited, _) => (NodeState::Offline, Some("it is expected to connect".to_owned())),
+        (Presence::Expected, _) => (NodeState::Offline, Some("it is expected to connect".to_owned())),
         (Presence::Away(why), _) if state.seen_at.is_none() => (NodeState::New, Some(why.clone())),
         (Presence::Away(why), _) => (NodeState::Offline, Some(why.clone())),
     };
@@ -60,11 +60,11 @@ fn status(unit: &Unit) -> NodeStatus {
         problem,
         draining: entry.draining,
         labels: entry.labels,
-        os: state.said.os.clone(),
-        arch: state.said.arch.clone(),
-        hostname: state.said.hostname.clone(),
-        sandbox: state.said.sandbox.clone(),
-        version: state.said.version.clone(),
+        os: state.report.os.clone(),
+        arch: state.report.arch.clone(),
+        hostname: state.report.hostname.clone(),
+        sandbox: state.report.sandbox.clone(),
+        version: state.report.version.clone(),
         transport: state.transport().map(|transport| match transport {
             "memory" => NodeTransport::Memory,
             "poll" => NodeTransport::Poll,
@@ -73,8 +73,8 @@ fn status(unit: &Unit) -> NodeStatus {
         rtt: state.rtt,
         seen_at: state.seen_at,
         tools: entry.tools.into_iter().collect(),
-        servers: state.said.servers.clone(),
-        profiles: state.said.profiles.clone(),
+        servers: state.report.servers.clone(),
+        profiles: state.report.profiles.clone(),
         in_flight: state.in_flight(),
     }
 }

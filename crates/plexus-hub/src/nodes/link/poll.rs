@@ -54,7 +54,7 @@ impl Polls {
 
 /// Why a request cannot be served.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum PollError {
     /// The link has ended, with the reason.
     Ended(LinkEnd),
     /// Frames are missing between the last accepted one and these.
@@ -113,15 +113,15 @@ impl Poll {
     }
 
     /// Accepts frames of the machine; returns the number of the newest accepted frame.
-    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, Refused> {
-        let Ok(_turn) = self.turn.acquire().await else { return Err(Refused::Busy) };
+    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, PollError> {
+        let Ok(_turn) = self.turn.acquire().await else { return Err(PollError::Busy) };
         for Numbered { n, frame } in frames {
             let taken = self.lock().taken;
             if n <= taken {
                 continue;
             }
             if n != taken + 1 {
-                return Err(Refused::Gap { taken, got: n });
+                return Err(PollError::Gap { taken, got: n });
             }
             let received = match frame.get().len() > MAX_FRAME {
                 true => Err(format!("a frame has more than {MAX_FRAME} bytes")),
@@ -133,19 +133,19 @@ impl Poll {
             };
             match timeout(patience, self.inbox.send(frame)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Refused::Ended(self.end())),
-                Err(_) => return Err(Refused::Busy),
+                Ok(Err(_)) => return Err(PollError::Ended(self.end())),
+                Err(_) => return Err(PollError::Busy),
             }
             self.lock().taken = n;
             if let Some(why) = invalid {
-                return Err(Refused::Invalid(why));
+                return Err(PollError::Invalid(why));
             }
         }
         Ok(self.lock().taken)
     }
 
     /// The frames for the machine, which has received all up to `after`. Waits up to `wait` for the first one.
-    pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, Refused> {
+    pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, PollError> {
         let batch = async {
             loop {
                 let mut moved = std::pin::pin!(self.moved.notified());
@@ -159,7 +159,7 @@ impl Poll {
         timeout(wait, batch).await.unwrap_or(Ok(PollBatch::default()))
     }
 
-    fn batch(&self, after: u64) -> Option<Result<PollBatch, Refused>> {
+    fn batch(&self, after: u64) -> Option<Result<PollBatch, PollError>> {
         let mut state = self.lock();
         let waited = state.frames.len();
         while state.frames.front().is_some_and(|(n, _)| *n <= after) {
@@ -181,7 +181,7 @@ impl Poll {
         }
         match batch.frames.is_empty() {
             false => Some(Ok(batch)),
-            true if state.closed => Some(Err(Refused::Ended(self.end()))),
+            true if state.closed => Some(Err(PollError::Ended(self.end()))),
             true => None,
         }
     }

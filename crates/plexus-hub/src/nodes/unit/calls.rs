@@ -92,12 +92,12 @@ pub(in crate::nodes) struct Reconciled {
     /// Frames to send after the welcome.
     pub(in crate::nodes) frames: Vec<Frame>,
     /// Calls to send once the database has recorded the store they are sent to.
-    pub(in crate::nodes) noted: Vec<CallId>,
+    pub(in crate::nodes) to_record: Vec<CallId>,
 }
 
 /// Consequence of a result.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum ResultAction {
     /// It was delivered to the caller, or is already known.
     Delivered,
     /// The call has no waiting caller and must be concluded.
@@ -122,12 +122,12 @@ impl Calls {
     }
 
     /// Whether a call has a waiting caller or is being settled.
-    pub(super) fn any_under_way(&self) -> bool {
-        let under_way = |entry: &Entry| match entry.stage {
+    pub(super) fn any_in_flight(&self) -> bool {
+        let in_flight = |entry: &Entry| match entry.stage {
             Stage::Waiting { .. } | Stage::Delivered { .. } | Stage::Concluding => true,
             Stage::Abandoned { .. } | Stage::Orphan => false,
         };
-        self.entries.values().any(under_way)
+        self.entries.values().any(in_flight)
     }
 
     /// Adds a call of an earlier hub process; `sent_to` is the machine's last known store.
@@ -237,15 +237,15 @@ impl Calls {
     }
 
     /// Handles the result of a call.
-    pub(super) fn result(&mut self, call: CallId, outcome: CallOutcome) -> Taken {
+    pub(super) fn result(&mut self, call: CallId, outcome: CallOutcome) -> ResultAction {
         let Some(entry) = self.entries.get_mut(&call).filter(|entry| entry.sent_to.is_some()) else {
-            return Taken::Unwanted;
+            return ResultAction::Unwanted;
         };
         if !entry.keep {
             if let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call) {
                 let _ = done.send(Ok(outcome));
             }
-            return Taken::Delivered;
+            return ResultAction::Delivered;
         }
         match &mut entry.stage {
             Stage::Waiting { .. } => {
@@ -255,18 +255,18 @@ impl Calls {
                     let _ = done.send(Ok(outcome));
                 }
                 self.accepted(call);
-                Taken::Delivered
+                ResultAction::Delivered
             }
-            Stage::Delivered { at } if at.elapsed() < UNSETTLED => Taken::Delivered,
+            Stage::Delivered { at } if at.elapsed() < UNSETTLED => ResultAction::Delivered,
             Stage::Delivered { .. } | Stage::Orphan => {
                 entry.stage = Stage::Concluding;
-                Taken::Conclude(outcome)
+                ResultAction::Conclude(outcome)
             }
             Stage::Abandoned { ended } => {
                 *ended = true;
-                Taken::Delivered
+                ResultAction::Delivered
             }
-            Stage::Concluding => Taken::Delivered,
+            Stage::Concluding => ResultAction::Delivered,
         }
     }
 
@@ -368,12 +368,12 @@ impl Calls {
                     };
                     self.result(call_id, interrupted(why));
                 } else if entry.waits_in_the_database() {
-                    reconciled.noted.push(call_id);
+                    reconciled.to_record.push(call_id);
                 } else if let Some(frame) = self.send(call_id, store) {
                     reconciled.frames.push(frame);
                 }
             }
-            Stage::Orphan => reconciled.noted.push(call_id),
+            Stage::Orphan => reconciled.to_record.push(call_id),
             Stage::Delivered { .. } | Stage::Abandoned { .. } | Stage::Concluding => {}
         }
     }

@@ -20,11 +20,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::call::{EventSink, OutgoingCall, Undelivered};
-use calls::{Calls, End, Reconciled, Settled, Taken};
+use calls::{Calls, End, Reconciled, ResultAction, Settled};
 
 /// The hub's settings of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct NodeSettings {
     pub(super) name: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) draining: bool,
@@ -32,7 +32,7 @@ pub(super) struct Known {
 
 /// The last report of a machine.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Said {
+pub(super) struct NodeReport {
     pub(super) store: Option<Uuid>,
     /// Dial counter of its newest link.
     pub(super) dial: Option<Dial>,
@@ -48,7 +48,7 @@ pub(super) struct Said {
     pub(super) draining: bool,
 }
 
-impl Said {
+impl NodeReport {
     pub(super) fn new(hello: &Hello) -> Self {
         Self {
             store: Some(hello.store_id),
@@ -72,7 +72,7 @@ impl Said {
 pub(super) enum Presence {
     Linked,
     /// Its link broke a moment ago, or the hub has just started: the machine is expected to connect.
-    Awaited,
+    Expected,
     /// Offline, with the reason.
     Away(String),
 }
@@ -110,8 +110,8 @@ struct Active {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) known: Known,
-    pub(super) said: Said,
+    pub(super) settings: NodeSettings,
+    pub(super) report: NodeReport,
     pub(super) presence: Presence,
     pub(super) health: Health,
     pub(super) rtt: Option<Duration>,
@@ -119,7 +119,7 @@ pub(super) struct State {
     /// Since when it has been present or absent.
     since: Option<Timestamp>,
     /// Whether the last recorded event about it was `node_online`.
-    pub(super) told: bool,
+    pub(super) online_recorded: bool,
     removed: bool,
     stopping: bool,
     /// Epoch of its newest link.
@@ -143,24 +143,30 @@ pub(super) struct Admitted {
     pub(super) frames: mpsc::Receiver<Frame>,
     pub(super) cut: oneshot::Receiver<Cut>,
     pub(super) reconciled: Reconciled,
-    pub(super) known: Known,
+    pub(super) settings: NodeSettings,
 }
 
 impl Unit {
-    pub(super) fn new(id: NodeId, known: Known, said: Said, epoch: u64, seen_at: Option<Timestamp>) -> Self {
+    pub(super) fn new(
+        id: NodeId,
+        settings: NodeSettings,
+        report: NodeReport,
+        epoch: u64,
+        seen_at: Option<Timestamp>,
+    ) -> Self {
         let away = match seen_at {
             None => "it was never linked",
             Some(_) => "it is not linked",
         };
         let state = State {
-            known,
-            said,
+            settings,
+            report,
             presence: Presence::Away(away.to_owned()),
             health: Health::Untested,
             rtt: None,
             seen_at,
             since: seen_at,
-            told: false,
+            online_recorded: false,
             removed: false,
             stopping: false,
             epoch,
@@ -201,9 +207,9 @@ impl Unit {
             return Err(Undelivered::Draining);
         }
         // For a call that may be queued, the database must first record that it is no longer waiting.
-        let noted = keep && queue;
+        let must_record = keep && queue;
         let end = state.calls.begin(call, events, most)?;
-        if !state.is_draining() && !noted {
+        if !state.is_draining() && !must_record {
             state.dispatch(call_id);
         }
         Ok(end)
@@ -266,7 +272,7 @@ impl Unit {
             state.since = Some(now);
         }
         state.seen_at = Some(now);
-        state.said = Said::new(hello);
+        state.report = NodeReport::new(hello);
         state.health = Health::Untested;
         state.presence = Presence::Linked;
         state.rtt = None;
@@ -276,7 +282,7 @@ impl Unit {
         let (frames, queued) = mpsc::channel(queue);
         let (cut, is_cut) = oneshot::channel();
         state.link = Some(Active { epoch, frames, cut, transport });
-        Some(Admitted { frames: queued, cut: is_cut, reconciled, known: state.known.clone() })
+        Some(Admitted { frames: queued, cut: is_cut, reconciled, settings: state.settings.clone() })
     }
 
     /// The state, if this link is still the current one.
@@ -309,13 +315,13 @@ impl Unit {
     }
 
     /// The hub's settings of the machine were changed.
-    pub(super) fn changed(&self, known: Known) -> bool {
+    pub(super) fn changed(&self, settings: NodeSettings) -> bool {
         let mut state = self.lock();
-        if state.known == known {
+        if state.settings == settings {
             return false;
         }
-        let resumed = state.is_draining() && !known.draining;
-        state.known = known;
+        let resumed = state.is_draining() && !settings.draining;
+        state.settings = settings;
         if resumed && !state.is_draining() {
             state.dispatch_unsent();
         }
@@ -324,19 +330,19 @@ impl Unit {
     }
 
     /// Calls to send once the database has recorded the store they are sent to, with the link and store.
-    pub(super) fn to_note(&self) -> Option<(u64, Uuid, Vec<CallId>)> {
+    pub(super) fn calls_to_record(&self) -> Option<(u64, Uuid, Vec<CallId>)> {
         let state = self.lock();
         if state.is_draining() {
             return None;
         }
         let link = state.link.as_ref()?;
-        Some((link.epoch, state.said.store?, state.calls.unsent().1))
+        Some((link.epoch, state.report.store?, state.calls.unsent().1))
     }
 
     /// The database has recorded that this call is sent over this link. `read`: the stored call, if it has no waiting caller.
-    pub(super) fn noted(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
+    pub(super) fn mark_recorded(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
         let Some(mut state) = self.of_link(epoch) else { return };
-        let Some(store) = state.said.store else { return };
+        let Some(store) = state.report.store else { return };
         let frame = match read {
             Some(read) => state.calls.send_read(read, store),
             None => state.calls.send(call, store),
@@ -372,7 +378,7 @@ impl Unit {
             {
                 let mut state = self.lock();
                 state.stopping = true;
-                if !state.calls.any_under_way() {
+                if !state.calls.any_in_flight() {
                     return;
                 }
             }
@@ -411,14 +417,14 @@ impl Unit {
 impl State {
     /// Whether new calls are held back.
     pub(super) fn is_draining(&self) -> bool {
-        self.known.draining || self.said.draining
+        self.settings.draining || self.report.draining
     }
 
     /// Only true while the machine is linked or expected: a store restored from a backup continues with an older counter, and must
     /// be admitted once no link with a higher counter exists.
     fn is_overtaken(&self, hello: &Hello) -> bool {
-        let same = self.said.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
-        same && hello.dial.zip(self.said.dial).is_some_and(|(this, newest)| this <= newest)
+        let same = self.report.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
+        same && hello.dial.zip(self.report.dial).is_some_and(|(this, newest)| this <= newest)
     }
 
     pub(super) fn transport(&self) -> Option<&'static str> {
@@ -431,17 +437,17 @@ impl State {
 
     pub(super) fn entry(&self, id: NodeId) -> NodeEntry {
         let unwell = matches!(self.health, Health::Unwell(_));
-        let mut labels = self.said.labels.clone();
-        labels.extend(self.known.labels.clone());
+        let mut labels = self.report.labels.clone();
+        labels.extend(self.settings.labels.clone());
         NodeEntry {
             id,
-            name: self.known.name.clone(),
+            name: self.settings.name.clone(),
             labels,
             online: !self.removed && !unwell && !matches!(self.presence, Presence::Away(_)),
             since: self.since,
-            store_id: self.said.store,
+            store_id: self.report.store,
             draining: self.is_draining(),
-            tools: self.said.tools.clone(),
+            tools: self.report.tools.clone(),
         }
     }
 
@@ -462,7 +468,7 @@ impl State {
 
     /// Sends a call if there is a link.
     fn dispatch(&mut self, call: CallId) {
-        let Some(store) = self.said.store.filter(|_| self.link.is_some()) else { return };
+        let Some(store) = self.report.store.filter(|_| self.link.is_some()) else { return };
         if let Some(frame) = self.calls.send(call, store) {
             self.send(frame);
         }
@@ -493,11 +499,11 @@ impl State {
     /// Handles the result of a call. Returns one that must be concluded.
     pub(super) fn result(&mut self, result: CallResult) -> Result<Option<CallOutcome>, Unwanted> {
         match self.calls.result(result.call_id, result.outcome) {
-            Taken::Delivered => Ok(None),
-            Taken::Conclude(outcome) => Ok(Some(outcome)),
+            ResultAction::Delivered => Ok(None),
+            ResultAction::Conclude(outcome) => Ok(Some(outcome)),
             // A stopping hub has released its continuing calls: the next hub process receives their results.
-            Taken::Unwanted if self.stopping => Err(Unwanted),
-            Taken::Unwanted => {
+            ResultAction::Unwanted if self.stopping => Err(Unwanted),
+            ResultAction::Unwanted => {
                 self.send(Frame::Ack(Ack { call_id: result.call_id }));
                 Err(Unwanted)
             }
@@ -505,9 +511,9 @@ impl State {
     }
 
     /// The machine reports changed capabilities. It may accept calls again.
-    pub(super) fn says(&mut self, hello: &Hello) {
-        let (was_draining, store, dial) = (self.is_draining(), self.said.store, self.said.dial);
-        self.said = Said { store, dial, ..Said::new(hello) };
+    pub(super) fn update_report(&mut self, hello: &Hello) {
+        let (was_draining, store, dial) = (self.is_draining(), self.report.store, self.report.dial);
+        self.report = NodeReport { store, dial, ..NodeReport::new(hello) };
         if was_draining && !self.is_draining() {
             self.dispatch_unsent();
         }

@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::{Admitted, Cut, End, Known, Presence, Said, Unit};
+use super::{Admitted, Cut, End, NodeReport, NodeSettings, Presence, Unit};
 use crate::nodes::call::{EventSink, OutgoingCall, Undelivered};
 
 const MOST: usize = 4;
 
 fn unit() -> Unit {
-    let known = Known { name: "nas".to_owned(), labels: BTreeMap::new(), draining: false };
-    Unit::new(NodeId::new(), known, Said::default(), 0, None)
+    let settings = NodeSettings { name: "nas".to_owned(), labels: BTreeMap::new(), draining: false };
+    Unit::new(NodeId::new(), settings, NodeReport::default(), 0, None)
 }
 
 fn call(keep: bool) -> OutgoingCall {
@@ -82,7 +82,7 @@ impl Machine {
 
     /// The link breaks; the machine is expected to reconnect.
     fn lose(&self) {
-        assert!(self.unit.ended(self.epoch, Presence::Awaited));
+        assert!(self.unit.ended(self.epoch, Presence::Expected));
     }
 
     fn begin(&self, call: &OutgoingCall) -> oneshot::Receiver<End> {
@@ -138,8 +138,9 @@ fn result_is_acknowledged_only_after_commit() {
 #[test]
 fn overtaken_hello_is_ignored_while_the_machine_is_present() {
     let mut machine = Machine::new();
-    let said = |start, n| Hello { dial: Some(Dial { start, n }), ..hello(&machine.unit, machine.store, &[]) };
-    let (older, newer) = (said(2, 9), said(3, 1));
+    let dialed =
+        |start, n| Hello { dial: Some(Dial { start, n }), ..hello(&machine.unit, machine.store, &[]) };
+    let (older, newer) = (dialed(2, 9), dialed(3, 1));
     let admit = |machine: &mut Machine, hello: &Hello| {
         machine.epoch += 1;
         machine.unit.admit(machine.epoch, hello, "ws", 16, Timestamp::now())
@@ -155,7 +156,7 @@ fn overtaken_hello_is_ignored_while_the_machine_is_present() {
     }
     assert!(machine.unit.of_link(linked).is_some());
     assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty, "its call continues");
-    assert!(machine.unit.ended(linked, Presence::Awaited));
+    assert!(machine.unit.ended(linked, Presence::Expected));
     assert!(admit(&mut machine, &older).is_none(), "an expected machine has dialed since");
     // A store restored from a backup continues with an older counter.
     assert!(machine.unit.give_up(linked, "it is not linked", Timestamp::now()));
@@ -178,8 +179,8 @@ fn waiting_call_is_refused_when_the_machine_returns_draining() {
                 .admit(machine.epoch, &hello, "ws", 16, Timestamp::now())
                 .expect("the link is admitted");
         } else {
-            let known = Known { draining: true, ..machine.unit.lock().known.clone() };
-            assert!(machine.unit.changed(known));
+            let settings = NodeSettings { draining: true, ..machine.unit.lock().settings.clone() };
+            assert!(machine.unit.changed(settings));
         }
         assert_eq!(
             end.try_recv().expect("the call has ended").unwrap_err(),
@@ -325,7 +326,7 @@ fn call_abandoned_while_offline_is_cancelled_on_reconnect() {
 #[test]
 fn abandoning_an_unsent_call_reports_not_sent() {
     let machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let call = call(true);
     drop(machine.begin(&call));
     assert!(!machine.unit.abandon(call.call.call_id));
@@ -357,15 +358,15 @@ fn unsent_call_of_an_earlier_process_is_recorded_before_sending() {
     machine.unit.adopt(never, Some(machine.store));
     machine.unit.adopt(waits, None);
     let mut link = machine.dial(&[(held, HeldState::Running)]);
-    let mut noted = link.reconciled.noted.clone();
-    noted.sort();
-    assert_eq!(noted, [never, waits]);
+    let mut to_record = link.reconciled.to_record.clone();
+    to_record.sort();
+    assert_eq!(to_record, [never, waits]);
     assert_eq!(sent(&mut link), [""; 0]);
     let mut read = call(true);
     read.call.call_id = never;
-    machine.unit.noted(machine.epoch, never, Some(&read));
+    machine.unit.mark_recorded(machine.epoch, never, Some(&read));
     assert_eq!(sent(&mut link), ["call"]);
-    machine.unit.noted(machine.epoch - 1, waits, Some(&read));
+    machine.unit.mark_recorded(machine.epoch - 1, waits, Some(&read));
     assert_eq!(sent(&mut link), [""; 0], "that link is gone");
 }
 
@@ -399,7 +400,7 @@ fn replaced_link_has_no_effect() {
 #[test]
 fn result_of_an_unsent_call_is_ignored() {
     let mut machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let call = OutgoingCall { queue: true, ..call(true) };
     let mut end = machine.begin(&call);
     let id = call.call.call_id;
@@ -421,7 +422,7 @@ fn calls_per_machine_are_bounded() {
     let mut long = call(true);
     long.call.arguments = RawValue::from_string(format!("{:?}", "x".repeat(4 << 20))).unwrap();
     let machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     assert!(matches!(machine.unit.begin(long, nobody(), MOST), Err(Undelivered::TooLarge(_))));
 }
 
@@ -441,7 +442,7 @@ fn offline_machine_refuses_calls_unless_they_may_queue() {
     let machine = Machine::new();
     let refused = machine.unit.begin(call(true), nobody(), MOST).unwrap_err();
     assert_eq!(refused, Undelivered::Offline("it was never linked".to_owned()));
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let mut end = machine.begin(&call(true));
     let mut queued = machine.begin(&OutgoingCall { queue: true, ..call(true) });
     assert!(machine.unit.give_up(0, "it did not come", Timestamp::now()));
@@ -455,15 +456,15 @@ fn draining_machine_finishes_calls_and_gets_no_new_ones() {
     let mut link = machine.dial(&[]);
     let running = call(true);
     let mut end = machine.begin(&running);
-    let known = machine.unit.lock().known.clone();
-    assert!(machine.unit.changed(Known { draining: true, ..known.clone() }));
+    let settings = machine.unit.lock().settings.clone();
+    assert!(machine.unit.changed(NodeSettings { draining: true, ..settings.clone() }));
     assert_eq!(machine.unit.begin(call(true), nobody(), MOST).unwrap_err(), Undelivered::Draining);
     let waits = OutgoingCall { queue: true, ..call(false) };
     let _waits = machine.begin(&waits);
     assert_eq!(sent(&mut link), ["call"]);
     assert!(machine.result(running.call.call_id));
     assert_eq!(text(&mut end), "done");
-    machine.unit.changed(known);
+    machine.unit.changed(settings);
     assert_eq!(sent(&mut link), ["call"], "only the waiting call is sent");
 }
 
@@ -524,7 +525,7 @@ fn events_of_a_call_are_bounded() {
 #[test]
 fn deadline_counts_from_the_first_send() {
     let mut machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let at = Arc::new(Mutex::new(0));
     let counted = at.clone();
     let on_sent: Arc<dyn Fn() + Send + Sync> = Arc::new(move || *counted.lock().unwrap() += 1);

@@ -10,8 +10,8 @@ use plexus_proto::api::{AddUpstreamParams, ReloadReport, RemovedUpstream, Upstre
 use plexus_upstream::config::{has_references, inward};
 use serde_json::{Value, json};
 
-use super::gate::{self, Program, Whence};
-use super::record::{recorded, told};
+use super::gate::{self, Program, RequestOrigin};
+use super::record::{recorded, recorded_detail};
 use super::{MAX_WAIT, WaitParams, check_name, in_folder, refused_by_folder, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::{Params, Segment};
@@ -53,7 +53,7 @@ const RELOAD: &str = "upstream_reload";
 )]
 pub(in crate::routes) async fn add(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Params(wait): Params<WaitParams>,
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Upstream>), ApiError> {
@@ -61,15 +61,15 @@ pub(in crate::routes) async fn add(
     check_name(&params.name)?;
     let patience = wait.patience()?;
     let AddUpstreamParams { name, server } = params;
-    let asked = told(json!({ "name": name }), &server);
+    let asked = recorded_detail(json!({ "name": name }), &server);
     let upstream = recorded(caller, ADD, asked.clone(), async move |services| {
         let document = Value::Object(server);
-        gate::may_refer(&whence, has_references(&document))?;
-        gate::may_reach(&services, &whence, inward(&document))?;
+        gate::may_refer(&origin, has_references(&document))?;
+        gate::may_reach(&services, &origin, inward(&document))?;
         let (inside, new) = (services.clone(), name.clone());
         let added = in_folder(&services, move |folder| {
             let checked = folder.check(&new, &document).map_err(|problems| super::invalid(&problems))?;
-            gate::may_run(&inside, &whence, Program::of(&checked))?;
+            gate::may_run(&inside, &origin, Program::of(&checked))?;
             folder.add(&new, &document).map_err(refused_by_folder)?;
             Ok::<_, ApiError>(checked.transport.kind())
         });
@@ -143,14 +143,14 @@ pub(in crate::routes) async fn remove(
 )]
 pub(in crate::routes) async fn enable(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     Params(wait): Params<WaitParams>,
 ) -> Result<Json<Upstream>, ApiError> {
     let patience = wait.patience()?;
     let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        gate::may_run(&services, &whence, Program::of(&stored(&services, &name).await?))?;
+        gate::may_run(&services, &origin, Program::of(&stored(&services, &name).await?))?;
         switch(&services, &name, true, patience).await
     });
     Ok(Json(enabled.await?))

@@ -33,14 +33,14 @@ const SHOWN: usize = 100;
 
 /// The origin of a request, as far as it can be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::routes) enum Whence {
+pub(in crate::routes) enum RequestOrigin {
     /// This machine, directly.
-    Here,
+    Local,
     /// Anywhere else; the text continues the phrase "this request".
-    Elsewhere(String),
+    Remote(String),
 }
 
-impl FromRequestParts<App> for Whence {
+impl FromRequestParts<App> for RequestOrigin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
@@ -49,13 +49,13 @@ impl FromRequestParts<App> for Whence {
     }
 }
 
-impl Whence {
+impl RequestOrigin {
     fn of(peer: Option<IpAddr>, headers: &HeaderMap) -> Self {
         let Some(peer) = peer.map(|peer| peer.to_canonical()) else {
-            return Self::Elsewhere("has an unknown origin".to_owned());
+            return Self::Remote("has an unknown origin".to_owned());
         };
         if !peer.is_loopback() {
-            return Self::Elsewhere(format!("comes from {peer}"));
+            return Self::Remote(format!("comes from {peer}"));
         }
         let of_proxy = headers.keys().find(|name| {
             let text = name.as_str();
@@ -65,21 +65,20 @@ impl Whence {
                 || PROXY_HEADERS.contains(&text)
         });
         if let Some(name) = of_proxy {
-            return Self::Elsewhere(format!("comes through a proxy (it has the header {name})"));
+            return Self::Remote(format!("comes through a proxy (it has the header {name})"));
         }
         // Most proxies pass on the host name that the client requested.
         match headers.get(HOST).and_then(|host| host.to_str().ok()) {
-            Some(host) if is_here(host) => Self::Here,
-            host => Self::Elsewhere(format!(
-                "is for {}, which is not a loopback address",
-                host.unwrap_or("no host")
-            )),
+            Some(host) if is_loopback_host(host) => Self::Local,
+            host => {
+                Self::Remote(format!("is for {}, which is not a loopback address", host.unwrap_or("no host")))
+            }
         }
     }
 }
 
 /// Whether a `Host` names loopback. The guard has already refused malformed hosts.
-fn is_here(host: &str) -> bool {
+fn is_loopback_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -88,10 +87,10 @@ fn is_here(host: &str) -> bool {
 }
 
 /// Succeeds only if the request comes from the hub's own machine. `what` names the operation that requires it.
-pub(in crate::routes) fn must_be_here(whence: &Whence, what: &str) -> Result<(), ApiError> {
-    match whence {
-        Whence::Here => Ok(()),
-        Whence::Elsewhere(how) => Err(refusal(
+pub(in crate::routes) fn require_local(origin: &RequestOrigin, what: &str) -> Result<(), ApiError> {
+    match origin {
+        RequestOrigin::Local => Ok(()),
+        RequestOrigin::Remote(how) => Err(refusal(
             format!("{what} only on the hub's own machine, and this request {how}"),
             "Run the command on the hub's machine.",
             &["loopback"],
@@ -101,9 +100,9 @@ pub(in crate::routes) fn must_be_here(whence: &Whence, what: &str) -> Result<(),
 
 /// Succeeds only if the values that a server refers to may be sent to the server's owner. Must be called before the
 /// references are resolved, because resolution alone reveals what exists.
-pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), ApiError> {
-    match whence {
-        Whence::Elsewhere(how) if has_references => Err(refusal(
+pub(super) fn may_refer(origin: &RequestOrigin, has_references: bool) -> Result<(), ApiError> {
+    match origin {
+        RequestOrigin::Remote(how) if has_references => Err(refusal(
             format!(
                 "a server that refers to the environment or to files of the hub's machine must be configured there, and \
                 this request {how}"
@@ -116,12 +115,12 @@ pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), Api
 }
 
 /// Succeeds only if the request may have the hub connect to the server's address.
-pub(super) fn may_reach(services: &Services, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
-    may_lead(services.config.load().upstreams.private_networks, whence, inward)
+pub(super) fn may_reach(services: &Services, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
+    may_lead(services.config.load().upstreams.private_networks, origin, inward)
 }
 
-fn may_lead(private_networks: bool, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
-    let Whence::Elsewhere(how) = whence else { return Ok(()) };
+fn may_lead(private_networks: bool, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
+    let RequestOrigin::Remote(how) = origin else { return Ok(()) };
     let mut what = Vec::new();
     if inward.loopback {
         what.push("its `url` names the hub's own machine");
@@ -172,13 +171,13 @@ impl<'a> Program<'a> {
 /// Succeeds only if the request may have the hub run this program. All failed conditions are reported at once.
 pub(super) fn may_run(
     services: &Services,
-    whence: &Whence,
+    origin: &RequestOrigin,
     program: Option<Program<'_>>,
 ) -> Result<(), ApiError> {
     let Some(Program { server, file, command, variables }) = program else { return Ok(()) };
     let config = services.config.load();
     let (mut why, mut fix, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    if let Whence::Elsewhere(how) = whence {
+    if let RequestOrigin::Remote(how) = origin {
         why.push(format!("this request {how} and not from the hub's own machine"));
         fix.push("Run the command on the hub's machine.".to_owned());
         missing.push("loopback");

@@ -8,7 +8,7 @@ use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream
 use plexus_upstream::config::{Planned, Skipped};
 use serde_json::json;
 
-use super::gate::{self, Program, Whence};
+use super::gate::{self, Program, RequestOrigin};
 use super::record::recorded;
 use super::{in_folder, refused_by_folder};
 use crate::http::{ApiError, Caller};
@@ -38,7 +38,7 @@ const MAX_FILE_NAME: usize = 255;
 )]
 pub(in crate::routes) async fn import(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     request: Request,
 ) -> Result<Json<UpstreamImport>, ApiError> {
     let params: ImportUpstreamsParams = caller.read_json(request, "an import of servers").await?;
@@ -50,7 +50,7 @@ pub(in crate::routes) async fn import(
     let imported = recorded(caller, IMPORT, asked, async move |services| {
         let inside = services.clone();
         let planned = in_folder(&services, move |folder| {
-            let admit = |planned: &Planned| admitted(&inside, &whence, planned);
+            let admit = |planned: &Planned| admitted(&inside, &origin, planned);
             let mut plan = folder.import_admitted(&file_name, &content, admit)?;
             if !dry_run {
                 // Names that were taken after the plan was made.
@@ -82,10 +82,10 @@ pub(in crate::routes) async fn import(
 }
 
 /// Whether the request may add this server; otherwise the reason and the remedy.
-fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), String> {
-    gate::may_refer(whence, planned.has_references())
-        .and_then(|()| gate::may_reach(services, whence, planned.inward()))
-        .and_then(|()| gate::may_run(services, whence, Program::planned(planned)))
+fn admitted(services: &Services, origin: &RequestOrigin, planned: &Planned) -> Result<(), String> {
+    gate::may_refer(origin, planned.has_references())
+        .and_then(|()| gate::may_reach(services, origin, planned.inward()))
+        .and_then(|()| gate::may_run(services, origin, Program::planned(planned)))
         .map_err(|refused| format!("{}. {}", refused.message, refused.hint.unwrap_or_default()))
 }
 

@@ -49,7 +49,7 @@ where
 }
 
 /// The recorded detail for a server document given in the request, added to the other known facts.
-pub(super) fn told(known: Value, document: &Map<String, Value>) -> Value {
+pub(super) fn recorded_detail(known: Value, document: &Map<String, Value>) -> Value {
     let mut told = outline(document);
     if let Value::Object(known) = known {
         told.extend(known);

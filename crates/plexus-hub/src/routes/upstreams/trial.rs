@@ -8,8 +8,8 @@ use plexus_proto::api::{TestUpstreamParams, UpstreamTest};
 use plexus_upstream::config::{has_references, inward};
 use serde_json::{Map, Value, json};
 
-use super::gate::{self, Program, Whence};
-use super::record::{recorded, told};
+use super::gate::{self, Program, RequestOrigin};
+use super::record::{recorded, recorded_detail};
 use super::{check_name, in_folder, shown, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
@@ -41,20 +41,20 @@ const TEST: &str = "upstream_test";
 )]
 pub(in crate::routes) async fn test(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<UpstreamTest>, ApiError> {
     let params: TestUpstreamParams = caller.read_json(request, "a server to test").await?;
     let asked = json!({ "name": name, "stored": params.server.is_none() });
-    let asked = told(asked, params.server.as_ref().unwrap_or(&Map::new()));
+    let asked = recorded_detail(asked, params.server.as_ref().unwrap_or(&Map::new()));
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
         let (server, mut done) = match params.server {
             Some(document) => {
                 check_name(&name)?;
                 let document = Value::Object(document);
-                gate::may_refer(&whence, has_references(&document))?;
-                gate::may_reach(&services, &whence, inward(&document))?;
+                gate::may_refer(&origin, has_references(&document))?;
+                gate::may_reach(&services, &origin, inward(&document))?;
                 let tried = name.clone();
                 let checked = in_folder(&services, move |folder| folder.check(&tried, &document)).await?;
                 (checked.map_err(|problems| super::invalid(&problems))?, asked)
@@ -62,11 +62,11 @@ pub(in crate::routes) async fn test(
             None => {
                 services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
                 let document = shown(&services, &name).await?.and_then(|shown| shown.as_object().cloned());
-                (stored(&services, &name).await?, told(asked, &document.unwrap_or_default()))
+                (stored(&services, &name).await?, recorded_detail(asked, &document.unwrap_or_default()))
             }
         };
         done["transport"] = json!(server.transport.kind());
-        gate::may_run(&services, &whence, Program::of(&server))?;
+        gate::may_run(&services, &origin, Program::of(&server))?;
         let Ok(_place) = services.upstream_trials.try_acquire() else {
             let message = "too many other servers are being tested";
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
