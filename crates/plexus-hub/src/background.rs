@@ -1,5 +1,5 @@
-//! What the hub does without being asked. Each is a reconciler: it takes no input, looks at what
-//! there is, and can be run again at any time.
+//! Background work of the hub. Each job is a reconciler: it takes no input, compares the current state with the desired one,
+//! and can be run again at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,28 @@ use plexus_proto::Timestamp;
 
 use crate::services::Services;
 
-/// Revocations of other hubs are seen after at most this.
+/// Maximum delay until revocations made by other hubs are noticed.
 const REVOCATIONS: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(3600);
-/// First results of idempotency keys are kept for a week, MCP sessions for 30 days.
+/// Results of idempotency keys are retained for a week, MCP sessions for 30 days.
 const KEEP_RESULTS: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEEP_MCP_SESSIONS: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Tokens are listed for 30 days after they expired.
+/// Tokens stay listed for 30 days after they expire.
 const KEEP_TOKENS: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Commands on this machine are without a good admin token for at most about this, once the database
-/// answers.
+/// Maximum time that commands on this machine lack a valid admin token, once the database answers.
 const ADMIN_TOKEN: Duration = Duration::from_secs(1);
-/// When tokens were used last is written this often, and at the end.
+/// How often token usage times are written; the last time at shutdown.
 const USAGE: Duration = Duration::from_secs(10);
-/// A changed profile is noticed after at most this.
+/// Maximum delay until a changed profile is noticed.
 const PROFILES: Duration = Duration::from_secs(1);
-/// Between two looks at the manifests of user-defined tools; a change is acted on at the second.
+/// Interval between two checks of the manifests of user-defined tools; a change takes effect at the second check.
 const TOOLS: Duration = Duration::from_secs(1);
-/// A call that waited for its node in vain, and that nobody waits for any more, ends after at most this.
+/// Maximum delay until a call ends that waited for its node in vain and whose caller is gone.
 const NODE_CALLS: Duration = Duration::from_secs(5);
 
 pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     let (anchor, store) = (services.anchor.clone(), services.store.clone());
-    // In the stage of the writer, and ended by it: the last head is signed too.
+    // This task runs in the stage of the writer and ends after it, so that the last head is signed too.
     let heads = store.audit_heads();
     supervisor.spawn(Stage::Storage, "audit anchor", async move { anchor.follow(heads).await });
 
@@ -57,7 +56,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
             loop {
                 tokio::time::sleep(ADMIN_TOKEN).await;
                 if let Err(error) = services.authenticator.ensure_admin_token().await {
-                    tracing::warn!(%error, "cannot make sure of the admin token for commands on this machine");
+                    tracing::warn!(%error, "cannot renew the admin token for commands on this machine");
                     return;
                 }
             }
@@ -71,7 +70,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
             loop {
                 tokio::time::sleep(USAGE).await;
                 if let Err(error) = services.authenticator.flush_usage().await {
-                    tracing::warn!(%error, "cannot write when tokens were used");
+                    tracing::warn!(%error, "cannot store when tokens were used");
                     return;
                 }
             }
@@ -81,7 +80,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
     supervisor.spawn(Stage::Work, "last token usage", async move {
         stop.cancelled().await;
         if let Err(error) = authenticator.flush_usage().await {
-            tracing::warn!(%error, "cannot write when tokens were used");
+            tracing::warn!(%error, "cannot store when tokens were used");
         }
     });
 
@@ -101,9 +100,9 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
         let dispatcher = dispatcher.clone();
         async move {
             loop {
-                // At once: what waited in vain while there was no hub must not be sent now.
+                // Run immediately: calls whose waiting time passed while no hub ran must not be sent now.
                 if let Err(error) = dispatcher.expire_node_calls().await {
-                    tracing::warn!(%error, "cannot end calls that waited for their node in vain");
+                    tracing::warn!(%error, "cannot expire calls that are queued for a node");
                     return;
                 }
                 tokio::time::sleep(NODE_CALLS).await;
@@ -124,7 +123,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
             loop {
                 tokio::time::sleep(TOOLS).await;
                 let looking = custom.clone();
-                // An error is a panic in there, or a runtime that goes down.
+                // An error means that the task panicked or that the runtime is shutting down.
                 if tokio::task::spawn_blocking(move || looking.look()).await.is_err() {
                     return;
                 }
@@ -142,7 +141,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
                     retain(&services).await
                 };
                 if let Err(error) = swept.await {
-                    tracing::warn!(%error, "cannot sweep old rows");
+                    tracing::warn!(%error, "cannot delete old rows");
                     return;
                 }
                 tokio::time::sleep(SWEEP).await;
@@ -170,7 +169,7 @@ async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError>
     Ok(())
 }
 
-/// Removes what is older than the configuration says.
+/// Deletes everything older than the configured retention.
 async fn retain(services: &Services) -> Result<(), plexus_store::StoreError> {
     let retention = services.config.load().retention;
     let now = services.clock.now();
@@ -182,7 +181,7 @@ async fn retain(services: &Services) -> Result<(), plexus_store::StoreError> {
         }
     }
     if let Some(keep) = retention.audit_days {
-        // Without a head that was signed nobody could tell what is removed from what was taken away.
+        // Without a signed head, deleted entries could not be told apart from entries that were tampered with.
         if let Ok(Some(signed)) = services.anchor.read() {
             let (store, anchor) = (&services.store, &services.anchor);
             while let removed @ 1.. = store.prune_audit(days(keep), signed.n, now, anchor.clone()).await? {
@@ -191,7 +190,11 @@ async fn retain(services: &Services) -> Result<(), plexus_store::StoreError> {
         }
     }
     if events > 0 || entries > 0 {
-        tracing::info!(events, audit_entries = entries, "removed what is older than its policy");
+        tracing::info!(
+            events,
+            audit_entries = entries,
+            "deleted events and audit entries beyond their retention"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Why a hub did not start.
+//! Errors that prevent the hub from starting.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use crate::tls::TlsError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    #[error("cannot listen on {address} (another one is chosen with --listen)")]
+    #[error("cannot listen on {address} (use --listen to choose another address)")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot use the data folder: {0}")]
     DataDir(std::io::Error),
-    #[error("{} is not empty and not a data folder of Plexus; choose another with --data-dir", .0.display())]
+    #[error("{} is neither empty nor a data folder of Plexus; choose another one with --data-dir", .0.display())]
     ForeignDataDir(PathBuf),
     #[error(transparent)]
     Tls(#[from] TlsError),

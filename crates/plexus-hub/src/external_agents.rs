@@ -1,8 +1,8 @@
-//! The agents of others that are connected to this hub: on its own machine, and on those of its nodes.
+//! Third-party agents connected to this hub, on its own machine and on its nodes.
 //!
-//! Their files are on the machines where they are, and so is what is known of them: a hub asks, and keeps nothing. What belongs
-//! in their instructions is a folder of the hub; it is brought to all machines when it has changed, when a machine comes,
-//! and from time to time.
+//! The agents' files and the records about them are on the agents' machines: the hub queries them and stores nothing itself.
+//! The instructions are a folder of the hub; they are sent to all machines when the folder changes, when a machine connects,
+//! and periodically.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,22 +31,22 @@ use tokio_util::sync::CancellationToken;
 use crate::http::ApiError;
 use crate::nodes::{Gateway, HUB, OutgoingCall};
 
-/// A change in the folder is noticed after at most this.
+/// Maximum delay until a change in the folder is noticed.
 const LOOK: Duration = Duration::from_secs(2);
-/// For a machine to answer; it may have to start programs to know their versions.
+/// How long a machine may take to answer; it may have to start programs to learn their versions.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is taken of what a machine says: agents, files or lines of each, and characters of a word.
-const MOST: usize = 200;
-const MOST_WORDS: usize = 500;
+/// Limits on a machine's answer: agents, files or lines of each, and characters of a text.
+const MAX_ITEMS: usize = 200;
+const MAX_TEXT: usize = 500;
 
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct AgentConnections {
     keeper: Arc<Keeper>,
     config: LiveConfig,
     gateway: Gateway,
 }
 
-/// What a machine answers.
+/// The answer of a machine.
 #[derive(serde::Deserialize)]
 struct Answer<T> {
     answer: T,
@@ -54,7 +54,7 @@ struct Answer<T> {
     tokens: Vec<TokenId>,
 }
 
-impl Connected {
+impl AgentConnections {
     pub(crate) fn new(
         config: &Config,
         live: LiveConfig,
@@ -71,7 +71,7 @@ impl Connected {
         self.config.load().sync.clone()
     }
 
-    /// What belongs in the instructions of agents now.
+    /// The current instructions for agents.
     pub(crate) async fn instructions(&self) -> Result<ExternalAgentInstructions, ApiError> {
         let settings = self.settings();
         let (agents, minutes) = (settings.agents.clone(), settings.minutes);
@@ -79,7 +79,7 @@ impl Connected {
         Ok(content.to_send(&agents, minutes))
     }
 
-    /// Agents of all machines that can be asked.
+    /// The agents on all machines that can be queried.
     pub(crate) async fn list(&self) -> Result<ExternalAgents, ApiError> {
         let keeper = self.keeper.clone();
         let own = blocking(move || keeper.list(LOCAL));
@@ -99,10 +99,10 @@ impl Connected {
         for (node, answered) in asked {
             match answered {
                 Ok(Answer { answer, .. }) => {
-                    list.items.extend(answer.into_iter().take(MOST).map(|agent| of_node(agent, &node)));
+                    list.items.extend(answer.into_iter().take(MAX_ITEMS).map(|agent| of_node(agent, &node)));
                 }
                 Err(error) => {
-                    let why = words(&error.message);
+                    let why = sanitized(&error.message);
                     list.unanswered.push(ExternalAgentsUnanswered { node, why });
                 }
             }
@@ -110,7 +110,7 @@ impl Connected {
         Ok(list)
     }
 
-    /// Brings the instructions to what they should be: of one, or of all that are not paused.
+    /// Updates the instructions of one agent, or of all that are not paused.
     pub(crate) async fn sync(&self, id: Option<&str>) -> Result<ExternalAgentSync, ApiError> {
         let settings = self.settings();
         let (targets, minutes) = (settings.agents.clone(), settings.minutes);
@@ -121,7 +121,7 @@ impl Connected {
             let mut done =
                 ExternalAgentSync { problems: content.bundle.left_out.clone(), ..Default::default() };
             if !done.problems.is_empty() {
-                // What agents were told stays until all of it can be read again.
+                // Agents keep their instructions until all files can be read again.
                 return Ok(done);
             }
             match blocking(move || keeper.sync(&content, &targets, None)).await {
@@ -129,10 +129,10 @@ impl Connected {
                 Err(error) => done.problems.push(error.message),
             }
             let nodes = self.nodes();
-            for (node, told) in nodes.iter().zip(self.tell(&nodes, &sent).await) {
+            for (node, told) in nodes.iter().zip(self.sync_nodes(&nodes, &sent).await) {
                 match told {
                     Ok(synced) => add(&mut done, synced),
-                    Err(error) => done.problems.push(format!("{}: {}", node.name, words(&error.message))),
+                    Err(error) => done.problems.push(format!("{}: {}", node.name, sanitized(&error.message))),
                 }
             }
             return Ok(done);
@@ -155,7 +155,7 @@ impl Connected {
         }
     }
 
-    /// Leaves the instructions of one alone, or takes them up again.
+    /// Pauses or resumes the updates of one agent's instructions.
     pub(crate) async fn pause(&self, id: &str, paused: bool) -> Result<ExternalAgent, ApiError> {
         let (node, key) = self.place(id)?;
         let there = match &node {
@@ -173,7 +173,7 @@ impl Connected {
         agents.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown(id))
     }
 
-    /// Takes one out of its files. What is given besides are tokens that nobody needs any more.
+    /// Removes the Plexus entries from an agent's files. Also returns the tokens that are no longer needed.
     pub(crate) async fn remove(&self, id: &str) -> Result<(RemovedExternalAgent, Vec<TokenId>), ApiError> {
         let (node, key) = self.place(id)?;
         let removed = match node {
@@ -197,7 +197,7 @@ impl Connected {
         removed.ok_or_else(|| unknown(id))
     }
 
-    /// The machine and the connection that an id names; no machine: the hub's own.
+    /// The machine and the connection of an id; `None` stands for the hub's own machine.
     fn place<'i>(&self, id: &'i str) -> Result<(Option<NodeEntry>, &'i str), ApiError> {
         let (node, key) = id.split_once(':').ok_or_else(|| unknown(id))?;
         if node == LOCAL {
@@ -214,18 +214,18 @@ impl Connected {
             return blocking(move || keeper.list(LOCAL)).await;
         };
         let asked = self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
-        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MOST);
+        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MAX_ITEMS);
         Ok(agents.map(|agent| of_node(agent, &node.name)).collect())
     }
 
-    /// Machines that can be asked; the hub's own is looked after here.
+    /// Nodes that can be queried. The hub's own machine is handled directly.
     fn nodes(&self) -> Vec<NodeEntry> {
         let all = self.gateway.all();
         let can = |node: &&NodeEntry| node.online && node.name != LOCAL && node.tools.contains(NAME);
         all.iter().filter(can).cloned().collect()
     }
 
-    async fn tell(
+    async fn sync_nodes(
         &self,
         nodes: &[NodeEntry],
         instructions: &ExternalAgentInstructions,
@@ -235,14 +235,14 @@ impl Connected {
         join_all(told).await.into_iter().map(|told| told.map(|told| bounded(told.answer))).collect()
     }
 
-    /// Has a machine do something with its agents, as the hub itself: who asked for it is in the hub's own record.
+    /// Calls the agents tool on a machine as the hub itself; the hub's audit log records who requested it.
     async fn ask<T: DeserializeOwned>(
         &self,
         node: &NodeEntry,
         arguments: &Value,
     ) -> Result<Answer<T>, CallError> {
         let odd = |error: serde_json::Error| {
-            CallError::new(ErrorCode::ToolFailed, format!("its answer cannot be read: {error}"))
+            CallError::new(ErrorCode::ToolFailed, format!("its answer is malformed: {error}"))
         };
         let call = Call {
             call_id: CallId::new(),
@@ -262,11 +262,11 @@ impl Connected {
         let ended = ended.map_err(late)?.map_err(|why| why.error(&node.name))?;
         match outcome::from_frame(ended)? {
             ToolOutput::Own { structured: Some(said), .. } => serde_json::from_value(said).map_err(odd),
-            _ => Err(CallError::new(ErrorCode::ToolFailed, "its answer is none")),
+            _ => Err(CallError::new(ErrorCode::ToolFailed, "its answer is empty")),
         }
     }
 
-    /// Keeps the instructions current, for as long as the hub runs.
+    /// Keeps the instructions up to date for as long as the hub runs.
     pub(crate) async fn keep_current(&self) {
         let mut seen: Option<Vec<Stamp>> = None;
         let mut told: BTreeSet<NodeId> = BTreeSet::new();
@@ -280,7 +280,7 @@ impl Connected {
             let due = last.is_none_or(|last| last.elapsed() >= every);
             if due || seen.as_ref() != Some(&stamps) {
                 if let Err(error) = self.sync(None).await.map(|done| log(&done)) {
-                    tracing::warn!(error = error.message, "the instructions of agents were not looked at");
+                    tracing::warn!(error = error.message, "cannot check the instructions of agents");
                 }
                 told = nodes.iter().map(|node| node.id).collect();
                 (seen, last) = (Some(stamps), Some(Instant::now()));
@@ -291,15 +291,15 @@ impl Connected {
                 if !new.is_empty()
                     && let Ok(instructions) = self.instructions().await
                 {
-                    for (node, done) in new.iter().zip(self.tell(&new, &instructions).await) {
+                    for (node, done) in new.iter().zip(self.sync_nodes(&new, &instructions).await) {
                         match done {
                             Ok(done) => log(&done),
-                            // It has said what is wrong, or goes and comes again; the next round is for all.
+                            // The node has reported the problem or is reconnecting; the next round covers all nodes.
                             Err(error) => {
                                 tracing::warn!(
                                     node = node.name,
-                                    why = words(&error.message),
-                                    "the agents of a node were not looked at"
+                                    why = sanitized(&error.message),
+                                    "cannot check the agents of a node"
                                 );
                             }
                         }
@@ -312,7 +312,7 @@ impl Connected {
     }
 }
 
-/// Tells one state of a file from another.
+/// Detects changes of a file.
 type Stamp = Option<(u64, SystemTime)>;
 
 fn stamps(settings: &SyncConfig) -> Vec<Stamp> {
@@ -329,7 +329,7 @@ fn read(settings: &SyncConfig) -> Content {
 
 fn log(done: &ExternalAgentSync) {
     for path in &done.written {
-        tracing::info!(path, "instructions of an agent were written");
+        tracing::info!(path, "wrote the instructions of an agent");
     }
     for problem in &done.problems {
         tracing::warn!("{problem}");
@@ -342,35 +342,35 @@ fn add(done: &mut ExternalAgentSync, more: ExternalAgentSync) {
     done.problems.extend(more.problems);
 }
 
-/// An agent as its machine has told of it: which machine that is, the hub knows.
+/// An agent as reported by a node; the hub itself fills in the node's name.
 fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
-    let key = words(agent.id.trim_start_matches(':'));
-    let files = agent.files.into_iter().take(MOST).map(|file| ExternalAgentFile {
-        path: words(&file.path),
-        hash: file.hash.as_deref().map(words),
-        problem: file.problem.as_deref().map(words),
+    let key = sanitized(agent.id.trim_start_matches(':'));
+    let files = agent.files.into_iter().take(MAX_ITEMS).map(|file| ExternalAgentFile {
+        path: sanitized(&file.path),
+        hash: file.hash.as_deref().map(sanitized),
+        problem: file.problem.as_deref().map(sanitized),
         ..file
     });
     ExternalAgent {
         id: format!("{node}:{key}"),
         node: node.to_owned(),
-        agent: words(&agent.agent),
-        name: words(&agent.name),
-        project: agent.project.as_deref().map(words),
-        version: agent.version.as_deref().map(words),
-        tested: agent.tested.as_deref().map(words),
+        agent: sanitized(&agent.agent),
+        name: sanitized(&agent.name),
+        project: agent.project.as_deref().map(sanitized),
+        version: agent.version.as_deref().map(sanitized),
+        tested: agent.tested.as_deref().map(sanitized),
         files: files.collect(),
         ..agent
     }
 }
 
-/// What a machine says, on one line and no longer than it need be.
-fn words(said: &str) -> String {
-    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_WORDS).collect()
+/// A text reported by a machine, limited to one line and a maximum length.
+fn sanitized(said: &str) -> String {
+    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
 }
 
 fn lines(said: Vec<String>) -> Vec<String> {
-    said.iter().take(MOST).map(|line| words(line)).collect()
+    said.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
 }
 
 fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {
@@ -382,8 +382,8 @@ fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {
 }
 
 fn unknown(id: &str) -> ApiError {
-    ApiError::not_found(format!("no agent {id:?} is connected"))
-        .hint("`plexus sync list` shows those that are.")
+    ApiError::not_found(format!("there is no connected agent {id:?}"))
+        .hint("`plexus sync list` shows the connected agents.")
 }
 
 fn from_machine(error: CallError) -> ApiError {
@@ -393,19 +393,19 @@ fn from_machine(error: CallError) -> ApiError {
         }
         _ => StatusCode::CONFLICT,
     };
-    let told = ApiError::new(status, error.code, words(&error.message));
+    let told = ApiError::new(status, error.code, sanitized(&error.message));
     match error.hint {
-        Some(hint) => told.hint(words(&hint)),
+        Some(hint) => told.hint(sanitized(&hint)),
         None => told,
     }
 }
 
-/// Work on files, where it holds nobody up.
+/// Runs file work on the blocking pool.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BridgeError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    let stopped = |error| ApiError::internal("work on files of agents", &error);
+    let stopped = |error| ApiError::internal("accessing the files of agents", &error);
     done.map_err(stopped)?.map_err(|error| {
         let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::Conflict };
         let status =

@@ -1,7 +1,7 @@
 //! The hub: an HTTP server around the dispatcher.
 //!
-//! [`Hub::start`] listens at once and answers 503 until everything behind it is up, so that a
-//! client that comes early is told to wait instead of being refused.
+//! [`Hub::start`] listens immediately and answers 503 until everything behind it is up, so that an early client is told to
+//! wait instead of being refused.
 
 mod background;
 mod error;
@@ -37,27 +37,27 @@ pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
 use tls::Tls;
 pub use tls::TlsError;
 
-/// Time that each stage of a shutdown gets.
+/// Time limit of each stage of a shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct HubOptions {
     pub config: Config,
-    /// What the configuration of upstream servers may refer to.
+    /// The environment that the configuration of upstream servers may refer to.
     pub environment: Environment,
     pub clock: Clock,
     pub mcp: McpOptions,
-    /// How long the servers behind the hub are waited for.
+    /// Time limits for upstream servers.
     pub timing: Timing,
     pub events: EventOptions,
-    /// How the machines that tools run on are treated.
+    /// Limits and time-outs of nodes.
     pub nodes: NodeOptions,
-    /// The program that puts commands on the hub's own machine into their sandbox; without it there is none.
+    /// The program that starts commands on the hub's own machine in their sandbox; `None` disables the sandbox.
     pub launcher: Option<PathBuf>,
 }
 
 impl HubOptions {
-    /// What a hub runs with unless a test says otherwise.
+    /// The default options; tests override some of them.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mcp = McpOptions {
@@ -91,11 +91,11 @@ pub struct Hub {
     tls: Option<Arc<Tls>>,
 }
 
-/// What every request can reach; the services come when they are ready.
+/// State shared by all requests; the services are added when they are ready.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     config: LiveConfig,
-    /// Where clients on this machine reach it.
+    /// Address for clients on this machine.
     address: SocketAddr,
     scheme: &'static str,
     ready: Arc<OnceLock<Arc<Services>>>,
@@ -104,7 +104,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Where clients reach the hub, as far as it knows.
+    /// URL for clients of the hub, as far as the hub knows it.
     pub(crate) fn public_url(&self) -> String {
         self.config.load().public_url.clone().unwrap_or_else(|| self.local_url())
     }
@@ -115,13 +115,13 @@ impl App {
     }
 }
 
-/// The description of the REST API (OpenAPI 3.1), made from its routes.
+/// The OpenAPI 3.1 document of the REST API, generated from its routes.
 pub fn openapi() -> Result<String, serde_json::Error> {
     routes::document()
 }
 
 impl Hub {
-    /// Starts a hub; returns when it is ready.
+    /// Starts a hub and returns when it is ready.
     pub async fn start(options: HubOptions) -> Result<Self, HubError> {
         let tls = Tls::open(&options.config.tls, options.clock.clone())?;
         let listen = options.config.listen;
@@ -146,7 +146,7 @@ impl Hub {
             services.register(&app.metrics);
             background::start(&services, &supervisor);
             let _ = app.ready.set(services.clone());
-            // Last: whoever finds the address may count on an answer.
+            // Announce the address last: a client that finds it may rely on an answer.
             announce(&services, address, &tls)?;
             Ok(services)
         };
@@ -168,44 +168,43 @@ impl Hub {
         }
     }
 
-    /// Where it listens, which may be every interface.
+    /// The listening address, which may stand for every interface.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where clients on this machine reach it.
+    /// URL for clients on this machine.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", scheme(&self.tls), reachable(self.address))
     }
 
-    /// The tools this hub offers; tools may be added and removed while it runs.
+    /// The tools that this hub offers. Tools may be added and removed while it runs.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.services.dispatcher.registry()
     }
 
-    /// The MCP servers behind this hub.
+    /// The hub's upstream MCP servers.
     #[must_use]
     pub fn upstreams(&self) -> &Upstreams {
         &self.services.upstreams
     }
 
-    /// How the event streams are doing.
+    /// Statistics of the event streams.
     #[must_use]
     pub fn event_stats(&self) -> EventStats {
         self.services.events.stats()
     }
 
-    /// What the hub runs with now.
+    /// The current configuration.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.services.config.snapshot()
     }
 
-    /// Takes from a configuration that was read anew what can change while the hub runs; it holds for
-    /// every request from now on.
+    /// Applies the reloadable settings of a newly read configuration to all later requests.
     pub fn reload(&self, read: Config) -> Reloaded {
         let reloaded = self.services.config.reload(read);
         let config = self.services.config.load();
@@ -217,28 +216,28 @@ impl Hub {
         reloaded
     }
 
-    /// Reads the files of certificates again. What is wrong with them changes nothing.
+    /// Reloads the certificate files. Invalid files change nothing.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
         let Some(tls) = &self.tls else { return Ok(()) };
         if tls.reload()? {
-            tracing::info!("the hub has another certificate");
-            // Commands on this machine know the hub by its certificate.
+            tracing::info!("the hub's certificate has changed");
+            // Commands on this machine identify the hub by its certificate.
             if let Err(error) = announce(&self.services, self.address, &self.tls) {
-                tracing::error!(%error, "commands on this machine do not know the new certificate");
+                tracing::error!(%error, "cannot publish the new certificate to commands on this machine");
             }
         }
         Ok(())
     }
 
-    /// Reads the files of the profiles again; lists of callers change where their profile has.
+    /// Reloads the profile files. Tool lists of callers change with their profile.
     pub fn reload_profiles(&self) -> ProfilesChange {
         self.services.reload_profiles()
     }
 
-    /// Stops taking requests, finishes those that run, writes what is left to write.
+    /// Stops accepting requests, finishes the running ones and flushes pending writes.
     pub async fn shutdown(self) -> Drained {
         tracing::info!(calls = self.services.dispatcher.in_flight(), "stopping");
-        // No longer ready: a load balancer looks elsewhere while calls finish.
+        // Report not ready first, so that a load balancer uses another hub while calls finish.
         self.services.draining.cancel();
         let drained = self.supervisor.shutdown(GRACE).await;
         self.services.forget_address();
@@ -246,7 +245,7 @@ impl Hub {
         drained
     }
 
-    /// Tasks that are alive, by stage; for those who wait for a hub to come to rest.
+    /// Number of live tasks of a stage, for tests that wait until a hub is idle.
     #[must_use]
     pub fn tasks(&self, stage: Stage) -> usize {
         self.supervisor.count(stage)
@@ -262,8 +261,8 @@ fn announce(services: &Services, address: SocketAddr, tls: &Option<Arc<Tls>>) ->
     services.announce(&url, tls.as_ref().map(|tls| tls.fingerprint()))
 }
 
-/// Where clients on this machine reach what listens at an address: one that stands for every
-/// interface is none to connect to, and loopback is among those it stands for.
+/// The address at which clients on this machine reach a listener: an unspecified address cannot be dialed, but includes
+/// loopback.
 fn reachable(listening: SocketAddr) -> SocketAddr {
     let ip = match listening.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,5 +1,4 @@
-//! Connections: accepted up to a limit, without delay for small packets, encrypted where the hub has a certificate, drained
-//! at shutdown.
+//! Connections: accepted up to a limit, with `TCP_NODELAY`, encrypted if the hub has a certificate, and drained at shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,23 +22,23 @@ use crate::http::HttpMetrics;
 use crate::stall::Stalling;
 use crate::tls::{ClientCertificate, Tls};
 
-/// Connections at the same time; one more waits in the kernel's queue.
+/// Maximum number of concurrent connections; further ones wait in the kernel's backlog.
 const CONNECTIONS: u64 = 8_192;
-/// Files left for everything that is not a connection.
+/// File descriptors reserved for everything except connections.
 const OTHER_FILES: u64 = 256;
-/// Time to send the head of a request.
+/// Time limit for the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Head of a request, all headers together; hyper takes at most 100 of them.
+/// Maximum size of all headers of a request together; hyper also limits their number to 100.
 const HEADER_BYTES: usize = 64 * 1024;
 
-/// A place among the connections, with every request. A WebSocket, which outlives the connection it
-/// came on, holds on to it.
+/// A slot among the connections, attached to every request. A WebSocket outlives the HTTP connection that it came from and
+/// retains the slot.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionPlace {
     _place: Arc<(OwnedSemaphorePermit, Open)>,
 }
 
-/// Serves what comes; a connection that takes nothing for `stalled` is broken off.
+/// Serves connections. A connection whose client reads nothing for `stalled` is closed.
 pub(crate) fn start(
     listener: TcpListener,
     router: Router,
@@ -59,7 +58,7 @@ pub(crate) fn start(
                 accepted = listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // Out of file descriptors, mostly: what is open must end first.
+                        // Usually out of file descriptors: open connections must end first.
                         tracing::warn!(%error, "cannot accept a connection");
                         metrics.accept_failures.inc();
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -81,7 +80,7 @@ pub(crate) fn start(
     });
 }
 
-/// A connection that is counted for as long as it is open.
+/// Counts a connection for as long as it is open.
 #[derive(Debug)]
 struct Open(Gauge);
 
@@ -98,7 +97,7 @@ impl Drop for Open {
     }
 }
 
-/// As many as the operating system lets this process have, after asking it for all it may have.
+/// The process's limit of open files, after raising it to the maximum.
 fn most_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum || limit.maximum.is_none() {
@@ -112,7 +111,7 @@ fn most_connections() -> usize {
     usize::try_from(most).unwrap_or(16)
 }
 
-/// Who is at the other end, and for how long.
+/// The peer and lifetime of a connection.
 struct Connection {
     peer: SocketAddr,
     certificate: Option<ClientCertificate>,
@@ -135,7 +134,7 @@ impl Connection {
             }
             Err(error) => {
                 metrics.tls_failures.inc();
-                tracing::debug!(peer = %self.peer, %error, "no TLS with a client");
+                tracing::debug!(peer = %self.peer, %error, "TLS handshake with a client failed");
             }
         }
     }
@@ -152,7 +151,7 @@ impl Connection {
         let Self { peer, certificate, place, stalled, stop } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            // The one address that cannot be made up; what a header says about it is not looked at.
+            // The peer address cannot be forged, unlike headers about it, which are ignored.
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(place.clone());
             if let Some(certificate) = &certificate {

@@ -1,4 +1,4 @@
-//! Everything behind the routes, opened in order.
+//! Everything behind the routes, opened in dependency order.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::external_agents::Connected;
+use crate::external_agents::AgentConnections;
 use crate::http::ApiError;
 use crate::nodes::{self, Gateway, LocalNode};
 use crate::{HubError, HubOptions};
 
-/// A single hub; several on one database will each have a name of their own.
+/// Instance name of a single hub. Several hubs on one database would each need their own name.
 pub const INSTANCE: &str = "main";
 
-/// Requests of one subject that wait for its context to change; one more is refused as retryable.
+/// Maximum number of requests per subject that wait for a context change; more are refused as retryable.
 const CONTEXT_WAITS: usize = 64;
 
-/// Requests that count what happened in sessions at the same time; others wait.
+/// Maximum number of concurrent requests that count session events; others wait.
 const COUNTING: usize = 2;
 
-/// Servers that are tried out at the same time; one more is refused as retryable.
+/// Maximum number of concurrent server tests; more are refused as retryable.
 const UPSTREAM_TRIALS: usize = 4;
 
 #[derive(Debug)]
@@ -50,29 +50,29 @@ pub(crate) struct Services {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) failed_attempts: FailedAttempts,
     pub(crate) anchor: Arc<AuditAnchor>,
-    /// Whether the audit matched its signed head when the hub started.
+    /// Whether the audit log matched its signed head when the hub started.
     pub(crate) audit_intact_at_start: bool,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) tokens: TokenCounter,
     pub(crate) custom: CustomTools,
     pub(crate) mcp: McpServer,
     pub(crate) upstreams: Upstreams,
-    /// Held while a server is tried out, which starts a process or dials.
+    /// Held during a server test, which starts a process or opens a connection.
     pub(crate) upstream_trials: Semaphore,
     pub(crate) events: Events,
-    /// Held while events of sessions are counted.
+    /// Held while session events are counted.
     pub(crate) counting: Semaphore,
-    /// Taken while a request waits for its context to change, by subject.
+    /// Held by requests that wait for a context change, by subject.
     pub(crate) context_waits: Quota,
-    /// Writes that proxies could not deliver, as they told.
+    /// Writes reported by proxies as undeliverable.
     pub(crate) dead_letters: Counter,
     /// The machines that tools run on.
     pub(crate) nodes: Gateway,
-    /// Agents of others.
-    pub(crate) connected: Connected,
+    /// Third-party agents.
+    pub(crate) connected: AgentConnections,
     /// The hub's own machine, until it is started.
     local: Mutex<Option<LocalNode>>,
-    /// Held while the audit is verified, which reads all of it: one at a time is enough.
+    /// Held while the audit log is verified. One verification at a time is enough, as it reads the whole log.
     pub(crate) verifying: Semaphore,
     /// Cancelled when the hub is about to stop.
     pub(crate) draining: CancellationToken,
@@ -94,12 +94,12 @@ impl Services {
             durability: config.durability,
             instance_id: INSTANCE.to_owned(),
         };
-        // Before an empty database is created beside the keys of another.
+        // Check before an empty database is created beside the keys of another hub.
         DatabaseNote::check(&store_options)?;
         let store = Store::open(&store_options, supervisor).await?;
         DatabaseNote::check_opened(&config.data_dir, store.place(), store.id())?;
         DatabaseNote { place: store.place().clone(), store_id: store.id() }.keep(&config.data_dir)?;
-        // After the store, whose lock says that nobody else is making these files.
+        // Open the keys after the store, whose lock guarantees that no other process creates these files.
         let keys = Arc::new(KeyRing::open(&config.data_dir, clock.clone())?);
         let anchor =
             Arc::new(AuditAnchor::new(config.data_dir.join("audit.head"), keys.clone(), config.durability));
@@ -124,7 +124,8 @@ impl Services {
         dispatcher.registry().follow_profiles(profiles);
         let nodes = Gateway::open(store.clone(), clock.clone(), supervisor, nodes).await?;
         dispatcher.set_nodes(Arc::new(nodes.clone()));
-        let connected = Connected::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
+        let connected =
+            AgentConnections::new(&config, live.clone(), &environment, clock.clone(), nodes.clone());
         let folder = (config.data_dir.clone(), environment.clone(), launcher);
         let local = LocalNode::prepare(&nodes, &store, folder, clock.clone(), config.nodes.local).await?;
         migrate_servers(&config, &environment, &clock);
@@ -149,7 +150,7 @@ impl Services {
             environment,
             configured: config.tools.enabled.clone(),
         };
-        // After all tools of the hub itself, whose names are taken.
+        // Load the user-defined tools after the hub's own tools, whose names take precedence.
         let custom = CustomTools::open(custom_options, registry.clone());
         custom.offer_tests(&dispatcher);
         let mcp = McpServer::new(
@@ -193,7 +194,7 @@ impl Services {
         })
     }
 
-    /// Reads the files of the profiles again, where any has changed.
+    /// Reloads the profile files if any has changed.
     pub(crate) fn reload_profiles(&self) -> ProfilesChange {
         let change = self.dispatcher.registry().reload_profiles();
         if !change.is_empty() {
@@ -203,7 +204,7 @@ impl Services {
         change
     }
 
-    /// Does something to its end, whether or not whoever asked for it stays to hear of it.
+    /// Runs work to completion, even if the requesting client disconnects.
     pub(crate) async fn see_through<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -211,13 +212,13 @@ impl Services {
     ) -> Result<T, ApiError> {
         let (done, outcome) = oneshot::channel();
         self.supervisor.spawn(Stage::Work, name, async move {
-            // Nobody listens where the caller has left.
+            // The receiver is gone if the caller left.
             let _ = done.send(work.await);
         });
         outcome.await.map_err(|error| ApiError::internal(name, &error))
     }
 
-    /// Starts what nobody has to wait for who waits for the hub.
+    /// Starts the local node, which is not needed for the hub to be ready.
     pub(crate) fn start_local_node(&self) {
         let local = self.local.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(local) = local {
@@ -229,7 +230,7 @@ impl Services {
         &self.supervisor
     }
 
-    /// Lets the metrics be read of what is measured behind the routes.
+    /// Registers the metrics measured behind the routes.
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.store.register(metrics);
         self.dispatcher.register(metrics);
@@ -237,11 +238,11 @@ impl Services {
         self.upstreams.register(metrics);
         self.events.register(metrics);
         self.nodes.register(metrics);
-        let about = "Writes that proxies of agents could not deliver, as they told";
+        let about = "Writes reported by proxies as undeliverable";
         metrics.add("plexus_outbox_dead_letters", about, self.dead_letters.clone());
     }
 
-    /// Writes down where commands on this machine find the hub, and by which certificate they know it.
+    /// Records the hub's address and certificate fingerprint for commands on this machine.
     pub(crate) fn announce(&self, url: &str, certificate: Option<String>) -> Result<(), HubError> {
         let mut where_it_is = serde_json::json!({ "url": url, "pid": std::process::id() });
         if let Some(certificate) = certificate {
@@ -251,7 +252,7 @@ impl Services {
             .map_err(HubError::DataDir)
     }
 
-    /// Nobody is at the address any more.
+    /// Removes the recorded address.
     pub(crate) fn forget_address(&self) {
         if let Err(error) = fs_err::remove_file(&self.address_file) {
             tracing::debug!(%error, "no address file to remove");
@@ -259,8 +260,8 @@ impl Services {
     }
 }
 
-/// Makes the data folder, or takes one that is empty or ours. The mode of another's is not ours to
-/// change, nor is another's the place for keys.
+/// Creates the data folder, or accepts an empty one or one of Plexus. The permissions of any other folder must not be changed,
+/// and it is not a safe place for keys.
 pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
     if path.is_dir() && data_dir_state(path).map_err(HubError::DataDir)? == DataDirState::Foreign {
         return Err(HubError::ForeignDataDir(path.to_owned()));
@@ -268,20 +269,19 @@ pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
     private_file::create_dir(path).map_err(HubError::DataDir)
 }
 
-/// Whose a folder is.
+/// The kind of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataDirState {
-    /// A hub was started on it.
+    /// A hub was started in it.
     Ours,
-    /// There is nothing in it, or only the configuration: who configures a hub before its first start
-    /// has put the files there.
+    /// Empty, or only contains files that may exist before the first start, such as the configuration.
     Empty,
     Foreign,
 }
 
-/// What may be in a data folder before its first start: what a person has put there, and what proxies and runs of agents keep,
-/// which need no hub to begin.
-const PUT_THERE: [&str; 9] = [
+/// Entries that may exist in a data folder before the first start: files provided by the user, and files of proxies and agent
+/// runs, which do not need a hub to start.
+const ALLOWED_BEFORE_START: [&str; 9] = [
     FILE_NAME,
     UPSTREAMS_FOLDER,
     TOOLS_FOLDER,
@@ -293,56 +293,56 @@ const PUT_THERE: [&str; 9] = [
     RUNS_FOLDER,
 ];
 
-/// Looks into a folder that is there.
+/// Determines the kind of an existing folder.
 pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
     if ["plexus.db", "plexus.lock", "signing-key"].iter().any(|name| path.join(name).exists()) {
         return Ok(DataDirState::Ours);
     }
     let mut entries = fs_err::read_dir(path)?;
-    let put_there = |name: &OsStr| PUT_THERE.iter().any(|known| name == *known);
-    let foreign = entries.any(|entry| entry.is_ok_and(|entry| !put_there(&entry.file_name())));
+    let is_allowed = |name: &OsStr| ALLOWED_BEFORE_START.iter().any(|known| name == *known);
+    let foreign = entries.any(|entry| entry.is_ok_and(|entry| !is_allowed(&entry.file_name())));
     Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
 }
 
-/// Gives the servers of an old `mcp_servers.json` files of their own. One that cannot be used keeps nothing from starting.
+/// Moves the servers of an old `mcp_servers.json` into files of their own. Errors do not prevent the hub from starting.
 fn migrate_servers(config: &Config, environment: &Environment, clock: &Clock) {
     let folder = Folder::new(config.upstreams.dir.clone(), environment.clone()).with_clock(clock.clone());
     match upstream_config::migrate(&config.data_dir, &folder) {
         Ok(Some(migration)) => migration.log(),
         Ok(None) => {}
         Err(error) => {
-            tracing::warn!("{LEGACY_FILE} is not migrated and none of its servers is started: {error}")
+            tracing::warn!("cannot migrate {LEGACY_FILE}; none of its servers is started: {error}")
         }
     }
 }
 
-/// Compares the table with the signed head before the first new entry hides a difference.
+/// Compares the audit table with the signed head before the first new entry hides a difference.
 ///
-/// A broken chain does not keep the hub from working; it is said aloud, kept as a notice in the
-/// chain, and the head that proves it is set aside.
+/// A broken chain does not stop the hub: it is logged and recorded as a notice in the chain, and the head that proves the
+/// break is set aside.
 async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Result<bool, HubError> {
     let has_entries = store.audit_heads().borrow().is_some();
     let (signed, message) = match anchor.read() {
         Ok(None) if !has_entries => {
-            // From now on, entries without a head are entries whose head was taken away.
+            // From now on, entries without a head mean that the head was removed.
             anchor.write(&store.audit_genesis()).map_err(HubError::DataDir)?;
             return Ok(true);
         }
         Ok(None) => (None, "there are entries but no signed head".to_owned()),
         Err(why) => (None, why),
         Ok(Some(signed)) => match store.read().await?.audit_break(&signed).await? {
-            // A break that was found earlier is not healed by a restart.
+            // A restart does not clear a break that was found earlier.
             None => return Ok(!store.read().await?.audit_was_broken(INSTANCE, anchor).await?),
             Some(message) => (Some(signed), message),
         },
     };
     let now = clock.now();
     let kept = anchor.set_aside(&format!("broken-{}", now.as_second())).map_err(HubError::DataDir)?;
-    tracing::error!(%message, ?kept, "the audit does not match its signed head; run `plexus audit verify`");
+    tracing::error!(%message, ?kept, "the audit log does not match its signed head; run `plexus audit verify`");
     let notice = NewAudit::chain_break(now, signed.as_ref(), &message);
     store.append(Records { audit: vec![notice], events: vec![] }).await?;
     store.settle().await?;
-    // Signed at once, so that whoever verifies now finds the break and not a missing head.
+    // Sign now, so that a verification reports the break and not a missing head.
     let head = store.audit_heads().borrow().clone();
     if let Some(head) = head {
         anchor.write(&head).map_err(HubError::DataDir)?;

@@ -1,8 +1,7 @@
-//! A connection that takes nothing of what is written to it is broken off.
+//! Closes connections whose client stops reading.
 //!
-//! HTTP has no word for "too slow", and a client that stops reading keeps buffers and a place among
-//! the connections for as long as it likes. Only a write that waits is timed; a connection without
-//! anything to say may be silent for ever.
+//! HTTP has no signal for a slow reader, and a client that stops reading occupies buffers and a connection slot
+//! indefinitely. Only pending writes are timed; an idle connection may stay silent forever.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,14 +11,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-/// How long a hub that stops waits for a client to take what is left.
+/// How long a stopping hub waits for a client to read the remaining data.
 const STOPPING: Duration = Duration::from_secs(2);
 
 pub(crate) struct Stalling<S> {
     stream: S,
     limit: Duration,
     stop: CancellationToken,
-    /// Ends when the write that waits has waited for too long.
+    /// Timer of the pending write.
     patience: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -28,7 +27,7 @@ impl<S> Stalling<S> {
         Self { stream, limit, stop, patience: None }
     }
 
-    /// What a write came to; while it waits, time runs.
+    /// Passes the result of a write on, and runs the timer while the write is pending.
     fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.patience = None;
@@ -45,7 +44,7 @@ impl<S> Stalling<S> {
             })
         });
         ready!(patience.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
@@ -97,10 +96,10 @@ mod tests {
     use super::Stalling;
 
     #[tokio::test]
-    async fn a_write_that_waits_too_long_fails_and_one_that_moves_does_not() {
+    async fn stalled_write_fails_and_slow_write_succeeds() {
         let (ours, mut theirs) = duplex(4);
         let mut stalling = Stalling::new(ours, Duration::from_millis(50), CancellationToken::new());
-        // Slow all in all, and never without progress for long.
+        // Slow overall, but never without progress for long.
         let taken = async {
             for _ in 0..20 {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,8 +1,7 @@
-//! TLS of the listener: the hub's certificate, and those that nodes show.
+//! TLS of the listener: the hub's certificate and the client certificates of nodes.
 //!
-//! A handshake is made in the task of its connection and within a bound of time, so a slow one holds up nobody: what it has
-//! is one place among the connections. Files are read at the start and again when the hub is told to; what is wrong with
-//! them then changes nothing.
+//! Each handshake runs in the task of its connection with a time limit, so a slow one occupies only its connection slot. The
+//! files are read at startup and when the hub is told to reload; an invalid file then changes nothing.
 
 mod certificate;
 mod files;
@@ -24,15 +23,15 @@ pub(crate) use certificate::ClientCertificate;
 use files::Loaded;
 pub use files::TlsError;
 
-/// Time for a handshake.
+/// Time limit for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// First byte of one who speaks TLS.
+/// First byte of a TLS connection.
 const TLS_RECORD: u8 = 0x16;
-/// Anybody else is told before the connection ends.
+/// Answer to a client that does not use TLS.
 const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 45\r\n\r\n\
                      this hub speaks HTTPS: use an https:// URL.\r\n";
 
-/// The hub's side of every handshake.
+/// The server side of all handshakes.
 pub(crate) struct Tls {
     files: TlsConfig,
     clock: Clock,
@@ -40,26 +39,26 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// None where the hub is to speak plain HTTP.
+    /// `None` if the hub uses plain HTTP.
     pub(crate) fn open(files: &TlsConfig, clock: Clock) -> Result<Option<Arc<Self>>, TlsError> {
         let Some(loaded) = Loaded::read(files, clock.now())? else { return Ok(None) };
         let loaded = ArcSwap::from_pointee(loaded);
         Ok(Some(Arc::new(Self { files: files.clone(), clock, loaded })))
     }
 
-    /// Reads the files again; connections from now on have what they hold. Says whether the hub's certificate is another.
+    /// Reloads the files for later connections. Returns whether the hub's certificate has changed.
     pub(crate) fn reload(&self) -> Result<bool, TlsError> {
         let Some(read) = Loaded::read(&self.files, self.clock.now())? else { return Ok(false) };
         let before = self.loaded.swap(Arc::new(read));
         Ok(before.fingerprint != self.fingerprint())
     }
 
-    /// SHA-256 of the hub's certificate: who reads it in a place that only the hub writes to needs no authority.
+    /// SHA-256 of the hub's certificate. A client that reads it from a place that only the hub can write to needs no CA.
     pub(crate) fn fingerprint(&self) -> String {
         self.loaded.load().fingerprint.clone()
     }
 
-    /// Makes the handshake.
+    /// Performs the handshake.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
@@ -76,7 +75,7 @@ impl Tls {
         let mut first = [0];
         if stream.peek(&mut first).await? > 0 && first != [TLS_RECORD] {
             stream.write_all(PLAIN.as_bytes()).await?;
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use TLS"));
         }
         let acceptor = TlsAcceptor::from(self.loaded.load().server.clone());
         let stream = acceptor.accept(stream).await?;

@@ -1,7 +1,7 @@
-//! One task that reads new events once, for all readers, and only while there are any.
+//! One task that reads new events once for all readers, and only while there are any.
 //!
-//! The database is the truth: the writer's hint and the slow poll only say when to look. Readers
-//! pull; nobody is waited for. The poll finds what other hubs wrote to the same database.
+//! The database is the source of truth: the writer's hint and the slow poll only trigger a read. Readers pull, and the feed
+//! waits for none of them. The poll finds events that other hubs wrote to the same database.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::item::Item;
-use super::ring::{Ring, Taken};
+use super::ring::{Ring, RingRead};
 
-/// Between two looks when there was no hint.
+/// Interval between two reads without a hint.
 const POLL: Duration = Duration::from_secs(1);
-/// Between two looks under load: events that come close together wake the readers once.
+/// Minimum interval between two reads under load, so that a burst of events wakes the readers once.
 const PACE: Duration = Duration::from_millis(10);
-/// Events read at a time.
+/// Maximum number of events per read.
 const PAGE: i64 = 256;
 
 #[derive(Debug)]
 pub(super) struct Feed {
     store: Store,
     ring: RwLock<Ring>,
-    /// Moves when the ring has something new, or begins anew.
+    /// Notified when the ring has new events or starts over.
     moved: watch::Sender<()>,
     readers: watch::Sender<usize>,
 }
@@ -45,7 +45,7 @@ impl Feed {
                 let mut readers = feed.readers.subscribe();
                 while readers.wait_for(|readers| *readers > 0).await.is_ok() {
                     if let Err(error) = feed.follow(&mut readers).await {
-                        tracing::warn!(%error, "cannot read new events; readers wait");
+                        tracing::warn!(%error, "cannot read new events; event streams are delayed");
                         return;
                     }
                 }
@@ -58,13 +58,13 @@ impl Feed {
         &self.store
     }
 
-    /// Counts a reader until the value is dropped.
-    pub(super) fn join(self: &Arc<Self>) -> Reading {
+    /// Counts a reader until the returned value is dropped.
+    pub(super) fn join(self: &Arc<Self>) -> FeedReader {
         self.readers.send_modify(|readers| *readers += 1);
-        Reading { moved: self.moved.subscribe(), feed: self.clone() }
+        FeedReader { moved: self.moved.subscribe(), feed: self.clone() }
     }
 
-    /// Streams that are open.
+    /// Number of open streams.
     pub(super) fn readers(&self) -> usize {
         *self.readers.borrow()
     }
@@ -74,7 +74,7 @@ impl Feed {
         let mut tip = self.store.read_committed().await?.newest_event().await?;
         self.change(|ring| ring.begin(tip));
         loop {
-            // Before the look, so that a hint that comes during it is not missed.
+            // Mark the hints as seen before the read, so that a hint during the read is not missed.
             hints.mark_unchanged();
             let looked = Instant::now();
             let events = self.store.read_committed().await?.events_after(tip, PAGE).await?;
@@ -108,37 +108,37 @@ async fn nobody_reads(readers: &mut watch::Receiver<usize>) {
     let _ = readers.wait_for(|readers| *readers == 0).await;
 }
 
-/// A reader's place among those that are counted.
+/// A counted reader.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct FeedReader {
     feed: Arc<Feed>,
     moved: watch::Receiver<()>,
 }
 
-impl Reading {
+impl FeedReader {
     pub(super) fn store(&self) -> &Store {
         &self.feed.store
     }
 
-    /// Whether the ring can be read from a place on.
+    /// Whether the ring can be read from this position.
     pub(super) fn covers(&self, after: i64) -> bool {
         self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).covers(after)
     }
 
-    /// What the ring has after a place. Whatever comes after this look ends [`Self::moved`].
-    pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
+    /// The events in the ring after a position. Later changes complete [`Self::moved`].
+    pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
         self.moved.mark_unchanged();
         self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).take(after, wanted)
     }
 
-    /// Ends when the ring has changed since the last look.
+    /// Completes when the ring has changed since the last read.
     pub(super) async fn moved(&mut self) {
-        // The sender lives in the feed, which we hold.
+        // The sender is owned by the feed, which this value keeps alive.
         let _ = self.moved.changed().await;
     }
 }
 
-impl Drop for Reading {
+impl Drop for FeedReader {
     fn drop(&mut self) {
         self.feed.readers.send_modify(|readers| *readers -= 1);
     }

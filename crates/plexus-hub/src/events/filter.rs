@@ -1,21 +1,21 @@
-//! What a reader gets: what it asked for, of what it may see.
+//! Filters of event streams: the reader's selection, restricted to the sessions that it may see.
 
 use plexus_auth::Principal;
 use plexus_proto::{EventKind, SessionId};
 
 use super::item::Item;
 
-/// Lets a token see sessions that are not its own.
+/// Lets a token see the sessions of other subjects.
 pub(crate) const SEE_ALL_SESSIONS: &str = "read:sessions";
 
-/// Whose sessions a principal may see: its own, or, where this is none, all.
+/// The owner whose sessions a principal may see; `None` for all sessions.
 pub(crate) fn visible_owner(principal: &Principal) -> Option<&str> {
     (!principal.allows(SEE_ALL_SESSIONS)).then(|| principal.subject())
 }
 
-/// What was asked for. Nothing given means everything.
+/// The selection of a reader. Empty fields select everything.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct EventSelection {
     pub(crate) session: Option<SessionId>,
     pub(crate) owner: Option<String>,
     pub(crate) kinds: Vec<EventKind>,
@@ -25,11 +25,11 @@ pub(crate) struct Wanted {
 pub(super) struct Filter {
     /// The only owner whose sessions may be seen.
     visible: Option<String>,
-    wanted: Wanted,
+    wanted: EventSelection,
 }
 
 impl Filter {
-    pub(super) fn new(principal: &Principal, wanted: Wanted) -> Self {
+    pub(super) fn new(principal: &Principal, wanted: EventSelection) -> Self {
         Self { visible: visible_owner(principal).map(str::to_owned), wanted }
     }
 

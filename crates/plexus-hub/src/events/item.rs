@@ -1,4 +1,4 @@
-//! An event as it is sent: its JSON is made once, for all readers.
+//! An event as it is sent: its JSON is serialized once for all readers.
 
 use axum::extract::ws::Utf8Bytes;
 use plexus_proto::{EventKind, SessionId, Timestamp};
@@ -15,11 +15,11 @@ pub(super) struct Item {
     pub(super) kind: EventKind,
     /// Subject that the session belongs to.
     pub(super) owner: String,
-    /// The event as REST gives it, on one line.
+    /// The event as in the REST API, on one line.
     pub(super) json: Utf8Bytes,
 }
 
-/// The same fields as `plexus_proto::Event`, without a look into the payload.
+/// The same fields as `plexus_proto::Event`, without parsing the payload.
 #[derive(Serialize)]
 struct Wire<'a> {
     session_id: SessionId,
@@ -46,7 +46,7 @@ impl Item {
             payload: &payload,
             external_id: event.external_id.as_deref(),
         };
-        // Text and numbers only: there is nothing in it that could not be written.
+        // The fields are text and numbers only, so serialization cannot fail.
         let json = serde_json::to_string(&wire).unwrap_or_default();
         Self {
             session_id: event.session_id,
@@ -59,8 +59,8 @@ impl Item {
     }
 }
 
-/// The payload without line breaks, which would end a server-sent event. What is not JSON, though it
-/// should be, is passed on as a string: one damaged row must not stop a stream.
+/// The payload without line breaks, which would end a server-sent event. A payload that is unexpectedly not JSON is passed on
+/// as a string, because one damaged row must not stop a stream.
 fn on_one_line(payload: &str) -> Box<RawValue> {
     let as_it_is = || RawValue::from_string(payload.to_owned()).ok();
     let rewritten = || serde_json::from_str(payload).unwrap_or_else(|_| Value::from(payload));
@@ -76,7 +76,7 @@ mod tests {
     use super::Item;
 
     #[test]
-    fn an_item_is_the_event_of_the_rest_api_on_one_line() {
+    fn item_is_the_rest_event_on_one_line() {
         for (payload, external_id) in [
             ("{\"tool\":\"todo\",\"b\":1.0}", None),
             ("{\n  \"tool\": \"todo\",\r\n  \"text\": \"a\\nb\"\n}", Some("x")),

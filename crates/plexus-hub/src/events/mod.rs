@@ -1,12 +1,11 @@
 //! Live events: `/ws/sessions/{id}` and `/ws/events`, and the same as server-sent events.
 //!
-//! - The database is the truth. What is sent was read from it; what says that there is something new
-//!   is a hint.
-//! - A stream gives every event that its principal may see once, in order, from where it was asked to
-//!   begin. Where it cannot, because events were pruned, it says so.
-//! - A reader costs one batch of memory, however slow it is. One that takes nothing for too long is
-//!   disconnected and told where to go on.
-//! - A stream lasts no longer than its token.
+//! - The database is the source of truth: streams send only events read from it, and notifications are just hints.
+//! - A stream sends every event that its principal may see once and in order, starting at the requested position. If events
+//!   were pruned, the stream reports the gap.
+//! - A reader uses one batch of memory, however slow it is. A reader that accepts nothing for too long is disconnected and
+//!   told where to resume.
+//! - A stream ends when its token does.
 
 mod feed;
 mod filter;
@@ -35,24 +34,24 @@ use feed::Feed;
 use filter::Filter;
 use reader::Reader;
 
-pub(crate) use filter::{SEE_ALL_SESSIONS, Wanted, visible_owner};
+pub(crate) use filter::{EventSelection, SEE_ALL_SESSIONS, visible_owner};
 pub(crate) use reader::Log;
 
-/// Streams of one subject at the same time; one more is refused.
+/// Maximum number of concurrent streams per subject; more are refused.
 const PER_SUBJECT: usize = 128;
-/// Pages that all readers together read at the same time; the rest of the store's readers are for
-/// everybody else.
+/// Maximum number of database pages that all streams read concurrently; the other readers of the store remain available for
+/// other work.
 const TURNS: usize = 2;
 
 #[derive(Debug, Clone)]
 pub struct EventOptions {
-    /// Time between two signs of life on a stream that has nothing to say.
+    /// Interval of keep-alives on an idle stream.
     pub keep_alive: Duration,
-    /// A WebSocket that nothing was heard from for so long is gone.
+    /// A WebSocket is closed after this time without a frame from the client.
     pub silence: Duration,
-    /// How long a reader may take for a batch of 64 KiB before it is too slow.
+    /// How long a reader may take for a batch of 64 KiB before it counts as too slow.
     pub slow: Duration,
-    /// How long a reader that is told to go has to hear it.
+    /// How long a reader may take to receive its close message.
     pub grace: Duration,
 }
 
@@ -68,29 +67,29 @@ impl Default for EventOptions {
 }
 
 impl EventOptions {
-    /// For a connection to take anything at all of what is written to it.
+    /// How long a connection may accept none of the written data.
     pub(crate) fn stalled(&self) -> Duration {
         self.slow + self.grace
     }
 }
 
-/// How the event streams are doing.
+/// Statistics of the event streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventStats {
-    /// Streams that are open.
+    /// Open streams.
     pub open: usize,
-    /// Readers that were disconnected because they were too slow, since the start.
+    /// Readers that were disconnected since startup because they were too slow.
     pub too_slow: u64,
 }
 
-/// Where a stream begins.
+/// Where a stream starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
-    /// With what happens from now on.
+    /// With new events only.
     Now,
-    /// After this number.
+    /// After the event with this number.
     After(i64),
-    /// So many numbers before the end.
+    /// This many numbers before the end.
     Last(i64),
 }
 
@@ -127,31 +126,31 @@ impl Events {
         EventStats { open: self.feed.readers(), too_slow: self.too_slow.load(Ordering::Relaxed) }
     }
 
-    /// Lets others read what is measured here.
+    /// Registers the metrics.
     pub(crate) fn register(&self, metrics: &Metrics) {
         let feed = self.feed.clone();
-        metrics.read("plexus_event_streams", "Event streams that are open", move || count(feed.readers()));
+        metrics.read("plexus_event_streams", "Open event streams", move || count(feed.readers()));
         let too_slow = self.too_slow.clone();
-        let about = "Readers of events that were disconnected because they were too slow";
+        let about = "Event streams that were closed because their reader was too slow";
         metrics.read("plexus_event_readers_too_slow", about, move || {
             count(usize::try_from(too_slow.load(Ordering::Relaxed)).unwrap_or(usize::MAX))
         });
     }
 
-    /// A stream for a principal. A session that it may not see is one that does not exist.
+    /// Opens a stream for a principal. A session that it may not see is treated as missing.
     pub(crate) async fn open(
         &self,
         principal: Arc<Principal>,
         log: Log,
         start: Start,
-        wanted: Wanted,
+        wanted: EventSelection,
     ) -> Result<EventStream, ApiError> {
         let place = self.places.enter(principal.subject()).ok_or_else(|| {
-            let message = format!("{} has {PER_SUBJECT} event streams open", principal.subject());
+            let message = format!("{} already has {PER_SUBJECT} event streams open", principal.subject());
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-                .hint("That is the most allowed; close one first.")
+                .hint("That is the limit; close one first.")
         })?;
-        // Joined before the first look at the log: nothing can happen in between.
+        // Join before looking at the log, so that no event is missed in between.
         let reading = self.feed.join();
         let newest = self.newest(&principal, log).await?;
         let after = match start {
@@ -159,9 +158,9 @@ impl Events {
             Start::Last(count) => newest.saturating_sub(count).max(0),
             Start::After(after) if after <= newest => after,
             Start::After(after) => {
-                let message = format!("after={after} is beyond the newest event, which is {newest}");
+                let message = format!("after={after} is beyond the newest event, {newest}");
                 return Err(ApiError::bad_request(message)
-                    .hint("The number is from another log; begin with after=0, or without it."));
+                    .hint("The number belongs to another log; start with after=0 or without it."));
             }
         };
         let filter = Filter::new(&principal, wanted);
@@ -187,18 +186,18 @@ impl Events {
     }
 }
 
-/// A stream that was granted and not begun.
+/// A stream that was authorized but not started.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     reader: Reader,
     welcome: Welcome,
-    /// Cancelled when the hub takes nothing more.
+    /// Cancelled when the hub stops accepting requests.
     stopping: CancellationToken,
     too_slow: Arc<AtomicU64>,
     options: EventOptions,
 }
 
-/// Ticks for keep-alives, the first one a whole period from now.
+/// Keep-alive ticks; the first one after a full period.
 fn ticks(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

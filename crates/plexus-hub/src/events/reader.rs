@@ -1,9 +1,9 @@
 //! A reader: a cursor into the events of one session or of all.
 //!
-//! It begins with pages of the database and goes on with the ring once it has caught up; one that
-//! comes back soon begins with the ring, one that falls behind it goes back to pages. Numbers have no gaps, so one that is missing is known to
-//! have been pruned, and the reader says so. It holds no connection while it waits, and what it has
-//! not given out it does not hold at all.
+//! It starts with pages from the database and continues with the ring once it has caught up; a reader that reconnects soon
+//! starts with the ring, and one that falls behind the ring returns to pages. Numbers have no gaps, so a missing number means
+//! that the event was pruned, and the reader reports that. While waiting it holds no database connection, and it never
+//! buffers events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use plexus_proto::{SessionId, StreamControl};
 use plexus_store::{StoreError, StoredEvent};
 use tokio::sync::Semaphore;
 
-use super::feed::Reading;
+use super::feed::FeedReader;
 use super::filter::Filter;
 use super::item::Item;
-use super::ring::{BATCH, BATCH_BYTES, Taken};
+use super::ring::{BATCH, BATCH_BYTES, RingRead};
 
-/// Events of the first page; later ones are cut to what fits into a batch.
+/// Maximum number of events in the first page; later pages are sized to a batch.
 const FIRST_PAGE: i64 = 32;
-/// Before a page is asked for again that could not be read.
+/// Delay before a failed page read is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Which log is read, and so which numbers count.
+/// The log that is read, which determines the numbering.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Log {
-    /// One session, by `seq`.
+    /// One session, numbered by `seq`.
     Session(SessionId),
-    /// All sessions, by `pos`.
+    /// All sessions, numbered by `pos`.
     All,
 }
 
@@ -40,7 +40,7 @@ impl Log {
     }
 }
 
-/// One message of a stream, with the number to come back with once it was received.
+/// One message of a stream, with the number to resume from once it was received.
 #[derive(Debug)]
 pub(super) enum Message {
     Control(StreamControl),
@@ -59,14 +59,14 @@ impl Message {
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    reading: Reading,
-    /// Pages that may be read at the same time by all readers.
+    reading: FeedReader,
+    /// Limits the concurrent page reads of all readers.
     turns: Arc<Semaphore>,
     log: Log,
     filter: Filter,
-    /// Number of the last event that was given out or passed over.
+    /// Number of the last event that was sent or skipped.
     after: i64,
-    /// Place from which on the ring is read; none while pages are.
+    /// Position from which the ring is read; `None` while pages are read.
     place: Option<i64>,
     /// Number of the newest event when the stream was opened.
     newest: i64,
@@ -75,19 +75,19 @@ pub(super) struct Reader {
     page: i64,
 }
 
-/// What the database has after a number.
+/// Events in the database after a number.
 struct Page {
     events: Vec<StoredEvent>,
-    /// Newest place, and newest number of the log, before the events were read.
+    /// Newest position and newest number of the log before the events were read.
     newest_place: i64,
     newest: i64,
     is_last: bool,
 }
 
 impl Reader {
-    /// Begins after `after`; `newest` is the number of the newest event at this moment.
+    /// Starts after `after`; `newest` is the current number of the newest event.
     pub(super) fn new(
-        reading: Reading,
+        reading: FeedReader,
         turns: Arc<Semaphore>,
         log: Log,
         filter: Filter,
@@ -102,12 +102,12 @@ impl Reader {
         Self { reading, turns, log, filter, after, place, newest, opened: false, live: false, page }
     }
 
-    /// Number to come back with, had nothing of what follows been received.
+    /// Number to resume from if none of the following messages are received.
     pub(super) fn after(&self) -> i64 {
         self.after
     }
 
-    /// The next messages, at least one. Nothing is lost when this is dropped before it ends.
+    /// The next messages, at least one. Cancel-safe.
     pub(super) async fn next(&mut self) -> Vec<Message> {
         if !self.opened {
             self.opened = true;
@@ -126,13 +126,13 @@ impl Reader {
 
     async fn next_of_ring(&mut self, place: i64) -> Vec<Message> {
         let (log, filter, after) = (self.log, &self.filter, self.after);
-        // The last page of a session may have reached further than the place it was read at.
+        // The last page of a session may extend past the position at which it was read.
         let taken = self.reading.take(place, |item| match log {
             Log::Session(id) => item.session_id == id && item.seq > after && filter.passes(item),
             Log::All => filter.passes(item),
         });
         match taken {
-            Taken::Items { items, through } => {
+            RingRead::Items { items, through } => {
                 self.place = Some(through);
                 let messages: Vec<_> = items.into_iter().map(|item| self.event(item)).collect();
                 if let Log::All = log {
@@ -140,11 +140,11 @@ impl Reader {
                 }
                 return messages;
             }
-            Taken::Behind => self.place = None,
-            Taken::Idle if !self.live => self.place = None,
-            // The ring may lag behind what had happened when the stream was opened.
-            Taken::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
-            Taken::Wait | Taken::Idle => self.reading.moved().await,
+            RingRead::Behind => self.place = None,
+            RingRead::Idle if !self.live => self.place = None,
+            // The ring may lag behind the events that existed when the stream was opened.
+            RingRead::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
+            RingRead::Wait | RingRead::Idle => self.reading.moved().await,
         }
         Vec::new()
     }
@@ -158,7 +158,7 @@ impl Reader {
         match self.read_page().await {
             Ok(page) => self.pass_on(page),
             Err(error) => {
-                // The feed, which reads the same database, says it aloud once for all.
+                // The feed reads the same database and logs the failure once for all readers.
                 tracing::debug!(%error, "cannot read events for a stream; trying again");
                 tokio::time::sleep(PAUSE).await;
                 Vec::new()
@@ -167,7 +167,7 @@ impl Reader {
     }
 
     async fn read_page(&self) -> Result<Page, StoreError> {
-        // Never closed, so an error cannot be; without a turn there is no harm in reading either.
+        // The semaphore is never closed. An error would only mean reading without a permit, which is harmless.
         let _turn = self.turns.acquire().await;
         let mut reader = self.reading.store().read().await?;
         let newest_place = reader.newest_event().await?;
@@ -183,7 +183,7 @@ impl Reader {
         Ok(Page { events, newest_place, newest, is_last })
     }
 
-    /// Moves past a page; what of it is wanted is given out.
+    /// Advances past a page and returns its matching events.
     fn pass_on(&mut self, page: Page) -> Vec<Message> {
         let (count, mut bytes) = (page.events.len(), 0);
         let mut messages = Vec::with_capacity(count);
@@ -219,7 +219,7 @@ impl Reader {
         Message::Control(StreamControl::Live { after: self.after })
     }
 
-    /// Says what is missing between the last number and this one.
+    /// Reports the missing events between the last number and this one.
     fn skip_to(&mut self, through: i64, messages: &mut Vec<Message>) {
         if through > self.after {
             messages.push(Message::Control(StreamControl::Pruned { after: self.after, through }));

@@ -1,24 +1,24 @@
-//! The newest events, kept for the readers that keep up.
+//! The newest events, cached for readers that keep up.
 //!
-//! The ring holds every event with a place after `from`, up to and with `tip`; what is older has to
-//! be read from the database. It is bounded by number and by bytes: the oldest events go first.
+//! The ring contains every event with a position after `from`, up to and including `tip`; older events must be read from the
+//! database. It is limited by number and by bytes, and the oldest events are evicted first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::item::Item;
 
-/// Events kept.
+/// Maximum number of cached events.
 const KEPT: usize = 4_096;
-/// Bytes of JSON kept; the newest event is kept whatever its size.
+/// Maximum number of cached JSON bytes; the newest event is retained whatever its size.
 const KEPT_BYTES: usize = 16 << 20;
-/// Events, and bytes of JSON, that a reader takes at a time.
+/// Maximum number of events, and of JSON bytes, per batch.
 pub(super) const BATCH: usize = 256;
 pub(super) const BATCH_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    /// Whether it follows the database.
+    /// Whether the ring follows the database.
     filled: bool,
     from: i64,
     tip: i64,
@@ -26,26 +26,26 @@ pub(super) struct Ring {
     bytes: usize,
 }
 
-/// What the ring has for a reader.
+/// Result of reading the ring.
 #[derive(Debug)]
-pub(super) enum Taken {
-    /// Events that the reader wants, which may be none; it has now seen all up to `through`.
+pub(super) enum RingRead {
+    /// Matching events, possibly none; the reader has now seen everything up to `through`.
     Items { items: Vec<Arc<Item>>, through: i64 },
-    /// Nothing yet.
+    /// No new events yet.
     Wait,
-    /// The ring does not follow the database, or not yet.
+    /// The ring does not (yet) follow the database.
     Idle,
-    /// The ring begins after the reader's place.
+    /// The ring starts after the reader's position.
     Behind,
 }
 
 impl Ring {
-    /// Begins to follow the database after this place.
+    /// Starts to follow the database after this position.
     pub(super) fn begin(&mut self, tip: i64) {
         *self = Self { filled: true, from: tip, tip, items: VecDeque::new(), bytes: 0 };
     }
 
-    /// Nobody reads any more, or the database cannot be followed.
+    /// Empties the ring because there are no readers or the database cannot be read.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -61,21 +61,21 @@ impl Ring {
         }
     }
 
-    /// Whether all that comes after a place is, or will be, in the ring.
+    /// Whether every event after a position is, or will be, in the ring.
     pub(super) fn covers(&self, after: i64) -> bool {
         self.filled && after >= self.from
     }
 
-    /// What comes after a place, as far as it is wanted, up to a batch.
-    pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> Taken {
+    /// The matching events after a position, up to a batch.
+    pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
         if !self.filled {
-            return Taken::Idle;
+            return RingRead::Idle;
         }
         if !self.covers(after) {
-            return Taken::Behind;
+            return RingRead::Behind;
         }
         if after >= self.tip {
-            return Taken::Wait;
+            return RingRead::Wait;
         }
         let first = self.items.partition_point(|item| item.pos <= after);
         let (mut items, mut bytes) = (Vec::new(), 0);
@@ -83,10 +83,10 @@ impl Ring {
             items.push(item.clone());
             bytes += item.json.len();
             if items.len() >= BATCH || bytes >= BATCH_BYTES {
-                return Taken::Items { through: item.pos, items };
+                return RingRead::Items { through: item.pos, items };
             }
         }
-        Taken::Items { items, through: self.tip }
+        RingRead::Items { items, through: self.tip }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     use plexus_proto::{EventKind, SessionId};
 
-    use super::{BATCH, KEPT, KEPT_BYTES, Ring, Taken};
+    use super::{BATCH, KEPT, KEPT_BYTES, Ring, RingRead};
     use crate::events::item::Item;
 
     fn item(pos: i64, bytes: usize) -> Arc<Item> {
@@ -110,20 +110,20 @@ mod tests {
         })
     }
 
-    fn places(taken: &Taken) -> (Vec<i64>, i64) {
+    fn places(taken: &RingRead) -> (Vec<i64>, i64) {
         match taken {
-            Taken::Items { items, through } => (items.iter().map(|item| item.pos).collect(), *through),
+            RingRead::Items { items, through } => (items.iter().map(|item| item.pos).collect(), *through),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_reader_takes_what_follows_its_place_and_no_more_than_a_batch() {
+    fn reader_gets_events_after_its_position_up_to_a_batch() {
         let mut ring = Ring::default();
-        assert!(matches!(ring.take(0, |_| true), Taken::Idle));
+        assert!(matches!(ring.take(0, |_| true), RingRead::Idle));
         ring.begin(10);
-        assert!(matches!(ring.take(9, |_| true), Taken::Behind));
-        assert!(matches!(ring.take(10, |_| true), Taken::Wait));
+        assert!(matches!(ring.take(9, |_| true), RingRead::Behind));
+        assert!(matches!(ring.take(10, |_| true), RingRead::Wait));
         for pos in 11..=1_000 {
             ring.push(item(pos, 10));
         }
@@ -133,21 +133,21 @@ mod tests {
         assert_eq!(places(&ring.take(10, |item| item.pos == 500)), (vec![500], 1_000));
         assert_eq!(places(&ring.take(10, |_| false)), (vec![], 1_000));
         ring.clear();
-        assert!(matches!(ring.take(1_000, |_| true), Taken::Idle));
+        assert!(matches!(ring.take(1_000, |_| true), RingRead::Idle));
     }
 
     #[test]
-    fn the_oldest_go_when_there_are_too_many_or_too_large_ones() {
+    fn oldest_events_are_evicted_by_count_and_by_size() {
         let mut ring = Ring::default();
         ring.begin(0);
         for pos in 1..=KEPT as i64 + 5 {
             ring.push(item(pos, 1));
         }
-        assert!(matches!(ring.take(4, |_| true), Taken::Behind));
+        assert!(matches!(ring.take(4, |_| true), RingRead::Behind));
         assert_eq!(places(&ring.take(5, |_| true)).0[0], 6);
         let next = KEPT as i64 + 6;
         ring.push(item(next, KEPT_BYTES + 1));
-        assert!(matches!(ring.take(next - 2, |_| true), Taken::Behind));
+        assert!(matches!(ring.take(next - 2, |_| true), RingRead::Behind));
         assert_eq!(places(&ring.take(next - 1, |_| true)), (vec![next], next));
     }
 }

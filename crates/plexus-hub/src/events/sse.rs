@@ -1,8 +1,7 @@
 //! An event stream as server-sent events, for `curl` and `EventSource`.
 //!
-//! The id of an event is the number to come back with, as `Last-Event-ID`. The stream is asked for
-//! more only when the connection has taken what it was given; a connection that takes nothing is cut
-//! by [`crate::stall`].
+//! The id of an event is the number to resume from, as `Last-Event-ID`. The stream is polled only when the connection has sent
+//! the previous data; a connection that accepts no data is closed by [`crate::stall`].
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -38,7 +37,7 @@ pub(crate) fn response(stream: EventStream, held: impl Send + 'static) -> Respon
 struct EventBody {
     stream: EventStream,
     ticks: Interval,
-    /// Since when the connection has something that it was not yet rid of.
+    /// Since when the connection has unsent data.
     given_at: Option<Instant>,
 }
 
@@ -75,7 +74,7 @@ fn written(messages: &[Message]) -> Bytes {
                 let _ = write!(text, "event: control\ndata: {json}\n\n");
             }
             Message::Event { item, .. } => {
-                // A kind from elsewhere may be any text; what is no name for an event has none.
+                // Kinds of other programs may be any text; the event name is omitted if it is not a valid one.
                 let kind = item.kind.as_str();
                 if !kind.contains(['\n', '\r']) {
                     let _ = writeln!(text, "event: {kind}");

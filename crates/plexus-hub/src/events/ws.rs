@@ -1,4 +1,4 @@
-//! An event stream over a WebSocket. The hub speaks; of the client it wants signs of life only.
+//! An event stream over a WebSocket. The hub sends events; the client sends only signs of life.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::atomic::Ordering;
@@ -18,23 +18,23 @@ use tokio_util::sync::CancellationToken;
 use super::reader::Message;
 use super::{EventStream, Events, ticks};
 
-/// The protocol that is spoken, for clients that must name one.
+/// The subprotocol, for clients that must name one.
 const PROTOCOL: &str = "plexus.v1";
-/// A message of a client, which has nothing to say.
+/// Maximum size of a client's message; clients have nothing to send.
 const CLIENT_BYTES: usize = 4 << 10;
-/// Frames of a client between two keep-alives.
+/// Maximum number of client frames between two keep-alives.
 const CLIENT_FRAMES: usize = 256;
-/// Gathered before it is written to the socket.
+/// Size of the buffer in front of the socket.
 const WRITE_BUFFER: usize = 32 << 10;
-/// What a reader may take [`slow`](super::EventOptions::slow) for.
+/// Amount of data that a reader must accept within [`slow`](super::EventOptions::slow).
 const SLOW_BYTES: usize = 64 << 10;
-/// Who takes so much is there; its answer to a ping may have to wait behind it.
+/// A client that accepts this much is alive; its pong may be queued behind the data.
 const LIVELY_BYTES: usize = 16 << 10;
-/// A hub that stops does not wait longer for a client to hear of it.
+/// How long a stopping hub waits for a client to receive its close message.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 impl Events {
-    /// Answers with a WebSocket that carries the stream. `held` is dropped with the socket.
+    /// Upgrades to a WebSocket that carries the stream. `held` is dropped with the socket.
     pub(crate) fn upgrade(
         &self,
         upgrade: WebSocketUpgrade,
@@ -60,19 +60,19 @@ impl Events {
 struct Connection {
     socket: WebSocket,
     stream: EventStream,
-    /// Number of the last message that was handed to the socket.
+    /// Number of the last message that was passed to the socket.
     sent: i64,
     ticks: Interval,
-    /// When the client was heard last, and how many frames it sent since the last keep-alive.
+    /// When the last client frame arrived, and the number of client frames since the last keep-alive.
     heard_at: Instant,
     frames: usize,
 }
 
 /// Why a stream ends.
 enum End {
-    /// The client left, or cannot be reached.
+    /// The client disconnected or cannot be reached.
     Gone,
-    /// The client is told, with this code.
+    /// The client gets a close message with this code.
     Close(u16),
 }
 
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Waits for one thing to happen and does what it asks for.
+    /// Waits for the next event of the connection and handles it.
     async fn step(&mut self) -> ControlFlow<End> {
         let EventStream { reader, welcome, stopping, options, .. } = &mut self.stream;
         tokio::select! {
@@ -115,11 +115,11 @@ impl Connection {
         }
     }
 
-    /// Whatever a client sends says that it is there, and nothing else.
+    /// Any client frame counts as a sign of life; its content is ignored.
     fn heard(&mut self, frame: Option<Result<ws::Message, axum::Error>>) -> ControlFlow<End> {
         match frame {
             None | Some(Ok(ws::Message::Close(_))) => return Break(End::Gone),
-            // Broken, or a message over the limit: who is still there is told.
+            // The connection is broken or the message too large; a client that is still there gets a close message.
             Some(Err(_)) => return Break(End::Close(close_code::POLICY)),
             Some(Ok(_)) => {}
         }
@@ -139,7 +139,7 @@ impl Connection {
         self.write(frames.collect()).await
     }
 
-    /// Writes frames, each with its number; who does not take them in time is too slow.
+    /// Writes frames, each with its number. A client that does not accept them in time is too slow.
     async fn write(&mut self, frames: Vec<(i64, ws::Message)>) -> ControlFlow<End> {
         let bytes: usize = frames.iter().map(|(_, frame)| size(frame)).sum();
         let portions = u32::try_from(1 + bytes / SLOW_BYTES).unwrap_or(u32::MAX);
@@ -152,7 +152,7 @@ impl Connection {
             self.socket.flush().await
         };
         tokio::select! {
-            // What can be written is, also when there is a reason to end.
+            // Write as much as possible first, even if there is a reason to end.
             biased;
             written = written => {
                 if bytes >= LIVELY_BYTES {
@@ -168,8 +168,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye, and waits until the client has closed in turn: what it has not read yet would
-    /// otherwise be lost.
+    /// Sends the close message and waits until the client has closed too: otherwise data that it has not read yet would be lost.
     async fn part(&mut self, end: End) {
         if let End::Close(code) = end {
             let resume = StreamResume { resume_after: self.sent };
@@ -183,7 +182,7 @@ impl Connection {
     }
 }
 
-/// Ends when the stream must: the hub stops, or the token is no longer good.
+/// Completes when the stream must end: the hub is stopping or the token is no longer valid.
 async fn ended(stopping: &CancellationToken, welcome: &mut Welcome) -> End {
     tokio::select! {
         () = stopping.cancelled() => End::Close(close_code::AWAY),

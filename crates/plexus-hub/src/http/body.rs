@@ -1,4 +1,4 @@
-//! Reading a request's body: so much, and not for longer than that.
+//! Reading request bodies within limits of size and time.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{ApiError, Caller};
 use crate::services::Services;
 
 impl Services {
-    /// The whole body within the limits, of which `most` may be a narrower one.
+    /// Reads the whole body within the limits; `most` may lower the size limit.
     pub(crate) async fn read_body(
         &self,
         headers: &HeaderMap,
@@ -25,13 +25,13 @@ impl Services {
     ) -> Result<Bytes, ApiError> {
         let mut limits = self.config.load().limits;
         limits.body_bytes = limits.body_bytes.min(most);
-        // Who asks before sending is told at once; who does not is read until it is too much, because an
-        // answer that comes while a client still sends is lost to many.
+        // A client that sends `Expect: 100-continue` is refused before it sends. Any other is read up to the limit, because many
+        // clients lose an answer that arrives while they are still sending.
         if headers.contains_key(EXPECT) && body.size_hint().lower() > limits.body_bytes as u64 {
             return Err(too_large(limits.body_bytes));
         }
         tokio::select! {
-            // A body that is there is taken, also by a hub that is stopping.
+            // A body that has arrived is accepted even if the hub is stopping.
             biased;
             body = read(body, limits) => body,
             () = self.draining.cancelled() => {
@@ -41,7 +41,7 @@ impl Services {
         }
     }
 
-    /// The body as JSON of this form; `what` names the form in a refusal.
+    /// Parses the body as a JSON object; `what` names the expected content in errors.
     pub(crate) async fn read_json<T: DeserializeOwned>(
         &self,
         request: Request,
@@ -50,12 +50,12 @@ impl Services {
     ) -> Result<T, ApiError> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
-            let message = "the body must be JSON, and say so with `Content-Type: application/json`";
+            let message = "the body must be JSON with `Content-Type: application/json`";
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
         }
         let body = self.read_body(&parts.headers, body, most).await?;
-        // The parser would take a list of its fields too, which is in no description.
+        // The parser would also accept an array of the fields, which the API description does not allow.
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
         }
@@ -66,14 +66,14 @@ impl Services {
 }
 
 impl Caller {
-    /// The whole body within the limits, if the caller is still welcome when it has arrived.
+    /// Reads the whole body, and checks afterwards that the caller's token is still valid.
     pub(crate) async fn read_body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
         let body = self.services.read_body(headers, body, usize::MAX).await?;
         self.services.authenticator.check(&self.principal)?;
         Ok(body)
     }
 
-    /// The body as JSON of this form, if the caller is still welcome when it has arrived.
+    /// Parses the body as JSON, and checks after reading it that the caller's token is still valid.
     pub(crate) async fn read_json<T: DeserializeOwned>(
         &self,
         request: Request,
@@ -85,7 +85,7 @@ impl Caller {
     }
 }
 
-/// What a parser says, in words of JSON: the names of our types mean nothing to others.
+/// A parser error without the names of Rust types, which mean nothing to API clients.
 fn in_json(said: &str) -> String {
     match said.split_once("expected struct ") {
         Some((before, rest)) => {
@@ -96,7 +96,7 @@ fn in_json(said: &str) -> String {
     }
 }
 
-/// Whether one content type is given and it is that of JSON, whatever its parameters.
+/// Whether there is exactly one content type and it is JSON, with any parameters.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (given, more) = (types.next().and_then(|value| value.to_str().ok()), types.next());
@@ -111,7 +111,7 @@ async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {
     match collected {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-        Ok(Err(error)) => Err(ApiError::bad_request(format!("the body could not be read: {error}"))),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("cannot read the body: {error}"))),
         Err(_) => {
             let message = format!("the body did not arrive within {} s", time.as_secs());
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message))
@@ -120,6 +120,6 @@ async fn read(body: Body, limits: Limits) -> Result<Bytes, ApiError> {
 }
 
 fn too_large(limit: usize) -> ApiError {
-    let message = format!("the body has more than {limit} bytes, the most allowed");
+    let message = format!("the body exceeds the limit of {limit} bytes");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message)
 }

@@ -1,4 +1,4 @@
-//! Who asks: a typed extractor, so that no route can forget to look.
+//! The authenticated caller of a request, as an extractor so that no route can forget the check.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Goes on only if the caller's token has the scope.
+    /// Succeeds only if the caller's token has the scope.
     pub(crate) fn needs(&self, scope: &str) -> Result<(), ApiError> {
         if self.principal.allows(scope) { Ok(()) } else { Err(ApiError::lacks(scope)) }
     }
@@ -38,9 +38,9 @@ impl FromRequestParts<App> for Caller {
         let services = app.services()?;
         let principal = authenticate(app, &services, parts)?;
         asked_by(principal.subject());
-        // Whoever holds a machine's credential is that machine, and nobody who calls tools or reads logs.
+        // A node credential is for the node's link only. It can neither call tools nor read logs.
         if principal.kind() == TokenKind::Node {
-            let message = "the credential of a node is good for its link alone";
+            let message = "the credential of a node is valid for its link only";
             return Err(ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
                 .hint("Use a token of a user or an agent: `plexus token create`."));
         }
@@ -49,7 +49,7 @@ impl FromRequestParts<App> for Caller {
 }
 
 impl App {
-    /// What is behind the routes, once it is there and until it goes.
+    /// The services behind the routes, while the hub is ready.
     pub(crate) fn services(&self) -> Result<Arc<Services>, ApiError> {
         match self.ready.get() {
             Some(services) => Ok(services.clone()),
@@ -63,7 +63,7 @@ impl App {
     }
 }
 
-/// The principal of the bearer token. The header is the only place a token is taken from.
+/// The principal of the bearer token. Tokens are accepted in the header `Authorization` only.
 pub(super) fn authenticate(
     app: &App,
     services: &Services,
@@ -79,16 +79,16 @@ pub(super) fn authenticate(
     let (message, reason) = match token.map(|token| services.authenticator.authenticate(token)) {
         Some(Ok(principal)) => return Ok(principal),
         Some(Err(error)) => (error.to_string(), error.reason()),
-        None => ("no token: send it as `Authorization: Bearer …`".to_owned(), "missing"),
+        None => ("the token is missing: send it as `Authorization: Bearer …`".to_owned(), "missing"),
     };
     app.http.auth_failed(reason);
-    // Only failures come this far: whoever has a valid token is not kept waiting for those who have none.
+    // Only failures reach this point: valid tokens are never throttled because of invalid ones.
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
     let too_many = turned_down(services, peer, token, &message);
     Err(too_many.unwrap_or_else(|| unauthenticated(app, message, token.is_some())))
 }
 
-/// Counts one who was not let in with what they showed; a refusal of its own where that has happened too often.
+/// Counts a failed authentication; after too many from one address, returns a throttling error instead.
 pub(crate) fn turned_down(
     services: &Services,
     peer: Option<IpAddr>,
@@ -100,9 +100,9 @@ pub(crate) fn turned_down(
 
 fn too_many(message: &str, wait: Duration) -> ApiError {
     let seconds = wait.as_millis().div_ceil(1000);
-    let message = format!("{message}; too many requests without a valid token came from your side");
+    let message = format!("{message}; too many requests without a valid token came from your address");
     let mut error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint(
-        format!("Stop trying, get a valid token, and come back in {seconds} s; with one you need not wait."),
+        format!("Get a valid token; requests with a valid token are not delayed. Others can be retried in {seconds} s."),
     );
     error.retry_after = u64::try_from(seconds).ok();
     error
@@ -120,7 +120,7 @@ fn unauthenticated(app: &App, message: String, had_token: bool) -> ApiError {
         challenge.push_str(&format!("{separator}resource_metadata=\"{url}\""));
     }
     let mut error = ApiError::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, message)
-        .hint("Make one with `plexus token create --kind agent --name NAME` on the hub's machine.");
+        .hint("Create a token with `plexus token create --kind agent --name NAME` on the hub's machine.");
     error.challenge = HeaderValue::from_str(&challenge).ok();
     error
 }

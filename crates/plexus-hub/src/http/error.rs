@@ -1,4 +1,4 @@
-//! Refusals of the REST API, all in one envelope.
+//! Error responses of the REST API, all with the same envelope.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::observe::RequestId;
 
-/// A refusal; [`finish`] gives it its request id and its body.
+/// An error response; [`finish`] adds the request id and the body.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -22,9 +22,9 @@ pub(crate) struct ApiError {
     pub(crate) hint: Option<String>,
     pub(crate) details: Value,
     pub(crate) challenge: Option<HeaderValue>,
-    /// Seconds, where it is known when a retry can help.
+    /// Seconds until a retry can succeed, if known.
     pub(crate) retry_after: Option<u64>,
-    /// For the log, not for the caller.
+    /// Logged, but not sent to the caller.
     cause: Option<String>,
 }
 
@@ -60,9 +60,9 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
     }
 
-    /// A session that is not there, or that the caller may not know of.
+    /// A session that does not exist or that the caller must not know of.
     pub(crate) fn no_session() -> Self {
-        Self::not_found("there is no such session").hint("`plexus sessions list` shows them.")
+        Self::not_found("there is no such session").hint("`plexus sessions list` shows the existing ones.")
     }
 
     /// The caller's token lacks a scope.
@@ -71,9 +71,9 @@ impl ApiError {
             .hint("Ask an admin for a token that has it: `plexus token create --scope …`.")
     }
 
-    /// A fault of ours: the cause goes to the log, not to the caller.
+    /// An internal error: the cause is logged and not sent to the caller.
     pub(crate) fn internal(doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        let message = format!("{doing} failed inside the hub");
+        let message = format!("internal error: {doing} failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal, message)
             .hint("The hub's log has the details under this request id.")
             .caused_by(error)
@@ -96,9 +96,9 @@ impl From<StoreError> for ApiError {
         if error.is_retryable() {
             let (message, hint) = match error {
                 StoreError::Uncertain { .. } => (
-                    "the hub lost its database before it said whether it stored this",
-                    "It may have been done all the same. Look first; an idempotency key, an external_id or \
-                     expected_seq makes it safe to send again.",
+                    "the hub lost the connection to its database before the outcome was known",
+                    "The change may have been stored. Check before you retry; an idempotency key, an external_id or \
+                    expected_seq makes a retry safe.",
                 ),
                 _ => ("the hub could not reach its database", "Nothing was changed. Try again."),
             };
@@ -167,7 +167,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Gives refusals their body, and the answer the id of the request.
+/// Renders error bodies, and adds the request id to every response.
 pub(crate) async fn finish(request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
     let request_id = id.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Answers that a client may keep: tagged by their content, and not sent again to whoever has them.
+//! Cacheable responses: tagged by their content, and not sent again to clients that have it.
 
 use aws_lc_rs::digest;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::ApiError;
 
-/// A strong tag: other bytes have another one.
+/// A strong entity tag: different bytes have different tags.
 #[derive(Debug, Clone)]
 pub(crate) struct Tag(HeaderValue);
 
@@ -20,35 +20,35 @@ impl Tag {
         Self::named(&hex::encode(&hash.as_ref()[..16]))
     }
 
-    /// That of an answer which names its own version.
+    /// The tag of a response that contains its own version.
     pub(crate) fn named(version: &str) -> Result<Self, ApiError> {
         let quoted = format!("\"{version}\"");
-        HeaderValue::from_str(&quoted).map(Self).map_err(|e| ApiError::internal("tagging an answer", &e))
+        HeaderValue::from_str(&quoted).map(Self).map_err(|e| ApiError::internal("tagging the answer", &e))
     }
 
-    /// Whether the client says that it has this content.
+    /// Whether the client already has this content.
     pub(crate) fn is_known_to(&self, headers: &HeaderMap) -> bool {
         let listed = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
         listed.flat_map(|list| list.split(',')).map(str::trim).any(|tag| {
-            // `W/` says that the client compares loosely, which a read allows.
+            // `W/` asks for a weak comparison, which is allowed for reads.
             tag == "*" || tag.strip_prefix("W/").unwrap_or(tag).as_bytes() == self.0.as_bytes()
         })
     }
 }
 
-/// A body with its tag, or only the tag where the client has the body.
+/// A body with its tag, or only the tag if the client has the body.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     tag: Tag,
     body: Option<Bytes>,
-    /// Of this caller only, or the same for everyone.
+    /// Whether the body is specific to this caller.
     private: bool,
 }
 
 impl Tagged {
-    /// What this caller may see, which another may not.
+    /// A response that only this caller may see.
     pub(crate) fn json<T: Serialize>(headers: &HeaderMap, value: &T) -> Result<Self, ApiError> {
-        let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing an answer", &e))?;
+        let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing the answer", &e))?;
         Ok(Self::private(headers, Tag::of(&body)?, body.into()))
     }
 
@@ -56,17 +56,17 @@ impl Tagged {
         Self { private: true, ..Self::public(headers, tag, body) }
     }
 
-    /// The same, where the content names its own version.
+    /// The same, for content that contains its own version.
     pub(crate) fn versioned<T: Serialize>(
         headers: &HeaderMap,
         tag: Tag,
         value: &T,
     ) -> Result<Self, ApiError> {
-        let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing an answer", &e))?;
+        let body = serde_json::to_vec(value).map_err(|e| ApiError::internal("writing the answer", &e))?;
         Ok(Self::private(headers, tag, body.into()))
     }
 
-    /// The same for everyone.
+    /// A response that is the same for all callers.
     pub(crate) fn public(headers: &HeaderMap, tag: Tag, body: Bytes) -> Self {
         let body = (!tag.is_known_to(headers)).then_some(body);
         Self { tag, body, private: false }
@@ -84,7 +84,7 @@ impl IntoResponse for Tagged {
         };
         let headers = response.headers_mut();
         headers.insert(ETAG, self.tag.0);
-        // Kept, but never used without asking.
+        // Clients may store it, but must revalidate before each use.
         let kept = if self.private { "private, no-cache" } else { "no-cache" };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
         if self.private {

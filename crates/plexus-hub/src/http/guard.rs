@@ -1,8 +1,7 @@
-//! What is checked on every route before anything else.
+//! Checks that apply to every route before anything else.
 //!
-//! Keeps web pages out: a browser that was tricked into calling the hub says so in `Host` or `Origin`.
-//! And keeps out what two readers may understand differently: a target that names another host, a coded
-//! body.
+//! They block web pages that trick a browser into calling the hub, which the browser reveals in `Host` or `Origin`. They also
+//! block requests that two parsers may understand differently: a target that names another host, and an encoded body.
 
 use std::net::IpAddr;
 
@@ -25,13 +24,17 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
 
 fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     let refused = |what: &str, fix: &str| {
-        ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, format!("this {what} may not use the hub"))
-            .hint(format!("If it should, add it to `{fix}` in the hub's configuration."))
+        ApiError::new(
+            StatusCode::FORBIDDEN,
+            ErrorCode::Forbidden,
+            format!("this {what} is not allowed to use the hub"),
+        )
+        .hint(format!("To allow it, add it to `{fix}` in the hub's configuration."))
     };
     let config = app.config.load();
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    // A name that resolves here only by DNS is what rebinding looks like; an address cannot be rebound.
+    // DNS rebinding uses a name that resolves to this machine only by DNS; an address cannot be rebound.
     let host_ok = host.is_some_and(|host| {
         let name = host_name(host);
         is_address(name)
@@ -39,7 +42,7 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
             || listed(&config.allowed_hosts, &[host, name])
             || config.public_url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
     });
-    // A target that names a host itself, as to a proxy, wins over the header; it may say nothing else.
+    // An absolute target, as sent to a proxy, overrides the header, so it must name the same host.
     let uri = request.uri();
     let target_ok = uri.authority().is_none_or(|target| {
         let web = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -62,8 +65,7 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     if origin_ok && origins.next().is_none() { Ok(()) } else { Err(refused("Origin", "allowed_origins")) }
 }
 
-/// A body is taken as it is sent. One that says that it is coded would be read as something else than
-/// whoever looked at it on the way has read.
+/// Refuses encoded bodies: the hub would not decode them, and an intermediary that does would have inspected something else.
 fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
     let only = |name, coding: &str| {
         let mut values = headers.get_all(name).iter();
@@ -71,17 +73,17 @@ fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
         values.next().is_none_or(named) && values.next().is_none()
     };
     if !only(CONTENT_ENCODING, "identity") {
-        let message = "the body must be sent as it is, without a Content-Encoding";
+        let message = "the body must be sent without a Content-Encoding";
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(ApiError::new(status, ErrorCode::InvalidRequest, message));
     }
     if !only(TRANSFER_ENCODING, "chunked") {
-        return Err(ApiError::bad_request("the only Transfer-Encoding that is taken is chunked"));
+        return Err(ApiError::bad_request("the only supported Transfer-Encoding is chunked"));
     }
     Ok(())
 }
 
-/// `host:port` without the port, `[::1]:port` without brackets; nothing for what is neither.
+/// `host:port` without the port, or `[::1]:port` without the brackets; empty if malformed.
 fn host_name(host: &str) -> &str {
     let is_port = |rest: &str| {
         rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
@@ -93,7 +95,7 @@ fn host_name(host: &str) -> &str {
     if is_port(rest) && !name.contains('@') { name } else { "" }
 }
 
-/// `https://host:port/path` without what is around the host.
+/// The `host:port` part of `https://host:port/path`.
 fn authority(url: &str) -> &str {
     let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
     rest.split('/').next().unwrap_or_default()

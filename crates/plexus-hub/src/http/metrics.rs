@@ -1,4 +1,4 @@
-//! Requests and connections in numbers.
+//! Metrics of requests and connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use plexus_kit::Metrics;
 use plexus_kit::metrics::histogram::Histogram;
 use plexus_kit::metrics::{ByName, Counter, Family, Gauge, Label, seconds};
 
-/// Stands for every path that has no route: callers must not be able to make up label values.
+/// Label of all paths without a route, so that callers cannot create label values.
 const UNMATCHED: &str = "unmatched";
-/// Status of a request whose client went away before there was an answer.
+/// Status of a request whose client disconnected before the answer.
 const GONE: u16 = 499;
 
 type RequestLabels = ((Label<&'static str>, Label<Arc<str>>), Label<u16>);
 
-/// Counted from the first connection on, before there is anything behind the routes.
+/// Exists from the first connection on, before the services behind the routes.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -46,21 +46,17 @@ impl HttpMetrics {
             accept_failures: Counter::default(),
             tls_failures: Counter::default(),
         };
-        let about = "Requests that were answered; status 499: the client did not wait for it";
+        let about = "Answered requests; status 499: the client disconnected first";
         metrics.add("plexus_http_requests", about, http.requests.clone());
-        let about = "Time until the head of the answer was ready; streams go on after it";
+        let about = "Time until the head of the answer was ready; streams continue after it";
         metrics.add("plexus_http_request_duration_seconds", about, http.seconds.clone());
-        metrics.add(
-            "plexus_http_requests_in_flight",
-            "Requests without an answer yet",
-            http.in_flight.clone(),
-        );
-        metrics.add("plexus_http_connections", "Connections that are open", http.connections.clone());
+        metrics.add("plexus_http_requests_in_flight", "Requests in flight", http.in_flight.clone());
+        metrics.add("plexus_http_connections", "Open connections", http.connections.clone());
         let about = "Connections that could not be accepted";
         metrics.add("plexus_http_accept_failures", about, http.accept_failures.clone());
-        let about = "Connections that did not get through their TLS handshake";
+        let about = "Connections whose TLS handshake failed";
         metrics.add("plexus_http_tls_failures", about, http.tls_failures.clone());
-        let about = "Requests whose token was missing or not good";
+        let about = "Requests with a missing or invalid token";
         metrics.add("plexus_auth_failures", about, http.auth_failures.clone());
         http
     }
@@ -69,7 +65,7 @@ impl HttpMetrics {
         self.auth_failures.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// A request has come; it is counted when the returned value is dropped.
+    /// Begins a request, which is counted when the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, method: &'static str, route: Option<&str>) -> Pending {
         let route = self.routes.get(route.unwrap_or(UNMATCHED), |name| Route {
             seconds: self.seconds.get_or_create_owned(&[("route", name.clone())]),
@@ -80,7 +76,7 @@ impl HttpMetrics {
     }
 }
 
-/// A request that has no answer yet.
+/// A request that has not been answered yet.
 #[derive(Debug)]
 pub(super) struct Pending {
     http: Arc<HttpMetrics>,
@@ -95,7 +91,7 @@ impl Pending {
         &self.route.name
     }
 
-    /// The answer is there; how long it took.
+    /// Records the status of the answer; returns the elapsed time.
     pub(super) fn answered(&mut self, status: StatusCode) -> Duration {
         self.status = status.as_u16();
         self.began.elapsed()

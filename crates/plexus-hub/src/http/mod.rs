@@ -1,4 +1,4 @@
-//! What all routes share: who asks, from where, how much, and how a refusal looks.
+//! Shared parts of all routes: authentication, request checks, bodies, limits and error responses.
 
 mod body;
 mod caller;

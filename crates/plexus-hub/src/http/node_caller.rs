@@ -1,6 +1,6 @@
-//! Which node asks: what the routes of links take in the place of a [`Caller`](super::Caller).
+//! The authenticated node of a request, used by the link routes in place of a [`Caller`](super::Caller).
 //!
-//! A node is nobody but itself: its credential opens no other route, and no other credential opens these.
+//! A node's credential opens no other route, and no other credential opens these routes.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::App;
 use crate::services::Services;
 use crate::tls::ClientCertificate;
 
-/// An authenticated request of a node about itself: the first part of the path that varies is its id.
+/// An authenticated request of a node about itself: the first variable part of the path is the node's id.
 #[derive(Debug)]
 pub(crate) struct NodeCaller {
     pub(crate) services: Arc<Services>,
     pub(crate) node: NodeId,
-    /// What it showed; whoever goes on talking to it looks at the time that this has left. None where a certificate said
-    /// who it is.
+    /// The credential presented. Long-lived connections watch how long it remains valid. `None` if the node authenticated with a
+    /// certificate.
     pub(crate) credential: Option<Arc<Principal>>,
-    /// Until when the certificate is good that was shown, if one was.
+    /// When the presented certificate expires, if there was one.
     pub(crate) certified_until: Option<Timestamp>,
 }
 
@@ -47,7 +47,7 @@ impl FromRequestParts<App> for NodeCaller {
                 asked_by(&format!("{}:{node}", TokenKind::Node));
                 return Ok(Self { services, node, credential: None, certified_until });
             }
-            // A credential that is shown beside it must be that of the same node.
+            // A credential presented together with a certificate must belong to the same node.
         }
         let principal = authenticate(app, &services, parts)?;
         asked_by(principal.subject());
@@ -62,17 +62,19 @@ impl FromRequestParts<App> for NodeCaller {
     }
 }
 
-/// The node of the path, if the certificate is for it. `alone`: nothing else says who asks, which does only for a node that
-/// came with a certificate.
+/// The node of the path, if the certificate is for it. `alone`: no credential was presented, which is allowed only for a node
+/// that joined with a certificate.
 async fn certified(
     services: &Services,
     certificate: &ClientCertificate,
     named: Option<NodeId>,
     alone: bool,
 ) -> Result<NodeId, ApiError> {
-    // The handshake asked too, and a connection may outlive what it was opened with.
+    // The handshake checked this too, but a connection may outlive its certificate.
     if certificate.expires_at() <= services.clock.now() {
-        return Err(forbidden("the certificate has expired").hint("Have a new one made, and connect again."));
+        return Err(
+            forbidden("the certificate has expired").hint("Create a new certificate, then connect again.")
+        );
     }
     let mut reader = services.store.read_committed().await?;
     let node = match named {
@@ -87,7 +89,7 @@ async fn certified(
         };
         enough && certificate.is_of(node.id, &node.name)
     });
-    // One that is not there, and one that is another's, look the same to who is neither.
+    // Callers without access get the same answer for a missing node and for another's node.
     own.map(|node| node.id).ok_or_else(|| {
         forbidden("this certificate is not for this node").hint(
             "It must have the name or the id of a node that has joined with it: see `plexus node list` on the hub, and \
@@ -100,9 +102,9 @@ fn forbidden(message: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
 }
 
-/// The node that the path names.
+/// The node in the path.
 async fn named(parts: &mut Parts, app: &App) -> Result<Option<NodeId>, ApiError> {
     let path = RawPathParams::from_request_parts(parts, app).await;
-    let path = path.map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
+    let path = path.map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
     Ok(path.iter().next().and_then(|(_, id)| id.parse().ok()))
 }

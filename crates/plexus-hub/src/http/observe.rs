@@ -1,7 +1,7 @@
-//! Every request in the log, in traces and in numbers; around everything else.
+//! Logs, traces and counts every request. This is the outermost layer.
 //!
-//! Of the path only the route is told, and of the query nothing: either may hold what is not for a
-//! log.
+//! Only the route is recorded instead of the path, and the query is omitted: either may contain data that does not belong in
+//! a log.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
@@ -13,14 +13,14 @@ use tracing::{Instrument, Span, field};
 
 use crate::App;
 
-/// Longest id of a client's own that is repeated in the log.
+/// Maximum length of a client's own request id in the log.
 const CLIENT_ID: usize = 64;
 
-/// Name of a request in the log and in its answer.
+/// Id of a request in the log and in its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// Outermost: gives the request an id and a span, and counts it.
+/// Outermost layer: assigns the request an id and a span, and counts it.
 pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let request_id = uuid::Uuid::now_v7().simple().to_string();
     let method = method(request.method());
@@ -54,12 +54,12 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     .await
 }
 
-/// The trace that the headers say a request is part of.
+/// The trace that the request belongs to, according to its headers.
 pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok()))
 }
 
-/// Who asks, for all lines that follow.
+/// Adds the caller to all later log lines of the request.
 pub(super) fn asked_by(subject: &str) {
     Span::current().record("subject", subject);
 }
@@ -77,7 +77,7 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// What the client calls the request; not trusted to be unique, only to be short and plain.
+/// The client's id of the request. Not trusted to be unique, only checked to be short and printable.
 fn client_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get("x-request-id")?.to_str().ok()?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);

@@ -1,4 +1,4 @@
-//! A call on its way to a machine, and how that can end.
+//! A call to a machine, and the ways it can end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use tokio::time::Instant;
 
 const REVOKED: &str = "the token of the call was revoked while the call waited for its node";
 
-/// A call that is to be run on a machine.
+/// A call that a machine must run.
 #[derive(Clone)]
 pub(crate) struct OutgoingCall {
-    /// Its time counts from the moment at which it is sent first.
+    /// Its time limit starts when it is first sent.
     pub(crate) call: node::Call,
-    /// It waits for a machine that is away, instead of being refused.
+    /// Whether it waits for an absent machine instead of being refused.
     pub(crate) queue: bool,
-    /// Called when it is sent first. It must not block.
+    /// Called when it is first sent. Must not block.
     pub(crate) on_sent: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl OutgoingCall {
-    /// What it holds in memory, about.
+    /// Approximate size in memory.
     pub(super) fn bytes(&self) -> usize {
         self.call.arguments.get().len() + self.call.tool.len()
     }
 
-    /// The frame that asks for it, with what is left of its time until then.
+    /// The frame that sends it, with the time left until the deadline.
     pub(super) fn frame(&self, deadline: Instant) -> Frame {
         let left = deadline.saturating_duration_since(Instant::now());
         let deadline_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -46,105 +46,105 @@ impl fmt::Debug for OutgoingCall {
     }
 }
 
-/// Where the events of a call go while it is waited for. It must not block; what cannot keep up drops what it gets.
+/// Receives the events of a running call. It must not block; if it cannot keep up, it drops events.
 pub(crate) type EventSink = Arc<dyn Fn(CallEvent) + Send + Sync>;
 
-/// Ends a call that nobody waits for, as a restart of the hub leaves them: in its record, and under its key. Called again
-/// until it succeeds; a call that has ended already is left as it is.
+/// Ends a call without a waiting caller, as left behind by a restart of the hub: records the end, under its idempotency key
+/// too. Retried until it succeeds; a call that has already ended is not changed.
 pub(crate) type Conclude =
     Arc<dyn Fn(NodeId, CallId, CallOutcome) -> BoxFuture<'static, Result<(), CallError>> + Send + Sync>;
 
-/// Why a call has no outcome here.
+/// Why a call has no outcome on this hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Undelivered {
-    /// There is no such machine (any more), and the call was not sent to it.
+    /// The machine does not exist (any more), and the call was not sent to it.
     Unknown,
-    /// It is away, or went before the call was sent; in its own words why.
+    /// The machine is offline, or went offline before the call was sent; with the reason.
     Offline(String),
-    /// It takes no new calls.
+    /// The machine accepts no new calls.
     Draining,
-    /// The token that asked was revoked while the call waited.
+    /// The caller's token was revoked while the call waited.
     Revoked,
-    /// Too many calls are under way to it.
+    /// Too many calls to the machine are in flight.
     Full(usize),
-    /// It does not fit into a frame.
+    /// The call does not fit into a frame.
     TooLarge(usize),
-    /// Whoever waits has given up.
+    /// The caller has given up.
     GivenUp { sent: bool },
-    /// The hub stops. A call that is kept goes on if it was sent, or waits for its machine: its row must stay, and its
-    /// result is taken by the next start of the hub.
+    /// The hub is stopping. A persistent call that was sent, or that is queued for its machine, continues: its row must be
+    /// retained, and the next start of the hub receives its result.
     Stopping { goes_on: bool },
 }
 
 impl Undelivered {
-    /// Whether it is certain that the tool did nothing.
+    /// Whether it is certain that the tool was not run.
     pub(crate) fn nothing_ran(&self) -> bool {
         !matches!(self, Self::GivenUp { sent: true } | Self::Stopping { goes_on: true })
     }
 
-    /// In words, of the machine of this name.
+    /// The error for a machine of this name.
     pub(crate) fn error(&self, node: &str) -> CallError {
         let error = match self {
             Self::Unknown => CallError::new(ErrorCode::NotFound, format!("there is no node {node}"))
                 .hint("`plexus node list` shows them."),
             Self::Offline(why) => {
                 CallError::new(ErrorCode::Unavailable, format!("the node {node} is offline: {why}"))
-                    .hint("Nothing was run. Call again when it is back, or with `queue` to wait for it.")
+                    .hint("Nothing was run. Call again when it is online, or set `queue` to wait for it.")
             }
             Self::Draining => {
-                CallError::new(ErrorCode::Unavailable, format!("the node {node} takes no new calls"))
+                CallError::new(ErrorCode::Unavailable, format!("the node {node} accepts no new calls"))
                     .hint("Nothing was run. It is being drained; use another node.")
             }
             Self::Revoked => CallError::new(ErrorCode::Forbidden, REVOKED).hint("Nothing was run."),
             Self::Full(most) => CallError::new(
                 ErrorCode::Overloaded,
-                format!("the node {node} has {most} calls under way, or as much of their arguments as is kept for one node"),
+                format!("the node {node} has {most} calls in flight, or their arguments reached the size limit for one node"),
             )
-            .hint("Nothing was run. Wait for one to end and call again."),
+            .hint("Nothing was run. Wait until one has finished and call again."),
             Self::TooLarge(bytes) => CallError::new(
                 ErrorCode::TooLarge,
                 format!("the arguments have {bytes} bytes, more than can be sent to a node"),
             )
-            .hint("Nothing was run. Write large data to a file there, in parts."),
+            .hint("Nothing was run. Write large data to a file on the node, in parts."),
             Self::GivenUp { .. } => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
             Self::Stopping { goes_on: true } => {
-                CallError::new(ErrorCode::Unavailable, "the hub stops while the call is with its node").hint(
-                    "It goes on there. Call again with the same idempotency key to get its result; without a key, look first.",
+                CallError::new(ErrorCode::Unavailable, "the hub is stopping while the call runs on its node").hint(
+                    "It continues there. Call again with the same idempotency key to get its result; without a key, check the effects first.",
                 )
             }
             Self::Stopping { goes_on: false } => {
-                CallError::new(ErrorCode::Unavailable, "the hub stops").hint("Call again in a moment.")
+                CallError::new(ErrorCode::Unavailable, "the hub is stopping").hint("Call again in a moment.")
             }
         };
         if self.nothing_ran() { error.before_it_ran() } else { error }
     }
 }
 
-/// The end of a call of which only the machine knew how far it had come.
+/// The outcome of a call whose progress only the machine knew.
 pub(super) fn interrupted(why: &str) -> CallOutcome {
     CallOutcome::Failed(Failure {
         code: ErrorCode::Interrupted,
         message: format!("the call was interrupted: {why}"),
         hint: Some(
-            "It may have done a part of its work. Look first, and call again only if it has not.".to_owned(),
+            "It may have been executed partially. Check its effects before you call again.".to_owned(),
         ),
         details: Value::Null,
         nothing_ran: false,
     })
 }
 
-/// The end of a call whose time was up before its machine took it.
+/// The outcome of a call that timed out before its machine accepted it.
 pub(super) fn expired() -> CallOutcome {
     CallOutcome::Failed(Failure {
         code: ErrorCode::DeadlineExceeded,
-        message: "the call's time was up before its node could take it".to_owned(),
+        message: "the call timed out before its node could accept it".to_owned(),
         hint: Some("Nothing was run.".to_owned()),
         details: Value::Null,
         nothing_ran: true,
     })
 }
 
-/// The end of a call whose token was revoked before its machine could take it.
+/// The outcome of a call whose token was revoked before its machine could accept it.
 pub(super) fn revoked() -> CallOutcome {
     CallOutcome::Failed(Failure {
         code: ErrorCode::Forbidden,

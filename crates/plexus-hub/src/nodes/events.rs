@@ -1,6 +1,6 @@
-//! Says in the log of events who comes and goes.
+//! Records in the event log when nodes connect and disconnect.
 //!
-//! These events are of no session of a client. They are in one of the hub's own, which whoever may read all sessions sees.
+//! These events belong to a session of the hub itself, which is visible to callers who may read all sessions.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 
 use super::unit::Unit;
 
-/// Who these events are of.
+/// Owner of the session.
 const OWNER: &str = "hub";
 const KEY: &str = "nodes";
-/// Those that wait to be written; more are left out, and the next says so in the log.
+/// Maximum number of events waiting to be written; further ones are dropped with a warning.
 const WAITING: usize = 1024;
 
 #[derive(Clone)]
@@ -45,43 +45,43 @@ impl Announcer {
                 };
                 let Some(event) = event else { return };
                 if let Err(error) = append(&store, &now, &mut session, event).await {
-                    tracing::warn!(%error, "who comes and goes of the nodes cannot be recorded");
+                    tracing::warn!(%error, "cannot record an event of a node");
                 }
             }
         });
         Self { events, clock }
     }
 
-    /// Calls get through to it. The hub's own machine comes and goes with the hub, which is no news.
+    /// Calls reach the node. The hub's own machine starts and stops with the hub, so it is not recorded.
     pub(super) fn online(&self, unit: &Unit) {
         let (name, about) = {
             let mut state = unit.lock();
-            if state.known.name == LOCAL || std::mem::replace(&mut state.told, true) {
+            if state.settings.name == LOCAL || std::mem::replace(&mut state.online_recorded, true) {
                 return;
             }
-            let said = &state.said;
+            let report = &state.report;
             let about = json!({
-                "version": said.version, "os": said.os, "arch": said.arch, "transport": state.transport(),
+                "version": report.version, "os": report.os, "arch": report.arch, "transport": state.transport(),
             });
-            (state.known.name.clone(), about)
+            (state.settings.name.clone(), about)
         };
         self.tell("node_online", unit, &name, about);
     }
 
-    /// They do not.
+    /// Calls no longer reach the node.
     pub(super) fn offline(&self, unit: &Unit, why: &str) {
         let name = {
             let mut state = unit.lock();
-            if !std::mem::replace(&mut state.told, false) {
+            if !std::mem::replace(&mut state.online_recorded, false) {
                 return;
             }
-            state.known.name.clone()
+            state.settings.name.clone()
         };
         self.tell("node_offline", unit, &name, json!({ "reason": why }));
     }
 
     fn tell(&self, kind: &str, unit: &Unit, name: &str, mut payload: Value) {
-        tracing::info!(node = %unit.id, name, kind, "a node comes or goes");
+        tracing::info!(node = %unit.id, name, kind, "the state of a node changed");
         if let Some(payload) = payload.as_object_mut() {
             payload.insert("node_id".to_owned(), unit.id.to_string().into());
             payload.insert("node".to_owned(), name.into());
@@ -94,7 +94,11 @@ impl Announcer {
             external_id: None,
         };
         if self.events.try_send(event).is_err() {
-            tracing::warn!(kind, name, "an event of a node was left out: too many wait to be written");
+            tracing::warn!(
+                kind,
+                name,
+                "dropped an event of a node: too many events are waiting to be written"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The hub's own machine as one of the machines: the same node, in the same process, over a link of memory.
+//! The hub's own machine as a node: the same node code in the same process, over an in-memory link.
 //!
-//! It starts when the hub is ready, so that nobody waits for it who does not call it; a call that comes earlier waits.
+//! It starts when the hub is ready, so that only calls to it wait for it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use plexus_tools::nodes::LOCAL;
 use super::gateway::Gateway;
 use super::link::Ending;
 
-/// In the data folder of the hub.
+/// Folder of the node in the hub's data folder.
 const FOLDER: &str = "local-node";
-/// Before a node is linked again whose link ended though neither side meant to leave.
+/// Delay before a link that ended unexpectedly is opened again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// For the calls that run on it when the hub stops.
+/// Time for its running calls when the hub stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the node is started with, once the hub is ready.
+/// The parts for starting the node once the hub is ready.
 #[derive(Debug)]
 pub(crate) struct LocalNode {
     id: NodeId,
@@ -34,8 +34,7 @@ pub(crate) struct LocalNode {
 }
 
 impl LocalNode {
-    /// Makes the machine known to the gateway, and to those who list them: as one that is about to come, or, with `start`
-    /// false, as one that does not.
+    /// Announces the machine to the gateway: as expected to connect, or, if `start` is false, as switched off.
     pub(crate) async fn prepare(
         gateway: &Gateway,
         store: &Store,
@@ -49,7 +48,7 @@ impl LocalNode {
             Some(record) if record.enrolled_by == Enrolment::Local => record,
             Some(_) => {
                 tracing::error!(
-                    "a node of another machine is named {LOCAL}; the hub's own machine is not offered"
+                    "another machine's node is named {LOCAL}; the hub's own machine is not available as a node"
                 );
                 return Ok(None);
             }
@@ -57,10 +56,10 @@ impl LocalNode {
         };
         gateway.changed(&record);
         if !start {
-            gateway.is_away(record.id, "it is switched off in the hub's settings (nodes.local)");
+            gateway.mark_away(record.id, "it is disabled in the hub's settings (nodes.local)");
             return Ok(None);
         }
-        gateway.is_awaited(record.id);
+        gateway.mark_expected(record.id);
         Ok(Some(Self { id: record.id, data_dir: data_dir.join(FOLDER), environment, launcher, clock }))
     }
 
@@ -73,8 +72,8 @@ impl LocalNode {
             let node = match self.open(tasks).await {
                 Ok(node) => node,
                 Err(error) => {
-                    tracing::error!(%error, "the hub's own machine cannot be a node");
-                    gateway.is_away(id, &format!("it did not start: {error}"));
+                    tracing::error!(%error, "cannot start the node of the hub's own machine");
+                    gateway.mark_away(id, &format!("it did not start: {error}"));
                     return;
                 }
             };
@@ -104,7 +103,7 @@ impl LocalNode {
         let options = NodeOptions {
             clock: self.clock,
             launcher: self.launcher,
-            // The keys of the hub are beside it, wherever the hub keeps its things.
+            // The hub's keys are next to it, wherever the data folder is.
             private: self.data_dir.parent().map(PathBuf::from).into_iter().collect(),
             ..NodeOptions::new(self.id, self.data_dir, self.environment)
         };

@@ -1,4 +1,4 @@
-//! What is measured of the links to machines.
+//! Metrics of the links to machines.
 
 use plexus_kit::Metrics;
 use plexus_kit::metrics::histogram::Histogram;
@@ -30,29 +30,29 @@ impl Default for NodeMetrics {
 
 impl NodeMetrics {
     pub(super) fn register(&self, metrics: &Metrics, gateway: &Gateway) {
-        metrics.add("plexus_node_links", "Links of nodes that were let in", self.links.clone());
+        metrics.add("plexus_node_links", "Admitted links of nodes", self.links.clone());
         metrics.add(
             "plexus_node_results_unwanted",
-            "Results of nodes for calls that nobody waited for",
+            "Results of nodes for calls without a waiting caller",
             self.unwanted.clone(),
         );
-        metrics.add("plexus_node_unwell", "Times that the test call of a node failed", self.unwell.clone());
-        metrics.add("plexus_node_rtt_seconds", "Round trips of heartbeats", self.rtt.clone());
+        metrics.add("plexus_node_unwell", "Failed test calls of nodes", self.unwell.clone());
+        metrics.add("plexus_node_rtt_seconds", "Round-trip times of heartbeats", self.rtt.clone());
         metrics.add(
             "plexus_node_call_seconds",
-            "Calls to nodes, from the hub to the node and back, with the time that they waited for it",
+            "Duration of calls to nodes, including the time they waited for the node",
             self.calls.clone(),
         );
         let nodes = gateway.clone();
         metrics.read("plexus_nodes", "Nodes that have joined", move || count(nodes.all().len()));
         let nodes = gateway.clone();
-        metrics.read("plexus_nodes_online", "Nodes that calls get through to", move || {
+        metrics.read("plexus_nodes_online", "Nodes that are online", move || {
             count(nodes.all().iter().filter(|node| node.online).count())
         });
         let nodes = gateway.clone();
         metrics.read(
             "plexus_node_calls_in_flight",
-            "Calls that nodes have, or that wait for them",
+            "Calls that run on nodes or are queued for them",
             move || count(nodes.units().iter().map(|unit| unit.lock().in_flight()).sum()),
         );
     }

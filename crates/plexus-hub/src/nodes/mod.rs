@@ -1,12 +1,12 @@
-//! The machines that tools run on: who there is, who is up, and the way of a call to one of them and back.
+//! The machines that tools run on: their registry, their state, and the path of a call to a machine and back.
 //!
-//! Each machine is a [`unit`]: what is known of it, its link while it has one, and the calls that were sent to it or wait
-//! for it. The unit is the one place that decides what becomes of a call; a link only carries frames. In it always holds:
+//! Each machine is a [`unit`]: its settings, its link while it has one, and the calls that were sent to it or are queued for
+//! it. The unit alone decides the outcome of a call; a link only carries frames. Invariants:
 //!
-//! - A call is in the table of the machine that it was sent to, from before it is sent until its end is committed. What
-//!   another machine says of it, or a link that was replaced, changes nothing.
+//! - A call is in the table of the machine that it was sent to, from before it is sent until its end is committed. Reports
+//!   about it from another machine, or over a replaced link, have no effect.
 //! - A call that the machine may have accepted is never sent to it as a new one.
-//! - A result is confirmed after it was committed and not before.
+//! - A result is acknowledged only after it was committed.
 
 mod call;
 mod events;
@@ -18,7 +18,7 @@ mod options;
 pub(crate) mod tools;
 mod unit;
 
-/// Who calls what only the hub itself calls: it has no token.
+/// Subject of calls that the hub itself makes without a token.
 pub(crate) const HUB: &str = "admin:hub";
 
 pub(crate) use call::{Conclude, EventSink, OutgoingCall, Undelivered};

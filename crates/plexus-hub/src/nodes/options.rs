@@ -1,4 +1,4 @@
-//! How the hub treats its nodes.
+//! Limits and time-outs of nodes.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use plexus_kit::config::NodesConfig;
 
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// Between two pings.
+    /// Interval between two pings.
     pub heartbeat: Duration,
-    /// Heartbeats without a frame of the node after which its link is cut.
+    /// Number of heartbeats without a frame of the node after which its link is cut.
     pub missed: u32,
-    /// For how long a node whose link broke without a word is waited for before it counts as offline.
+    /// How long a node whose link broke is expected to reconnect before it counts as offline.
     pub reconnect: Duration,
-    /// For the first frame of a link.
+    /// Time limit for the first frame of a link.
     pub hello: Duration,
-    /// A call that does nothing is made after each connect and then after so many heartbeats.
+    /// A test call is made after each connect and then once per this many heartbeats.
     pub probe_every: u32,
-    /// What such a call may take.
+    /// Time limit of a test call.
     pub probe: Duration,
-    /// What a node may take to read one frame; a slower one is cut off.
+    /// How long a node may take to read one frame; a slower one is disconnected.
     pub slow: Duration,
-    /// What calls under way get when the hub stops, before their nodes are left alone with them.
+    /// How long running calls may continue when the hub stops, before the links to their nodes are closed.
     pub farewell: Duration,
-    /// Calls under way to one node.
+    /// Maximum number of calls in flight per node.
     pub calls: usize,
 }
 
 impl NodeOptions {
-    /// The other times follow from how long a node may be silent.
+    /// The other times are derived from how long a node may be silent.
     #[must_use]
     pub fn new(config: &NodesConfig) -> Self {
         let silence = config.heartbeat * config.missed;

@@ -1,7 +1,6 @@
-//! Tools that machines run, in the catalogue of the hub: those that every node has of itself, and those of the MCP servers
-//! that run on nodes.
+//! Tools of machines in the hub's registry: the native tools of every node, and those of MCP servers that run on nodes.
 //!
-//! All of them have one handler, which brings the call to the machine that the dispatcher has chosen.
+//! All of them share one handler, which forwards the call to the machine that the dispatcher has chosen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,21 +18,21 @@ use serde_json::{Map, Value};
 
 use super::{Conclude, EventSink, Gateway, OutgoingCall, Undelivered};
 
-/// MCP servers of one machine, and tools of one server; more are left out.
+/// Maximum number of MCP servers of one machine, and of tools of one server; more are left out.
 const MAX_SERVERS: usize = 100;
 const MAX_TOOLS: usize = 1_000;
-/// Longest event of a call that is read, as JSON.
+/// Maximum size of a call event, as JSON.
 const MAX_EVENT: usize = 128 * 1024;
-/// For so long the servers of a machine that is away stay listed.
+/// How long the servers of an offline machine stay listed.
 const AWAY: Duration = Duration::from_secs(24 * 3600);
-/// Between two looks, and for a change to be followed by others.
+/// Interval between two updates, and the delay after a change in which further changes are collected.
 const LOOK: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Servers of the machines, as they were looked at last.
+/// The machines' servers at the last update.
 type Seen = (Vec<(NodeEntry, Vec<HostedServer>)>, BTreeSet<String>);
 
-/// Puts the tools of machines into the catalogue, and keeps them there as machines come and go.
+/// Registers the tools of machines, and keeps them up to date as machines connect and disconnect.
 pub(crate) fn offer(
     gateway: &Gateway,
     dispatcher: &Dispatcher,
@@ -71,7 +70,7 @@ pub(crate) fn offer(
     });
 }
 
-/// What every tool of a machine does with a call.
+/// The handler of all tools that run on machines.
 fn handler(gateway: &Gateway) -> Arc<Run> {
     let gateway = gateway.clone();
     Arc::new(move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
@@ -82,7 +81,10 @@ fn handler(gateway: &Gateway) -> Arc<Run> {
 
 async fn run(gateway: &Gateway, context: ToolContext, arguments: &Value) -> Result<Outcome, CallError> {
     let Some(node) = &context.node else {
-        return Err(CallError::new(ErrorCode::Internal, "no machine was chosen for a call to one"));
+        return Err(CallError::new(
+            ErrorCode::Internal,
+            "no machine was chosen for a tool that runs on machines",
+        ));
     };
     let sent = context.clone();
     let call = OutgoingCall {
@@ -94,7 +96,7 @@ async fn run(gateway: &Gateway, context: ToolContext, arguments: &Value) -> Resu
         Ok(ended) => outcome::from_frame(ended).map(Outcome::Ready),
         Err(why) => {
             let error = why.error(&node.name);
-            // Its row stays, and its end is recorded by the next start of the hub.
+            // Its row is retained, and its end is recorded by the next start of the hub.
             Err(match why {
                 Undelivered::Stopping { goes_on: true } => error.while_it_goes_on(),
                 _ => error,
@@ -103,7 +105,7 @@ async fn run(gateway: &Gateway, context: ToolContext, arguments: &Value) -> Resu
     }
 }
 
-/// What a call tells goes where the dispatcher says; what is none of an event's form is passed over.
+/// Forwards the events of a call to the dispatcher; malformed events are ignored.
 fn events(context: ToolContext) -> EventSink {
     Arc::new(move |event: CallEvent| {
         let payload = event.payload.get();
@@ -115,7 +117,7 @@ fn events(context: ToolContext) -> EventSink {
     })
 }
 
-/// Ends calls that nobody waits for: of this very node, and no other's.
+/// Ends calls without a waiting caller, if they belong to this node.
 fn conclude(dispatcher: &Dispatcher, store: &Store) -> Conclude {
     let (dispatcher, store) = (dispatcher.clone(), store.clone());
     Arc::new(move |node, call_id, ended| {
@@ -130,7 +132,7 @@ fn conclude(dispatcher: &Dispatcher, store: &Store) -> Conclude {
     })
 }
 
-/// Keeps the tools of servers on machines in the registry.
+/// Keeps the tools of servers on machines registered.
 struct Catalogue {
     gateway: Gateway,
     registry: Arc<Registry>,
@@ -141,12 +143,12 @@ struct Catalogue {
 }
 
 impl Catalogue {
-    /// Lists what the machines say now.
+    /// Registers the tools that the machines report now.
     fn look(&mut self) {
         let now = self.clock.now();
         let mut machines = self.gateway.hosted();
         machines.retain(|(node, _)| is_listed(node, now));
-        // Whether a machine is up does not change what is listed of it.
+        // A machine's connection state does not change its listed tools.
         for (node, _) in &mut machines {
             (node.online, node.draining, node.since) = (true, false, None);
         }
@@ -160,7 +162,7 @@ impl Catalogue {
         }
         let tools = specs.into_iter().map(|spec| Tool::upstream(spec, self.run.clone())).collect();
         for name in self.registry.set_hosted(tools) {
-            tracing::warn!(tool = name, "a tool of a node has the name of another tool and is left out");
+            tracing::warn!(tool = name, "ignored a tool of a node: another tool already has its name");
         }
         self.seen = (machines, taken);
     }
@@ -171,20 +173,20 @@ fn is_listed(node: &NodeEntry, now: Timestamp) -> bool {
     away.is_none_or(|since| now.duration_since(since) < AWAY.try_into().unwrap_or_default())
 }
 
-/// What is said of the tools of these servers, and what is wrong with those that are left out.
+/// The tool specifications of these servers, and warnings about those that are left out.
 fn specs(
     machines: &[(NodeEntry, Vec<HostedServer>)],
     taken: &BTreeSet<String>,
 ) -> (Vec<plexus_tools::ToolSpec>, Vec<String>) {
     let (mut specs, mut warnings) = (Vec::new(), Vec::new());
     let mut slugs = taken.clone();
-    // In the order in which they joined: a new machine changes no name of an older one's.
+    // In the order in which the machines joined, so that a new machine never renames an older one's servers.
     let by_age: BTreeMap<_, _> = machines.iter().map(|(node, servers)| (node.id, (node, servers))).collect();
     for (node, servers) in by_age.into_values() {
         let host = Host { id: node.id, name: node.name.clone() };
         if servers.len() > MAX_SERVERS {
             warnings.push(format!(
-                "{} has {} MCP servers, of which {MAX_SERVERS} are used",
+                "{} has {} MCP servers; only {MAX_SERVERS} are used",
                 node.name,
                 servers.len()
             ));
@@ -192,21 +194,21 @@ fn specs(
         for server in servers.iter().take(MAX_SERVERS) {
             let Some(slug) = slug_of(server, node, &slugs) else {
                 let shown: String = server.name.chars().take(40).collect();
-                warnings.push(format!("an MCP server of {} cannot go by the name {shown:?}", node.name));
+                warnings.push(format!("the name {shown:?} of an MCP server of {} cannot be used", node.name));
                 continue;
             };
             let prefix = format!("{}{}{}", tool_name::PREFIX, server.name, tool_name::SEPARATOR);
-            for said in server.tools.iter().take(MAX_TOOLS) {
-                let there = said.get("name").and_then(Value::as_str).unwrap_or_default();
+            for definition in server.tools.iter().take(MAX_TOOLS) {
+                let there = definition.get("name").and_then(Value::as_str).unwrap_or_default();
                 let found = match there.strip_prefix(&prefix) {
                     Some(tool) if !tool.is_empty() => {
-                        hosted(&host, &slug, tool_name::canonical(&slug, tool), said)
+                        hosted(&host, &slug, tool_name::canonical(&slug, tool), definition)
                     }
-                    _ => Err("a tool has a name that is not of its server and is left out".to_owned()),
+                    _ => Err("ignored a tool whose name does not belong to its server".to_owned()),
                 };
                 match found {
                     Ok(spec) => specs.push(spec),
-                    Err(why) => warnings.push(format!("of the MCP server {slug} on {}: {why}", node.name)),
+                    Err(why) => warnings.push(format!("the MCP server {slug} on {}: {why}", node.name)),
                 }
             }
             slugs.insert(slug);
@@ -215,7 +217,7 @@ fn specs(
     (specs, warnings)
 }
 
-/// What a server of a machine goes by: its own name, or one with that of its machine where that is taken.
+/// The slug of a machine's server: its own name, or combined with the machine's name if that is taken.
 fn slug_of(server: &HostedServer, node: &NodeEntry, taken: &BTreeSet<String>) -> Option<String> {
     let own = tool_name::slug(&server.name).filter(|slug| *slug == server.name)?;
     let with_node = tool_name::slug(&format!("{own}_{}", node.name));

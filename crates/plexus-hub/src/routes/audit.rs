@@ -19,9 +19,9 @@ use crate::http::{ApiError, Caller};
 
 const READ: &str = "read:audit";
 const CURSOR: Cursor = Cursor("audit");
-/// Entries of a short look.
+/// Most entries of a partial verification.
 const MOST_NEWEST: i64 = 100_000;
-/// How long a verification waits for the one before it.
+/// How long a verification waits for a running one to finish.
 const TURN: Duration = Duration::from_secs(30);
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -32,10 +32,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
-    /// Items on a page.
+    /// Maximum number of items on a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only calls of this tool.
@@ -87,7 +87,7 @@ pub(super) async fn list(
 
 /// Show a call
 ///
-/// With its arguments and its result. Needs the scope `read:audit`.
+/// Includes its arguments and its result. Needs the scope `read:audit`.
 #[utoipa::path(
     get,
     path = "/audit/{call_id}",
@@ -106,21 +106,21 @@ pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Js
     caller.needs(READ)?;
     let call_id: CallId = query::id(&call_id)?;
     let call = caller.services.store.read().await?.audit_call(call_id).await?;
-    Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no record of such a call"))?))
+    Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no call with this id in the audit log"))?))
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct VerifyParams {
-    /// Only so many of the newest entries: a short look, which is not noted as a verification.
+    /// Verifies only this many of the newest entries; not recorded as a full verification.
     #[param(minimum = 1, maximum = 100000)]
     newest: Option<i64>,
 }
 
-/// Verify the record
+/// Verify the audit log
 ///
-/// Reads all of it, or its newest entries, and compares it with the signed head. Needs the scope `read:audit`.
+/// Reads the whole log, or its newest entries, and compares it with the signed head. Needs the scope `read:audit`.
 #[utoipa::path(
     get,
     path = "/audit/verify",
@@ -128,7 +128,7 @@ pub(super) struct VerifyParams {
     tag = tag::AUDIT,
     params(VerifyParams),
     responses(
-        (status = 200, description = "What was found.", body = AuditReport),
+        (status = 200, description = "The problems found.", body = AuditReport),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -140,10 +140,9 @@ pub(super) async fn verify(
     caller.needs(READ)?;
     let newest = params.newest.map(newest).transpose()?;
     let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {
-        let message = "the audit is being verified for others";
-        return Err(
-            ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message).hint("Try again.")
-        );
+        let message = "the audit log is already being verified for another request";
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
+            .hint("Try again when that verification has finished."));
     };
     let (store, anchor) = (&caller.services.store, &*caller.services.anchor);
     if let Some(newest) = newest {
@@ -152,7 +151,7 @@ pub(super) async fn verify(
     let report = store.verify_audit(anchor.read(), anchor).await?;
     let noted = LastVerification::new(&report, caller.services.clock.now());
     if let Err(error) = noted.write(&caller.services.config.load().data_dir) {
-        tracing::warn!(%error, "cannot note that the audit was verified");
+        tracing::warn!(%error, "cannot record the verification of the audit log");
     }
     Ok(Json(report))
 }

@@ -15,7 +15,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// Show the configuration
 ///
-/// What the hub runs with, without what is secret. Needs the scope `read:config`.
+/// The hub's effective settings, with secrets removed. Needs the scope `read:config`.
 #[utoipa::path(
     get,
     path = "/config",

@@ -1,7 +1,7 @@
 //! `/api/v1/context`.
 //!
-//! The version is made of the content alone, so that a restart of the hub, or another hub, changes nothing that has not
-//! changed. Whoever waits is woken by what the content is made of, and looks at all of it again.
+//! The version is a hash of the content alone, so it stays the same across restarts of the hub and between hubs. A
+//! waiting request is woken by every change that could affect the content, and then computes the content again.
 
 use std::time::Duration;
 
@@ -33,15 +33,16 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ContextParams {
-    /// With `If-None-Match`: longest to wait for a change, in seconds. Without a change the answer is 304.
+    /// With `If-None-Match`: the longest time to wait for a change, in seconds. Without a change the answer is 304.
     #[param(minimum = 0, maximum = 60, default = 0)]
     wait: Option<u64>,
 }
 
-/// Show what the token that asks may see and use
+/// Show what the requesting token can see and use
 ///
-/// Its subject, its end, the machines that it may use, and what stands for its list of tools: all that a program between
-/// an agent and the hub has to follow. With `wait` and the version in `If-None-Match`, it answers when something has changed.
+/// Its subject, its expiry, the machines that it may use, and a fingerprint of its list of tools: everything that a
+/// program between an agent and the hub has to follow. With `wait` and the version in `If-None-Match`, the request is
+/// answered as soon as something changes.
 #[utoipa::path(
     get,
     path = "/context",
@@ -51,7 +52,7 @@ pub(super) struct ContextParams {
     responses(
         (status = 200, description = "The context.", body = Context,
             headers(("ETag" = String, description = "Its version."))),
-        (status = 304, description = "The client has it, and it has not changed in this time.",
+        (status = 304, description = "The context has not changed within the waiting time.",
             headers(("ETag" = String, description = "Its version."))),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
@@ -69,7 +70,7 @@ pub(super) async fn show(
     let services = &caller.services;
     let _place = (wait > 0).then(|| place(&caller)).transpose()?;
     let until = Instant::now() + Duration::from_secs(wait);
-    // Before the first look, so that no change falls in between.
+    // Subscribe before the first look, so that no change is missed in between.
     let mut registry = services.dispatcher.registry().versions();
     let mut machines = services.nodes.changes();
     let mut revocations = services.authenticator.revocations();
@@ -96,9 +97,13 @@ pub(super) async fn show(
 fn place(caller: &Caller) -> Result<plexus_kit::Place, ApiError> {
     let waits = &caller.services.context_waits;
     waits.enter(caller.principal.subject()).ok_or_else(|| {
-        let message = format!("{} requests of {} wait already", waits.limit(), caller.principal.subject());
+        let message = format!(
+            "{} requests of {} are already waiting for changes",
+            waits.limit(),
+            caller.principal.subject()
+        );
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-            .hint("That is the most allowed; ask without `wait`, or again when one has ended.")
+            .hint("That is the limit. Ask without `wait`, or try again when one of them has finished.")
     })
 }
 
@@ -125,7 +130,7 @@ fn context(caller: &Caller, token: &ContextToken) -> Result<Context, ApiError> {
         tools: services.mcp.tools_fingerprint(principal),
         version: String::new(),
     };
-    let content = serde_json::to_vec(&context).map_err(|e| ApiError::internal("writing an answer", &e))?;
+    let content = serde_json::to_vec(&context).map_err(|e| ApiError::internal("writing the answer", &e))?;
     context.version = hex::encode(&digest::digest(&digest::SHA256, &content).as_ref()[..16]);
     Ok(context)
 }

@@ -21,12 +21,12 @@ use crate::http::{ApiError, Caller};
 /// Lets a token append to sessions that are not its own.
 const WRITE_ALL: &str = "write:sessions";
 const CURSOR: Cursor = Cursor("events");
-/// Payload of one event as JSON.
+/// Maximum size of the payload of one event, as JSON.
 const MAX_PAYLOAD: usize = 64 << 10;
-/// How far the clock of another machine may be ahead of ours.
-const AHEAD_MS: i64 = 5 * 60 * 1000;
-/// Kinds that only the hub records, so that whoever reads them knows that it happened.
-const OURS: [&str; 4] = ["tool_started", "tool_call", "approval_requested", "approval_decided"];
+/// How far the clock of another machine may be ahead of the hub's.
+const MAX_CLOCK_SKEW_MS: i64 = 5 * 60 * 1000;
+/// Kinds that only the hub records, so that readers can trust them.
+const HUB_KINDS: [&str; 4] = ["tool_started", "tool_call", "approval_requested", "approval_decided"];
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, append))
@@ -36,10 +36,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
-    /// Items on a page.
+    /// Maximum number of items on a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
     /// Only events after this number.
@@ -52,7 +52,7 @@ pub(super) struct ListParams {
 
 /// List the events of a session
 ///
-/// Oldest first. To follow a session, ask again with `after` set to the number of the newest event seen.
+/// Oldest first. To follow a session, request again with `after` set to the number of the newest event seen.
 #[utoipa::path(
     get,
     path = "/sessions/{id}/events",
@@ -90,8 +90,8 @@ pub(super) async fn list(
 
 /// Append events to a session
 ///
-/// To one of the caller's, or to any with the scope `write:sessions`. There is no idempotency key: an event with an
-/// `external_id` is stored once, however often it is sent, and each time given back as it is stored.
+/// To one of the caller's sessions, or to any session with the scope `write:sessions`. No idempotency key is needed: an
+/// event with an `external_id` is stored once, however often it is sent, and is returned as stored each time.
 #[utoipa::path(
     post,
     path = "/sessions/{id}/events",
@@ -142,9 +142,9 @@ pub(super) async fn append(
             Ok(Json(AppendEventsResponse { events, last_seq }))
         }
         Err(AppendError::Conflict { last_seq }) => {
-            let message = format!("the session is at event {last_seq}, not at the one that was expected");
+            let message = format!("the newest event of the session is {last_seq}, not the expected one");
             Err(ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message)
-                .hint("Read the events since, and decide again.")
+                .hint("Read the newer events, then decide whether to append.")
                 .details(json!({ "last_seq": last_seq })))
         }
         Err(AppendError::Store(StoreError::NoSuchSession(_))) => Err(ApiError::no_session()),
@@ -162,28 +162,28 @@ async fn writable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
     Err(if seen { ApiError::lacks(WRITE_ALL) } else { ApiError::no_session() })
 }
 
-/// An event that may be stored, or why it may not.
+/// Validates an event for storage, or returns the reason for its rejection.
 fn check(event: AppendEvent, actor: &str, clock: &Clock) -> Result<NewEvent, String> {
     let AppendEvent { kind, payload, external_id, at } = event;
     if !is_kind(&kind) {
         return Err(
-            "a kind has 1 to 64 lower-case letters, digits and _, and begins with a letter".to_owned()
+            "a kind must have 1 to 64 lower-case letters, digits and _, and begin with a letter".to_owned()
         );
     }
-    if OURS.contains(&kind.as_str()) {
-        return Err(format!("{kind} is recorded by the hub itself"));
+    if HUB_KINDS.contains(&kind.as_str()) {
+        return Err(format!("events of kind {kind} are recorded by the hub only"));
     }
     let payload = serde_json::Value::Object(payload).to_string();
     if payload.len() > MAX_PAYLOAD {
-        return Err(format!("the payload has {} bytes, the most allowed is {MAX_PAYLOAD}", payload.len()));
+        return Err(format!("the payload has {} bytes, and the limit is {MAX_PAYLOAD}", payload.len()));
     }
     let is_id = |id: &String| (1..=256).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
     if external_id.as_ref().is_some_and(|id| !is_id(id)) {
-        return Err("an external_id has 1 to 256 visible ASCII characters".to_owned());
+        return Err("an external_id must have 1 to 256 visible ASCII characters".to_owned());
     }
     let now = clock.now();
     let at = at.unwrap_or(now);
-    if at.as_millisecond() - now.as_millisecond() > AHEAD_MS {
+    if at.as_millisecond() - now.as_millisecond() > MAX_CLOCK_SKEW_MS {
         return Err(format!("{at} is in the future"));
     }
     Ok(NewEvent { at, kind: EventKind::Other(kind), actor: actor.to_owned(), payload, external_id })

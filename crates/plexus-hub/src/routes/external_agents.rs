@@ -17,12 +17,12 @@ use crate::App;
 use crate::http::{ApiError, Caller};
 
 const SCOPE: &str = "read:agents";
-/// What the audit says.
+/// Names of these operations in the audit log.
 const SYNC: &str = "external_agent.sync";
 const CHANGE: &str = "external_agent.change";
 const REMOVE: &str = "external_agent.remove";
 
-/// Tokens that are revoked with a connection.
+/// Maximum number of tokens that are revoked with a connection.
 const MOST_TOKENS: usize = 16;
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -33,10 +33,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(change, remove))
 }
 
-/// List agents of others
+/// List third-party agents
 ///
-/// Those that were found on the hub's machine and on its nodes: which are connected, when their files were looked at last, and
-/// how each file is. Needs the scope `read:agents`.
+/// The agents found on the hub's machine and on its nodes: which are connected, when their files were last checked, and
+/// the state of each file. Needs the scope `read:agents`.
 #[utoipa::path(
     get,
     path = "/external-agents",
@@ -53,9 +53,10 @@ pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiErro
     caller.services.connected.list().await.map(Json)
 }
 
-/// Show what belongs in their instructions
+/// Show the instructions for agents
 ///
-/// The files of the hub's workspace, for who writes them on a machine that is no node. Needs the scope `read:agents`.
+/// The files of the hub's workspace, for programs that write them on a machine that is not a node. Needs the scope
+/// `read:agents`.
 #[utoipa::path(
     get,
     path = "/external-agents/instructions",
@@ -71,10 +72,10 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
     caller.services.connected.instructions().await.map(Json)
 }
 
-/// Write their instructions now
+/// Write the instructions now
 ///
-/// Of one agent, or of all that are not paused, on the hub's machine and on its nodes. A file is written only if what belongs
-/// in it has changed. Needs the scope `admin`.
+/// For one agent, or for all that are not paused, on the hub's machine and on its nodes. A file is written only if its
+/// content is outdated. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/external-agents/sync",
@@ -82,7 +83,7 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
     tag = tag::AGENTS,
     request_body = SyncExternalAgentsParams,
     responses(
-        (status = 200, description = "What was written, and what could not be.", body = ExternalAgentSync),
+        (status = 200, description = "The files that were written, and those that could not be.", body = ExternalAgentSync),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -90,7 +91,7 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
     )
 )]
 pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<ExternalAgentSync>, ApiError> {
-    let params: SyncExternalAgentsParams = caller.read_json(request, "what to sync").await?;
+    let params: SyncExternalAgentsParams = caller.read_json(request, "a sync request").await?;
     let synced = recorded(caller, SYNC, json!({ "id": params.id }), async move |services| {
         let synced = services.connected.sync(params.id.as_deref()).await?;
         Ok((json!({ "id": params.id, "written": synced.written }), synced))
@@ -100,7 +101,7 @@ pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<Extern
 
 /// Pause or resume an agent
 ///
-/// While it is paused its instructions are left as they are. Needs the scope `admin`.
+/// While an agent is paused, its instructions are not updated. Needs the scope `admin`.
 #[utoipa::path(
     patch,
     path = "/external-agents/{id}",
@@ -126,7 +127,7 @@ pub(super) async fn change(
     let changed = recorded(caller, CHANGE, asked.clone(), async move |services| {
         let changed = services.connected.pause(&id, params.paused).await?;
         if !params.paused {
-            // What has changed meanwhile is not to wait for the next round.
+            // Apply the changes made during the pause now instead of in the next round.
             services.connected.sync(Some(&id)).await?;
         }
         Ok((asked, changed))
@@ -136,8 +137,8 @@ pub(super) async fn change(
 
 /// Disconnect an agent
 ///
-/// What Plexus has put into its files is taken out, and its token is revoked. What somebody has changed since is left, and said.
-/// Needs the scope `admin`.
+/// Removes the Plexus entries from its files and revokes its token. Entries that somebody has changed since are left in
+/// place and reported. Needs the scope `admin`.
 #[utoipa::path(
     delete,
     path = "/external-agents/{id}",
@@ -145,7 +146,7 @@ pub(super) async fn change(
     tag = tag::AGENTS,
     params(("id" = String, Path, description = "The agent, such as `local:codex`.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "What was taken out.", body = RemovedExternalAgent),
+        (status = 200, description = "The files that were changed or removed.", body = RemovedExternalAgent),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
@@ -161,7 +162,8 @@ pub(super) async fn remove(
         let (removed, tokens) = services.connected.remove(&id).await?;
         let mut revoked = Vec::new();
         for token in tokens.into_iter().take(MOST_TOKENS) {
-            // Its machine has named it, and may be anybody's: a token of another kind or name is none of its agent's.
+            // The agent's machine reported this token id, and it could be any token: revoke it only if it is an agent token of
+            // this name.
             let known = services.store.read_committed().await?.token(token).await?;
             if known.is_some_and(|known| is_of_agent(&known, &id)) {
                 services.authenticator.revoke(&principal, token).await?;
@@ -174,7 +176,8 @@ pub(super) async fn remove(
     removed.await.map(Json)
 }
 
-/// Whether a token is of a connected agent of this name, as `plexus connect` makes them: `codex`, or `ann/codex` of a user.
+/// Whether a token belongs to a connected agent of this name, as created by `plexus connect`: `codex`, or `ann/codex`
+/// for a user.
 fn is_of_agent(token: &Token, id: &str) -> bool {
     let key = id.split_once(':').map_or(id, |(_, key)| key);
     let agent = key.split('@').next().unwrap_or(key);

@@ -1,4 +1,4 @@
-//! For whatever watches the process.
+//! Health checks for process supervisors and load balancers.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -7,7 +7,7 @@ use plexus_proto::ErrorCode;
 use crate::App;
 use crate::http::ApiError;
 
-/// For whoever looks in with a browser or curl.
+/// A short overview for people with a browser or curl.
 pub(super) async fn root() -> &'static str {
     "This is a Plexus hub.\n\
      \x20 /mcp        MCP over Streamable HTTP, with a token\n\
@@ -17,12 +17,12 @@ pub(super) async fn root() -> &'static str {
      \x20 /metrics    what it does, in numbers, with a token\n"
 }
 
-/// The process is alive.
+/// Liveness: the process runs.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The hub is up, takes requests, and its database can be read and written.
+/// Readiness: the hub accepts requests, and its database can be read and written.
 pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, ApiError> {
     let services = app.services()?;
     if services.draining.is_cancelled() {

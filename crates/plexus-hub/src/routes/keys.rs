@@ -33,9 +33,9 @@ pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
     Ok(Json(Page { items: caller.services.authenticator.keys(), next: None }))
 }
 
-/// Sign with a new key from now on
+/// Start signing with a new key
 ///
-/// Tokens of the old one are accepted for a while yet. Needs the scope `admin`.
+/// Tokens signed by the old key are accepted for a limited time. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/keys/rotate",
@@ -60,9 +60,9 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
     Ok(Json(rotated?))
 }
 
-/// End a former key now
+/// Retire an old key now
 ///
-/// No token of it is accepted from then on. Needs the scope `admin`.
+/// Tokens that it signed are no longer accepted. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/keys/{kid}/retire",
@@ -70,7 +70,7 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
     tag = tag::TOKENS,
     params(("kid" = String, Path, description = "The key.")),
     responses(
-        (status = 200, description = "The key, which has ended.", body = Key),
+        (status = 200, description = "The retired key.", body = Key),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
@@ -78,7 +78,7 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
     )
 )]
 pub(super) async fn retire(caller: Caller, Segment(kid): Segment) -> Result<Json<Key>, ApiError> {
-    // Whether there is such a key is for admins to know.
+    // Only admins may learn whether a key exists.
     caller.needs(Scope::ADMIN)?;
     let Caller { services, principal } = caller;
     let authenticator = services.authenticator.clone();

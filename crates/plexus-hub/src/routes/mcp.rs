@@ -1,4 +1,4 @@
-//! The MCP endpoint: nothing is read or looked up before the caller is known.
+//! The MCP endpoint. The caller is authenticated before anything of the request is read or looked up.
 
 use axum::extract::Request;
 use axum::response::Response;

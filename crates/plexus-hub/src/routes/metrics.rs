@@ -1,4 +1,4 @@
-//! `/metrics`, for Prometheus and what reads its format.
+//! `/metrics`, for Prometheus and compatible collectors.
 
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
@@ -12,9 +12,9 @@ pub(super) async fn show(
     State(app): State<App>,
 ) -> Result<([(http::HeaderName, &'static str); 1], String), ApiError> {
     if !app.config.load().telemetry.metrics {
-        return Err(ApiError::not_found("this hub does not offer its metrics"));
+        return Err(ApiError::not_found("this hub does not serve metrics"));
     }
-    // They tell what others do.
+    // Metrics reveal the activity of other callers.
     caller.needs("read:metrics")?;
     let text = app.metrics.text().map_err(|error| ApiError::internal("writing the metrics", &error))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text))

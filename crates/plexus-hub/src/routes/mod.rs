@@ -1,4 +1,4 @@
-//! All routes, and what every request passes on its way to them.
+//! All routes, and the middleware that every request passes.
 
 mod audit;
 mod config;
@@ -44,7 +44,7 @@ use crate::App;
 use crate::http::{ApiError, finish, guard, observe};
 
 pub(crate) fn router(app: App) -> Router {
-    // A HEAD would open the stream of a session, in the place of the one that is read.
+    // A HEAD request would open the event stream of a session and displace the one that is being read.
     let no_head = async || ([(ALLOW, "DELETE,GET,POST")], other_method(Method::HEAD).await);
     let mcp = || post(mcp::post).get(mcp::get).head(no_head).delete(mcp::delete);
     let (api, document) = api().split_for_parts();
@@ -63,7 +63,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(api.layer(Extension(document)))
         .merge(streams::router())
         .merge(node_link::router())
-        .fallback(|| async { ApiError::not_found("there is nothing at this path") })
+        .fallback(|| async { ApiError::not_found("nothing exists at this path") })
         .method_not_allowed_fallback(other_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(finish))
@@ -71,7 +71,7 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The REST API: each route and its description are one declaration, so neither is without the other.
+/// The REST API. Each route and its description are one declaration, so neither can be missing.
 fn api() -> OpenApiRouter<App> {
     let resources = OpenApiRouter::new()
         .merge(status::router())
@@ -96,19 +96,19 @@ fn api() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame()).nest("/api/v1", resources)
 }
 
-/// The description of the REST API, as it is committed and served.
+/// The OpenAPI document, as committed and served.
 pub(crate) fn document() -> Result<String, serde_json::Error> {
     let document: OpenApi = api().into_openapi();
     openapi::text(&document)
 }
 
-/// A method that the path does not take; those it takes are put into `Allow` on the way out.
+/// Refuses a method that the path does not support; the supported methods are added to `Allow` on the way out.
 async fn other_method(method: Method) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
     }
-    let message = "this path does not take this method";
+    let message = "this path does not support this method";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, message)
-        .hint("The header Allow names those it takes.")
+        .hint("The header Allow lists the supported methods.")
         .into_response()
 }

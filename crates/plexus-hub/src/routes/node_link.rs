@@ -1,4 +1,4 @@
-//! The links of nodes: `/ws/nodes/{id}`, and the same frames by requests to `/api/v1/nodes/{id}/frames`.
+//! The links of nodes: `/ws/nodes/{id}`, and the same frames over requests to `/api/v1/nodes/{id}/frames`.
 
 use std::future::pending;
 use std::time::Duration;
@@ -23,17 +23,17 @@ use plexus_proto::node::poll::{
 use super::query::Params;
 use crate::App;
 use crate::http::{ApiError, NodeCaller};
-use crate::nodes::link::poll::{Poll, Refused};
+use crate::nodes::link::poll::{Poll, PollError};
 use crate::nodes::link::ws::{self, PROTOCOL, READ_BUFFER};
 use crate::nodes::link::{Ending, LinkEnd, Phase};
 use crate::serve::ConnectionPlace;
 
-/// A request body of one frame of the longest or many short ones arrives within this.
-const BODY: Duration = Duration::from_secs(60);
-/// For the hub to take frames that were handed in.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// A machine that slept, or whose clock was set, is noticed within this.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Deadline for a request body: one frame of maximum length, or many short ones.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the hub may take to accept frames that a request delivered.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval of the check for an expired credential, so that a suspended machine or a changed clock is noticed.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -54,7 +54,7 @@ async fn websocket(
             ErrorCode::InvalidRequest,
             "this path speaks WebSocket (version 13) only",
         )
-        .hint("Where that does not get through, use /api/v1/nodes/{id}/frames.")
+        .hint("If WebSockets are blocked, use /api/v1/nodes/{id}/frames.")
     })?;
     let held = caller.link_place()?;
     Ok(upgrade
@@ -69,17 +69,18 @@ async fn websocket(
             supervisor.spawn(Stage::Intake, "link of a node", async move {
                 let ending = Ending::new();
                 let link = ws::link(socket, &ending);
-                gateway.serve(node, link, ending, Box::pin(good_for(caller, held))).await;
+                gateway.serve(node, link, ending, Box::pin(until_expired(caller, held))).await;
                 drop(place);
             });
         }))
 }
 
-/// Hands frames in. Without an epoch it begins a link.
+/// Accepts frames from a node. A request without an epoch begins a link.
 async fn hand_in(caller: NodeCaller, request: Request) -> Result<Json<PollTaken>, ApiError> {
     let PollSend { epoch, frames } = body(request).await?;
     if frames.is_empty() || frames.len() > MAX_FRAMES {
-        let message = format!("a request has 1 to {MAX_FRAMES} frames, this one {}", frames.len());
+        let message =
+            format!("a request must have 1 to {MAX_FRAMES} frames, and this one has {}", frames.len());
         return Err(ApiError::bad_request(message));
     }
     let (poll, epoch) = match epoch {
@@ -87,13 +88,13 @@ async fn hand_in(caller: NodeCaller, request: Request) -> Result<Json<PollTaken>
         None => {
             if frames.len() != 1 || frames.iter().any(|frame| frame.n != 1) {
                 return Err(ApiError::bad_request(
-                    "the request that begins a link has hello as frame 1, alone",
+                    "the request that begins a link must have hello as frame 1, and no other frame",
                 ));
             }
             return begin(caller, frames).await.map(Json);
         }
     };
-    let taken = poll.take(frames, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    let taken = poll.take(frames, ACCEPT_TIMEOUT).await.map_err(|refused| refusal(&refused))?;
     Ok(Json(PollTaken { epoch, taken }))
 }
 
@@ -106,9 +107,9 @@ async fn begin(
     let services = caller.services.clone();
     let (node, gateway, served) = (caller.node, services.nodes.clone(), poll.clone());
     services.supervisor().spawn(Stage::Intake, "link of a node", async move {
-        gateway.serve(node, link, served.ending.clone(), Box::pin(good_for(caller, held))).await;
+        gateway.serve(node, link, served.ending.clone(), Box::pin(until_expired(caller, held))).await;
     });
-    let taken = poll.take(hello, PATIENCE).await.map_err(|refused| refusal(&refused))?;
+    let taken = poll.take(hello, ACCEPT_TIMEOUT).await.map_err(|refused| refusal(&refused))?;
     let mut phases = poll.ending.follow();
     let begun = async {
         loop {
@@ -123,13 +124,13 @@ async fn begin(
             }
         }
     };
-    let begun = tokio::time::timeout(PATIENCE, begun).await;
-    let epoch = begun.unwrap_or_else(|_| Err(refusal(&Refused::Busy)))?;
+    let begun = tokio::time::timeout(ACCEPT_TIMEOUT, begun).await;
+    let epoch = begun.unwrap_or_else(|_| Err(refusal(&PollError::Busy)))?;
     services.nodes.polls().insert(node, epoch, poll);
     Ok(PollTaken { epoch, taken })
 }
 
-/// Fetches frames, and confirms those up to `after`.
+/// Returns frames for the node, and acknowledges those up to `after`.
 async fn fetch(caller: NodeCaller, Params(query): Params<PollQuery>) -> Result<Json<PollBatch>, ApiError> {
     let poll = find(&caller, query.epoch)?;
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(MAX_WAIT_MS).min(MAX_WAIT_MS));
@@ -137,9 +138,9 @@ async fn fetch(caller: NodeCaller, Params(query): Params<PollQuery>) -> Result<J
     Ok(Json(batch))
 }
 
-/// The link of this epoch, if it is that of the node now.
+/// The node's link with this epoch, if it is the current one.
 fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiError> {
-    // Before anything else: the task of a link that was fenced may not have heard of it yet.
+    // Check this first: the task of a fenced link may not have noticed yet.
     if caller.services.nodes.newest_epoch(caller.node) > Some(epoch) {
         return Err(ended(LinkEnd::Fenced));
     }
@@ -148,18 +149,18 @@ fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiErro
 }
 
 impl NodeCaller {
-    /// A place among the links of the node, those included that have not said hello.
+    /// Reserves one of the node's link slots; links that have not sent hello count too.
     fn link_place(&self) -> Result<Place, ApiError> {
         self.services.nodes.places().enter(&self.node.to_string()).ok_or_else(|| {
             let message = "too many links of this node are open at once";
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-                .hint("Close those that are of no use.")
+                .hint("Close the unused ones.")
         })
     }
 }
 
-/// Ends when the credential is no longer good that a link was opened with, or the certificate. Its place is held until then.
-async fn good_for(caller: NodeCaller, place: Place) {
+/// Completes when the credential or certificate that opened the link is no longer valid. Holds the link's slot until then.
+async fn until_expired(caller: NodeCaller, place: Place) {
     let NodeCaller { services, credential, certified_until, .. } = caller;
     let credential = async {
         match credential {
@@ -179,7 +180,7 @@ async fn good_for(caller: NodeCaller, place: Place) {
             if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+            tokio::time::sleep(left.min(EXPIRY_CHECK)).await;
         }
     };
     tokio::select! {
@@ -190,52 +191,50 @@ async fn good_for(caller: NodeCaller, place: Place) {
 
 async fn body(request: Request) -> Result<PollSend, ApiError> {
     let read = Limited::new(request.into_body(), MAX_POLL_BYTES).collect();
-    let read = tokio::time::timeout(BODY, read).await;
+    let read = tokio::time::timeout(BODY_TIMEOUT, read).await;
     let body = match read {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
-            let message = format!("the body cannot be read, or has more than {MAX_POLL_BYTES} bytes");
+            let message = format!("the body cannot be read or has more than {MAX_POLL_BYTES} bytes");
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message));
         }
         Err(_) => {
-            let message = format!("the body did not arrive within {} s", BODY.as_secs());
+            let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineExceeded, message));
         }
     };
     serde_json::from_slice(&body)
-        .map_err(|error| ApiError::bad_request(format!("the body has no frames: {error}")))
+        .map_err(|error| ApiError::bad_request(format!("the body does not contain valid frames: {error}")))
 }
 
-fn refusal(refused: &Refused) -> ApiError {
+fn refusal(refused: &PollError) -> ApiError {
     match refused {
-        Refused::Ended(end) => ended(*end),
-        Refused::Gap { taken, got } => ApiError::bad_request(format!(
-            "frame {got} does not follow frame {taken}, which is the newest that the hub has"
+        PollError::Ended(end) => ended(*end),
+        PollError::Gap { taken, got } => ApiError::bad_request(format!(
+            "frame {got} does not follow frame {taken}, the newest that the hub has received"
         )),
-        Refused::Invalid(why) => ApiError::bad_request(why.clone()),
-        Refused::Busy => {
-            let message = "the hub could not take the frames in time";
+        PollError::Invalid(why) => ApiError::bad_request(why.clone()),
+        PollError::Busy => {
+            let message = "the hub could not accept the frames in time";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
                 .hint("Send them again.")
         }
     }
 }
 
-/// There is no such link any more.
+/// The answer for a link that no longer exists.
 fn ended(end: LinkEnd) -> ApiError {
     let (status, code, message) = match end {
         LinkEnd::Fenced => {
-            (StatusCode::CONFLICT, ErrorCode::Conflict, "another link of this node has taken its place")
+            (StatusCode::CONFLICT, ErrorCode::Conflict, "another link of this node has replaced it")
         }
         LinkEnd::Refused => {
-            (StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, "the credential is no longer good")
+            (StatusCode::UNAUTHORIZED, ErrorCode::Unauthenticated, "the credential is no longer valid")
         }
-        LinkEnd::Policy => (
-            StatusCode::BAD_REQUEST,
-            ErrorCode::InvalidRequest,
-            "what was said is against the rules of the link",
-        ),
-        LinkEnd::Stopping => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, "the hub stops"),
+        LinkEnd::Policy => {
+            (StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, "the node violated the link protocol")
+        }
+        LinkEnd::Stopping => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, "the hub is stopping"),
         LinkEnd::TooSlow | LinkEnd::Closed => (StatusCode::GONE, ErrorCode::NotFound, "this link has ended"),
     };
     ApiError::new(status, code, message).hint("Begin a new link with hello.")

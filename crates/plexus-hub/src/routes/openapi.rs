@@ -1,4 +1,4 @@
-//! The OpenAPI document: made from the routes themselves, so that none can be missing.
+//! The OpenAPI document, generated from the routes so that none can be missing.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) fn text(api: &OpenApi) -> Result<String, serde_json::Error> {
     api.to_pretty_json().map(|json| json + "\n")
 }
 
-/// The document as it is served.
+/// The document, as served.
 #[derive(Debug)]
 pub(super) struct Document {
     body: Bytes,
@@ -68,7 +68,7 @@ impl Document {
     }
 }
 
-/// This document
+/// Show this document
 ///
 /// Needs no token.
 #[utoipa::path(
@@ -77,12 +77,12 @@ impl Document {
     operation_id = "getOpenApi",
     tag = tag::HUB,
     security(()),
-    params(("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has.")),
+    params(("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies.")),
     responses(
         (status = 200, description = "OpenAPI 3.1.", body = Object,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 403, response = refusals::Forbidden),
         (status = 500, response = refusals::Internal),
     )

@@ -1,7 +1,7 @@
 //! `/api/v1/outbox`.
 //!
-//! A local proxy says here what it could not deliver, so that whoever looks at a session of its agent sees it, and not
-//! only who looks at that machine.
+//! A local proxy reports here the writes that it could not deliver, so that they are visible in the session of its agent
+//! and not only on that machine.
 
 use aws_lc_rs::digest;
 use axum::Json;
@@ -19,20 +19,20 @@ use super::{refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller};
 
-/// Longest name of a client, a conversation or a tool, in characters.
+/// Maximum length of the name of a client, a conversation or a tool, in characters.
 const MAX_NAME: usize = 256;
-/// Longest idempotency key, in bytes.
+/// Maximum length of an idempotency key, in bytes.
 const MAX_KEY: usize = 255;
-/// Longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const MAX_REASON: usize = 4_096;
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(tell))
 }
 
-/// Tell of writes that could not be delivered
+/// Report writes that could not be delivered
 ///
-/// Each becomes a `notification` in the session that the write was for, once, however often it is told.
+/// Each becomes a `notification` in the session that the write was for. It is added once, however often it is reported.
 #[utoipa::path(
     post,
     path = "/outbox/letters",
@@ -40,7 +40,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     tag = tag::SESSIONS,
     request_body = TellLettersParams,
     responses(
-        (status = 200, description = "Where they are.", body = TellLettersResponse),
+        (status = 200, description = "The session that they were added to.", body = TellLettersResponse),
         refusals::ForBody,
         refusals::Always,
     )
@@ -53,10 +53,10 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
         check_name("session", session)?;
     }
     if !(1..=MAX_LETTERS).contains(&letters.len()) {
-        return Err(ApiError::bad_request(format!("tell of 1 to {MAX_LETTERS} letters at a time")));
+        return Err(ApiError::bad_request(format!("report 1 to {MAX_LETTERS} letters at a time")));
     }
     let (owner, now) = (caller.principal.subject().to_owned(), caller.services.clock.now());
-    // As a stateless client of this name has it.
+    // The key that a stateless client of this name would have.
     let key = match &session {
         Some(conversation) => SessionKey::of_conversation(&client, conversation),
         None => SessionKey::new("external", &[&client, caller.principal.name()], Some(&client)),
@@ -93,7 +93,7 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
             Ok(Json(TellLettersResponse { session_id, added }))
         }
         Err(AppendError::Store(error)) => Err(error.into()),
-        Err(error @ AppendError::Conflict { .. }) => Err(ApiError::internal("telling of letters", &error)),
+        Err(error @ AppendError::Conflict { .. }) => Err(ApiError::internal("reporting letters", &error)),
     }
 }
 
@@ -104,17 +104,17 @@ fn check_name(what: &str, name: &str) -> Result<(), ApiError> {
     Err(ApiError::bad_request(format!("{what} must have 1 to {MAX_NAME} characters")))
 }
 
-/// What the session says of it, or why it cannot.
+/// The payload of the session's event, or the reason why the letter is invalid.
 fn payload(letter: &DeadLetter) -> Result<String, String> {
     let DeadLetter { key, tool, reason, occurred_at, attempts } = letter;
     if !(1..=MAX_KEY).contains(&key.len()) {
-        return Err(format!("a key has 1 to {MAX_KEY} bytes"));
+        return Err(format!("a key must have 1 to {MAX_KEY} bytes"));
     }
     if !(1..=MAX_NAME).contains(&tool.chars().count()) {
-        return Err(format!("the name of a tool has 1 to {MAX_NAME} characters"));
+        return Err(format!("the name of a tool must have 1 to {MAX_NAME} characters"));
     }
     if reason.chars().count() > MAX_REASON {
-        return Err(format!("a reason has at most {MAX_REASON} characters"));
+        return Err(format!("a reason must have at most {MAX_REASON} characters"));
     }
     let reason = redacted(reason).unwrap_or_else(|| reason.clone());
     let payload = json!({

@@ -26,7 +26,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List profiles
 ///
-/// By id, also those that cannot be used, with what is wrong with them. Needs the scope `read:profiles`.
+/// Sorted by id. Includes unusable profiles with their errors. Needs the scope `read:profiles`.
 #[utoipa::path(
     get,
     path = "/profiles",
@@ -55,7 +55,7 @@ pub(super) async fn list(
 
 /// Show a profile
 ///
-/// With its prompts. Needs the scope `read:profiles`.
+/// Includes its prompts. Needs the scope `read:profiles`.
 #[utoipa::path(
     get,
     path = "/profiles/{id}",
@@ -88,7 +88,7 @@ fn given(run: &RunSettings) -> ProfileRun {
     ProfileRun { mcp, model, effort, approval_mode, allow_tools, system_prompt, skills, status_line }
 }
 
-/// Tools and warnings are made from what the caller sees: a report on a profile tells of no other tool.
+/// Tools and warnings are limited to what the caller can see: a profile's report reveals no other tool.
 fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
     let file = match &entry.source {
         ProfileSource::Shipped => None,
@@ -164,7 +164,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
     }
 }
 
-/// Of what a thin profile lists, what it has pinned.
+/// The pinned tools among those that a thin profile lists.
 fn pinned(mut listed: BTreeSet<String>) -> Vec<String> {
     listed.retain(|name| ![tool_name::SEARCH, tool_name::CALL].contains(&name.as_str()));
     listed.into_iter().collect()

@@ -1,4 +1,4 @@
-//! What stands in a URL: query strings of lists, cursors, parts of the path.
+//! The parts of a URL: query strings of lists, cursors, path segments.
 
 use std::str::FromStr;
 
@@ -15,10 +15,10 @@ use crate::http::ApiError;
 
 pub(super) const DEFAULT_LIMIT: i64 = 50;
 pub(super) const MAX_LIMIT: i64 = 200;
-/// Longest text that something is looked for by.
+/// Maximum length of a filter text, in characters.
 const MAX_TEXT: usize = 256;
 
-/// A query string; one that does not fit is refused in our own words.
+/// A query string. A malformed one is refused with the hub's own error envelope.
 #[derive(Debug)]
 pub(super) struct Params<T>(pub(super) T);
 
@@ -31,7 +31,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// A part of the path as text without control characters, which no name has.
+/// A path segment without control characters, which no name contains.
 #[derive(Debug)]
 pub(super) struct Segment(pub(super) String);
 
@@ -40,9 +40,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(text) = path.map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
+        let Path(text) = path.map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
         if text.contains(char::is_control) {
-            return Err(ApiError::bad_request("the path has control characters in it"));
+            return Err(ApiError::bad_request("the path contains control characters"));
         }
         Ok(Self(text))
     }
@@ -53,10 +53,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageParams {
-    /// Items on a page.
+    /// Maximum number of items on a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     pub(super) limit: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[A-Za-z0-9_-]+$")]
     pub(super) cursor: Option<String>,
 }
@@ -68,13 +68,13 @@ pub(super) fn limit(asked: Option<i64>) -> Result<i64, ApiError> {
     }
 }
 
-/// Where a page of a list ended: the name of the list and a place in it. Clients hand it back as it
-/// is; one that was made up, or is of another list, is refused.
+/// The end of a page: the name of the list and a position in it. Clients pass it back unchanged; a made-up cursor, or
+/// one of another list, is refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor(pub(super) &'static str);
 
 impl Cursor {
-    /// The place that the cursor names, if one was given.
+    /// The position in the cursor, if one was given.
     pub(super) fn read<T: FromStr>(self, given: Option<&str>) -> Result<Option<T>, ApiError> {
         let place = |text: &str| {
             let decoded = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
@@ -84,14 +84,14 @@ impl Cursor {
         given
             .map(|text| {
                 place(text).ok_or_else(|| {
-                    ApiError::bad_request("the cursor is not one of this list")
-                        .hint("Pass `next` of the page before, as it is.")
+                    ApiError::bad_request("the cursor does not belong to this list")
+                        .hint("Pass `next` of the previous page unchanged.")
                 })
             })
             .transpose()
     }
 
-    /// A page of items, of which one more than the limit was looked for; `place` is that of an item.
+    /// A page of `items`, which were queried with one more than the limit; `place` returns the position of an item.
     pub(super) fn page<T>(self, mut items: Vec<T>, limit: i64, place: impl Fn(&T) -> String) -> Page<T> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
@@ -102,19 +102,18 @@ impl Cursor {
     }
 }
 
-/// A text that something is looked for by.
+/// Validates a filter text.
 pub(super) fn text(name: &str, given: Option<String>) -> Result<Option<String>, ApiError> {
     match given {
         Some(text) if text.chars().count() > MAX_TEXT || text.contains(char::is_control) => {
-            let message =
-                format!("{name} has at most {MAX_TEXT} characters, none of them a control character");
+            let message = format!("{name} must have at most {MAX_TEXT} characters and no control character");
             Err(ApiError::bad_request(message))
         }
         given => Ok(given),
     }
 }
 
-/// A part of the path that should be one of our ids.
+/// Parses a path segment as an id.
 pub(super) fn id<T: FromStr<Err = plexus_proto::InvalidId>>(text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|e: plexus_proto::InvalidId| ApiError::bad_request(e.to_string()))
 }

@@ -1,5 +1,5 @@
-//! The answers that say no, as the OpenAPI document describes them: one per status, all with the
-//! same envelope. A route names those it can give.
+//! The error responses of the OpenAPI document: one per status, all with the same envelope. Each route names those that
+//! it can return.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ macro_rules! refusals {
             }
         )*
 
-        /// All of them by name.
+        /// All responses with their names.
         pub(super) fn all() -> Vec<(&'static str, RefOr<Response>)> {
             vec![$($name::response()),*]
         }
@@ -34,17 +34,17 @@ macro_rules! refusals {
 
 refusals! {
     BadRequest "400" "The request is malformed.";
-    Unauthenticated "401" "No token, or one that is not valid (any more).";
-    Forbidden "403" "The token does not reach this far, or the `Host` or `Origin` may not use the hub.";
-    NotFound "404" "There is no such thing, or the token may not know that there is.";
+    Unauthenticated "401" "No token was sent, or it is invalid or expired.";
+    Forbidden "403" "The token lacks the permission, or the `Host` or `Origin` is not allowed.";
+    NotFound "404" "The resource does not exist, or the token may not know that it exists.";
     BodyTimeout "408" "The body did not arrive in time.";
-    Conflict "409" "The state of the thing does not allow it.";
-    TooLarge "413" "The body is larger than the hub takes.";
+    Conflict "409" "The current state of the resource does not allow the request.";
+    TooLarge "413" "The body exceeds the hub's limit.";
     NotJson "415" "The body is not `application/json`.";
-    Overloaded "429" "Too much at once; nothing ran.";
-    Internal "500" "A fault of the hub; its log has the details under the request id.";
-    Unavailable "503" "The hub is starting or stopping, or its database is away.";
-    DeadlineExceeded "504" "The tool did not end in time.";
+    Overloaded "429" "The hub is overloaded; nothing was executed.";
+    Internal "500" "Internal error of the hub; its log has the details under the request id.";
+    Unavailable "503" "The hub is starting or stopping, or its database is unavailable.";
+    DeadlineExceeded "504" "The tool did not finish in time.";
 }
 
 fn refusal(status: &str, description: &str) -> Response {
@@ -52,7 +52,7 @@ fn refusal(status: &str, description: &str) -> Response {
     let response = ResponseBuilder::new()
         .description(description)
         .content("application/json", envelope)
-        .header("x-request-id", header("The request in the hub's log."));
+        .header("x-request-id", header("Id of the request in the hub's log."));
     match status {
         "401" => response.header("www-authenticate", header("How to authenticate.")),
         "429" | "503" | "504" => {
@@ -68,14 +68,14 @@ fn header(description: &str) -> Header {
     HeaderBuilder::new().schema(Some(text)).description(Some(description)).build()
 }
 
-/// Refers to a refusal by its status.
+/// Refers to an error response by its status.
 macro_rules! by_status {
     ($($name:ident),*) => {
         BTreeMap::from([$(($name::STATUS.to_owned(), Ref::from_response_name(stringify!($name)).into())),*])
     };
 }
 
-/// What every route that wants a token can answer.
+/// The error responses of every route that requires a token.
 #[derive(Debug)]
 pub(super) struct Always;
 
@@ -85,7 +85,7 @@ impl IntoResponses for Always {
     }
 }
 
-/// What every route that takes a body can answer besides.
+/// The additional error responses of every route with a request body.
 #[derive(Debug)]
 pub(super) struct ForBody;
 

@@ -12,7 +12,7 @@ use super::{refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller};
 
-/// Newest events of a session that are counted, when one is asked for and when many are.
+/// Maximum number of events counted per session: for one session, and for each session of a list.
 const EVENTS: i64 = 200_000;
 const EVENTS_OF_MANY: i64 = 20_000;
 
@@ -20,10 +20,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show))
 }
 
-/// Count what happened in sessions
+/// Show statistics of sessions
 ///
-/// Newest first: those of the caller, or all with the scope `read:sessions`. Of each, at most the 20,000 newest events
-/// are counted.
+/// Newest first: the caller's sessions, or all with the scope `read:sessions`. At most the 20,000 newest events of each
+/// session are counted.
 #[utoipa::path(
     get,
     path = "/sessions/stats",
@@ -44,16 +44,16 @@ pub(super) async fn list(
     let _turn = turn(&caller).await?;
     let mut counted = Vec::with_capacity(items.len());
     for session in items {
-        // A reader for each, so that others have their turn.
+        // A new reader for each session, so that other requests get a turn.
         let mut reader = caller.services.store.read_committed().await?;
         counted.push(reader.session_stats(session, EVENTS_OF_MANY).await?);
     }
     Ok(Json(Page { items: counted, next }))
 }
 
-/// Count what happened in a session
+/// Show statistics of a session
 ///
-/// One of the caller's, or any with the scope `read:sessions`. At most its 200,000 newest events are counted.
+/// One of the caller's sessions, or any with the scope `read:sessions`. At most its 200,000 newest events are counted.
 #[utoipa::path(
     get,
     path = "/sessions/{id}/stats",
@@ -61,7 +61,7 @@ pub(super) async fn list(
     tag = tag::SESSIONS,
     params(("id" = SessionId, Path, description = "The session.")),
     responses(
-        (status = 200, description = "What happened.", body = SessionStats),
+        (status = 200, description = "The statistics.", body = SessionStats),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -74,7 +74,7 @@ pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<Se
     Ok(Json(reader.session_stats(session, EVENTS).await?))
 }
 
-/// A few count at a time, and the others wait: calls need the readers too.
+/// Limits the number of concurrent counts, because calls need the database readers too.
 async fn turn(caller: &Caller) -> Result<tokio::sync::SemaphorePermit<'_>, ApiError> {
     let turn = caller.services.counting.acquire().await;
     turn.map_err(|error| ApiError::internal("counting what happened in a session", &error))

@@ -19,7 +19,7 @@ use crate::events::SEE_ALL_SESSIONS;
 use crate::http::{ApiError, Caller, Tagged};
 
 const CURSOR: Cursor = Cursor("sessions");
-/// Longest name of a session or a client, in characters.
+/// Maximum length of the name of a session or a client, in characters.
 const MAX_NAME: usize = 256;
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -30,28 +30,28 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
-    /// Items on a page.
+    /// Maximum number of items on a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[param(pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
-    /// Only those of this subject, such as `agent:codex`. Another's need the scope `read:sessions`.
+    /// Only sessions of this subject, such as `agent:codex`. Other subjects need the scope `read:sessions`.
     #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
     owner: Option<String>,
-    /// Only those whose key begins like this, such as `codex:`.
+    /// Only sessions whose key begins with this text, such as `codex:`.
     #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
     key: Option<String>,
-    /// Only those of this client.
+    /// Only sessions of this client.
     #[param(pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]{0,256}$")]
     client: Option<String>,
-    /// Only those with an event after this time.
+    /// Only sessions with an event after this time.
     updated_after: Option<Timestamp>,
 }
 
 /// List sessions
 ///
-/// Newest first: those of the caller, or all with the scope `read:sessions`.
+/// Newest first: the caller's sessions, or all with the scope `read:sessions`.
 #[utoipa::path(
     get,
     path = "/sessions",
@@ -94,9 +94,9 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
 
 /// Open a session
 ///
-/// Makes the session of that name, or gives the one that the caller has. Calls with the same name in the header
-/// `Plexus-Session` are recorded in it. With `client` and `conversation` it is the session in which the MCP calls of that
-/// conversation are recorded.
+/// Creates the session with this name, or returns the caller's existing one. Calls with the same name in the header
+/// `Plexus-Session` are recorded in it. With `client` and `conversation`, this is the session that records the MCP calls
+/// of that conversation.
 #[utoipa::path(
     post,
     path = "/sessions",
@@ -104,9 +104,9 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
     tag = tag::SESSIONS,
     request_body = CreateSessionParams,
     responses(
-        (status = 200, description = "The session was there.", body = Session),
-        (status = 201, description = "The session was made.", body = Session,
-            headers(("Location" = String, description = "Where it is.")),
+        (status = 200, description = "The session exists already.", body = Session),
+        (status = 201, description = "The session was created.", body = Session,
+            headers(("Location" = String, description = "URL of the session.")),
             links(
                 ("show" = (operation_id = "getSession", parameters(("id" = "$response.body#/id")))),
                 ("events" = (operation_id = "listEvents", parameters(("id" = "$response.body#/id")))),
@@ -140,7 +140,7 @@ pub(super) async fn create(
     Ok((status, [(LOCATION, format!("/api/v1/sessions/{}", session.id))], Json(session)))
 }
 
-/// Which session is meant: that of a client's conversation, or one of a name.
+/// The key of the requested session: a client's conversation, or a name.
 fn key_of(params: CreateSessionParams) -> SessionKey {
     let CreateSessionParams { name, client, conversation } = params;
     if let Some(conversation) = conversation {
@@ -152,7 +152,7 @@ fn key_of(params: CreateSessionParams) -> SessionKey {
 
 /// Show a session
 ///
-/// One of the caller's, or any with the scope `read:sessions`.
+/// One of the caller's sessions, or any with the scope `read:sessions`.
 #[utoipa::path(
     get,
     path = "/sessions/{id}",
@@ -160,13 +160,13 @@ fn key_of(params: CreateSessionParams) -> SessionKey {
     tag = tag::SESSIONS,
     params(
         ("id" = SessionId, Path, description = "The session."),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "The session.", body = Session,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,

@@ -15,7 +15,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
-/// Show how the hub is doing
+/// Show the status of the hub
 ///
 /// Needs the scope `read:status`.
 #[utoipa::path(
@@ -23,10 +23,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/status",
     operation_id = "getStatus",
     tag = tag::HUB,
-    responses((status = 200, description = "How it is doing.", body = Status), refusals::Always)
+    responses((status = 200, description = "The status.", body = Status), refusals::Always)
 )]
 pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
-    // It tells what others do.
+    // The status reveals the activity of other callers.
     caller.needs("read:status")?;
     let services = &caller.services;
     let uptime = services.clock.now().as_second() - services.started_at.as_second();
@@ -56,7 +56,7 @@ fn is_broken(tool: &DefinedTool) -> bool {
     tool.enabled_by.is_some() && tool.state == DefinedToolState::Invalid
 }
 
-/// What is in quarantine exists for admins only.
+/// The number of quarantined tools is for admins only.
 fn counts(upstreams: &[Upstream], admin: bool) -> UpstreamCounts {
     let of = |state| upstreams.iter().filter(|upstream| upstream.state == state).count();
     UpstreamCounts {

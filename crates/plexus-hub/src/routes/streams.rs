@@ -18,33 +18,33 @@ use utoipa_axum::routes;
 use super::query::{self, Segment};
 use super::{refusals, tag};
 use crate::App;
-use crate::events::{EventStream, Log, Start, Wanted, sse};
+use crate::events::{EventSelection, EventStream, Log, Start, sse};
 use crate::http::{ApiError, Caller};
 use crate::serve::ConnectionPlace;
 
-/// Kinds that one stream may be narrowed to.
+/// Maximum number of kinds in the filter of one stream.
 const MAX_KINDS: usize = 64;
-/// Before a token that is offered as a protocol.
+/// Prefix of a token that is offered as a subprotocol.
 const BEARER: &str = "bearer.";
 
 pub(super) fn router() -> Router<App> {
     Router::new().route("/ws/events", get(ws_all)).route("/ws/sessions/{id}", get(ws_session))
 }
 
-/// Those that OpenAPI can describe.
+/// The streams that OpenAPI can describe.
 pub(super) fn described() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sse_all)).routes(routes!(sse_session))
 }
 
-/// What a stream of events takes in its query.
+/// The query parameters of an event stream.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes what `StreamParams` parses")]
 struct Described {
-    /// Begin after the event of this number; 0 for all there are; absent for those to come.
+    /// Start after the event with this number; 0: all stored events; absent: new events only.
     #[param(minimum = 0)]
     after: Option<i64>,
-    /// Begin with so many of the newest events; not with `after`.
+    /// Start with this many of the newest events. Cannot be combined with `after`.
     #[param(minimum = 0)]
     last: Option<i64>,
     /// Only events of this session.
@@ -84,7 +84,8 @@ async fn ws_session(
 
 /// Follow the events of all sessions
 ///
-/// Of the caller's own, or of all with the scope `read:sessions`, as server-sent events; the id of each is its `pos`.
+/// The caller's sessions, or all with the scope `read:sessions`, as server-sent events. The id of each event is its
+/// `pos`.
 #[utoipa::path(
     get,
     path = "/events/stream",
@@ -111,7 +112,7 @@ async fn sse_all(
 
 /// Follow the events of a session
 ///
-/// As server-sent events; the id of each is its `seq`, and `Last-Event-ID` resumes.
+/// As server-sent events. The id of each event is its `seq`, and `Last-Event-ID` resumes.
 #[utoipa::path(
     get,
     path = "/sessions/{id}/events/stream",
@@ -142,14 +143,14 @@ fn websocket(upgrade: Upgrade, instead: &str) -> Result<WebSocketUpgrade, ApiErr
         ApiError::new(
             StatusCode::UPGRADE_REQUIRED,
             ErrorCode::InvalidRequest,
-            "this path speaks WebSocket (version 13) only",
+            "this path accepts WebSocket (version 13) connections only",
         )
-        .hint(format!("For server-sent events, get {instead}."))
+        .hint(format!("For server-sent events, use GET {instead}."))
     })
 }
 
-/// A caller whose token may also be among the protocols it offers: a browser cannot give a WebSocket
-/// the header.
+/// A caller whose token may also be among the offered subprotocols, because a browser cannot set the header
+/// `Authorization` on a WebSocket.
 #[derive(Debug)]
 struct WsCaller(Caller);
 
@@ -166,7 +167,7 @@ impl FromRequestParts<App> for WsCaller {
     }
 }
 
-/// `Sec-WebSocket-Protocol: plexus.v1, bearer.<token>` as an `Authorization`.
+/// `Sec-WebSocket-Protocol: plexus.v1, bearer.<token>` as the value of `Authorization`.
 fn offered_token(headers: &HeaderMap) -> Option<HeaderValue> {
     let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let token = offered.flat_map(|list| list.split(',')).find_map(|name| name.trim().strip_prefix(BEARER))?;
@@ -175,12 +176,12 @@ fn offered_token(headers: &HeaderMap) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The query of a stream: where it begins, and what it is narrowed to.
+/// The query of a stream: its start and its filter.
 #[derive(Debug, Default)]
 struct StreamParams {
     after: Option<i64>,
     last: Option<i64>,
-    wanted: Wanted,
+    wanted: EventSelection,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for StreamParams {
@@ -203,30 +204,30 @@ impl StreamParams {
                 "kind" => params.wanted.kinds.extend(kinds(&value)),
                 "after" | "last" | "session" | "owner" => {
                     if once.insert(name.clone(), value).is_some() {
-                        return Err(ApiError::bad_request(format!("{name} is given twice")));
+                        return Err(ApiError::bad_request(format!("the parameter {name} is given twice")));
                     }
                 }
                 _ => {
-                    let message = format!("there is no parameter {name:?}");
+                    let message = format!("unknown parameter {name:?}");
                     return Err(ApiError::bad_request(message)
-                        .hint("A stream takes after or last, session, owner and kind."));
+                        .hint("The parameters of a stream are after or last, session, owner and kind."));
                 }
             }
         }
         if params.wanted.kinds.len() > MAX_KINDS {
-            return Err(ApiError::bad_request(format!("more than {MAX_KINDS} kinds")));
+            return Err(ApiError::bad_request(format!("at most {MAX_KINDS} kinds are allowed")));
         }
         params.after = once.get("after").map(|text| number("after", text)).transpose()?;
         params.last = once.get("last").map(|text| number("last", text)).transpose()?;
         if params.after.is_some() && params.last.is_some() {
-            return Err(ApiError::bad_request("after and last exclude each other"));
+            return Err(ApiError::bad_request("after and last cannot be combined"));
         }
         params.wanted.session = once.get("session").map(|id| query::id(id)).transpose()?;
         params.wanted.owner = once.remove("owner");
         Ok(params)
     }
 
-    /// What an `EventSource` sends when it comes back wins over what its URL says.
+    /// The header of a reconnecting `EventSource` takes precedence over its URL.
     fn resume(&mut self, headers: &HeaderMap) -> Result<(), ApiError> {
         if let Some(last) = headers.get("last-event-id") {
             self.after = Some(number("Last-Event-ID", last.to_str().unwrap_or_default())?);

@@ -14,15 +14,15 @@ pub(super) const AUDIT: &str = "audit";
 
 pub(super) fn all() -> Vec<Tag> {
     [
-        (HUB, "How the hub is doing and what it runs with."),
-        (TOOLS, "What can be called."),
+        (HUB, "Status and configuration of the hub."),
+        (TOOLS, "The tools that can be called."),
         (UPSTREAMS, "The MCP servers behind the hub."),
         (NODES, "The machines that tools run on."),
-        (AGENTS, "Agents of others that are connected to the hub: their files and how they are."),
-        (SESSIONS, "What agents did, as append-only logs of events."),
-        (PROFILES, "What agents are for, and which tools they are shown."),
-        (TOKENS, "Who may do what."),
-        (AUDIT, "The record of all calls."),
+        (AGENTS, "Third-party agents that are connected to the hub, with the state of their files."),
+        (SESSIONS, "Activity of agents, as append-only event logs."),
+        (PROFILES, "Purposes of agents, and the tools that each profile shows."),
+        (TOKENS, "Access tokens and their scopes."),
+        (AUDIT, "The tamper-evident log of all calls."),
     ]
     .map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build())
     .into()

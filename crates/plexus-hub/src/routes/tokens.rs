@@ -28,8 +28,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// Create a token
 ///
-/// Needs the scope `token:create`, and can do no more than the token that asks. The token itself is in this answer and
-/// nowhere else.
+/// Needs the scope `token:create`. The new token cannot have more rights than the requesting token. The token itself is
+/// shown only in this answer.
 #[utoipa::path(
     post,
     path = "/tokens",
@@ -79,7 +79,7 @@ pub(super) async fn list(
     Ok(Json(CURSOR.page(items, limit, |token: &Token| token.jti.to_string())))
 }
 
-/// Show the token that asks
+/// Show the requesting token
 #[utoipa::path(
     get,
     path = "/tokens/self",
@@ -93,7 +93,7 @@ pub(super) async fn show_self(caller: Caller) -> Result<Json<TokenDetail>, ApiEr
 
 /// Show a token
 ///
-/// A token may see itself and what comes from it; any other needs the scope `read:tokens`.
+/// A token may see itself and its descendants; any other needs the scope `read:tokens`.
 #[utoipa::path(
     get,
     path = "/tokens/{jti}",
@@ -115,10 +115,10 @@ pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<T
     detail(&caller, jti).await
 }
 
-/// Renew the token that asks
+/// Renew the requesting token
 ///
-/// Gives a token of the same kind, name, scopes and lifetime, as long as this one may be renewed. The one that asks goes
-/// on until its own end.
+/// Returns a token of the same kind, name, scopes and lifetime, if this one may still be renewed. The requesting token
+/// remains valid until it expires.
 #[utoipa::path(
     post,
     path = "/tokens/renew",
@@ -137,8 +137,8 @@ pub(super) async fn renew(caller: Caller) -> Result<(StatusCode, Json<CreatedTok
 
 /// Replace a token
 ///
-/// Gives a token with the same rights, and ends the old one at once or after a grace. For admins, and for the tokens that
-/// it comes from.
+/// Returns a token with the same rights, and ends the old one immediately or after a grace period. For admins, and for
+/// the token's ancestors.
 #[utoipa::path(
     post,
     path = "/tokens/{jti}/rotate",
@@ -172,7 +172,7 @@ pub(super) async fn rotate(
 
 /// Revoke a token
 ///
-/// And all that come from it. A token may end itself and what comes from it; any other needs the scope `token:revoke`.
+/// Also revokes its descendants. A token may revoke itself and its descendants; any other needs the scope `token:revoke`.
 #[utoipa::path(
     delete,
     path = "/tokens/{jti}",
@@ -188,7 +188,7 @@ pub(super) async fn rotate(
 )]
 pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json<Token>, ApiError> {
     let jti: TokenId = query::id(&jti)?;
-    // A token may end itself and what it made; any other needs the scope.
+    // A token may revoke itself and its descendants; any other needs the scope.
     if !caller.principal.allows("token:revoke") {
         own(&caller, jti).await?;
     }
@@ -196,7 +196,7 @@ pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json
     Ok(Json(token))
 }
 
-/// Goes on only if the token is the caller's, or comes from it.
+/// Succeeds only if the token is the caller's own or its descendant.
 async fn own(caller: &Caller, jti: TokenId) -> Result<(), ApiError> {
     let asking = caller.principal.token_id();
     if jti == asking || caller.services.store.read_committed().await?.token_descends_from(jti, asking).await?
@@ -214,7 +214,7 @@ async fn detail(caller: &Caller, jti: TokenId) -> Result<Json<TokenDetail>, ApiE
     Ok(Json(TokenDetail { token: up_to_date(caller, token), state, children }))
 }
 
-/// With a use that was not written yet.
+/// Adds a use that has not been written yet.
 fn up_to_date(caller: &Caller, token: Token) -> Token {
     let last_used_at = caller.services.authenticator.last_used(token.jti).max(token.last_used_at);
     Token { last_used_at, ..token }

@@ -22,16 +22,16 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CostParams {
-    /// What a token of this profile is shown; without it, what this token is. For admins, and for tokens of the profile.
+    /// The profile to show the cost for; absent: that of the requesting token. For admins, and for tokens of the profile.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     profile: Option<String>,
 }
 
-/// Show what tools cost
+/// Show the context cost of tools
 ///
-/// Tokens that each listed tool and each server adds to a model's context: of a tool its name, description and arguments,
-/// of a server also what models are told about it. Counted with the vocabulary `o200k_base`, which is exact for OpenAI's
-/// models since GPT-4o and an estimate for others.
+/// Number of tokens that each listed tool and each server adds to a model's context: for a tool its name, description
+/// and arguments, for a server also its instructions for models. Counted with the vocabulary `o200k_base`, which is exact
+/// for OpenAI's models since GPT-4o and an estimate for others.
 #[utoipa::path(
     get,
     path = "/tools/cost",
@@ -55,11 +55,11 @@ pub(super) async fn show(
     let (profile, visible) = match params.profile.as_deref() {
         None => (own, registry.visible_to(principal)),
         Some(profile) if own == Some(profile) => (own, registry.visible_to(principal)),
-        // Whether there is such a profile is not told to whom it is not for.
+        // Callers without access may not learn whether a profile exists.
         Some(_) if !principal.is_admin() => {
-            let message = "what another profile costs is for admins to ask";
+            let message = "only admins may see the cost of another profile";
             return Err(ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
-                .hint("Leave the profile out for what your own token is shown."));
+                .hint("Leave out the profile to see the cost of your own token."));
         }
         Some(profile) => {
             let visible = registry.visible_through(principal, profile);

@@ -1,6 +1,6 @@
-//! User-defined tools: `/api/v1/tools/-/defined`, and what switches them and tries them out.
+//! User-defined tools: `/api/v1/tools/-/defined`, and the routes that enable, disable and test them.
 //!
-//! To let the hub run a program is for admins on its own machine, as it is for MCP servers that are programs.
+//! Only admins on the hub's own machine may let the hub run a program, as for MCP servers that are processes.
 
 use axum::Json;
 use axum::extract::Request;
@@ -16,13 +16,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::Segment;
-use super::upstreams::gate::{self, Whence};
+use super::upstreams::gate::{self, RequestOrigin};
 use super::upstreams::record::recorded;
 use super::{refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller};
 
-/// Names of these operations in the audit.
+/// Names of these operations in the audit log.
 const ENABLE: &str = "tool_enable";
 const DISABLE: &str = "tool_disable";
 const TEST: &str = "tool_test";
@@ -37,7 +37,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List user-defined tools
 ///
-/// Every tool that there is a manifest for, also those that are off or wrong, with what is wrong. Needs the scope `admin`.
+/// Every tool with a manifest, including disabled and invalid ones, with their errors. Needs the scope `admin`.
 #[utoipa::path(
     get,
     path = "/tools/-/defined",
@@ -49,7 +49,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError>
     caller.needs(Scope::ADMIN)?;
     let custom = caller.services.custom.clone();
     let dir = custom.dir().display().to_string();
-    // As the folder is now: who has just made one looks here next.
+    // Read the folder now, because users look here right after they have added a manifest.
     let items = in_background(move || {
         custom.reload();
         Ok(custom.list())
@@ -57,9 +57,9 @@ pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError>
     Ok(Json(DefinedTools { dir, items: items.await? }))
 }
 
-/// Switch a user-defined tool on
+/// Enable a user-defined tool
 ///
-/// From then on it can be called, over a restart too. Needs the scope `admin`, on the hub's own machine.
+/// It can be called from now on, also after a restart. Needs the scope `admin`, on the hub's own machine.
 #[utoipa::path(
     post,
     path = "/tools/{name}/enable",
@@ -76,12 +76,12 @@ pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError>
 )]
 pub(super) async fn enable(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
 ) -> Result<Json<DefinedTool>, ApiError> {
     let asked = json!({ "name": name });
     let enabled = recorded(caller, ENABLE, asked.clone(), async move |services| {
-        gate::must_be_here(&whence, "user-defined tools are switched on")?;
+        gate::require_local(&origin, "user-defined tools can be enabled")?;
         let (custom, on) = (services.custom.clone(), name.clone());
         let tool = in_background(move || custom.enable(&on)).await?;
         Ok((json!({ "name": name, "file": tool.file }), tool))
@@ -89,7 +89,7 @@ pub(super) async fn enable(
     Ok(Json(enabled.await?))
 }
 
-/// Switch a user-defined tool off
+/// Disable a user-defined tool
 ///
 /// It can no longer be called. Needs the scope `admin`.
 #[utoipa::path(
@@ -115,10 +115,10 @@ pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Js
     Ok(Json(disabled.await?))
 }
 
-/// Try a user-defined tool out
+/// Test a user-defined tool
 ///
-/// Calls it for real, also one that is off, and tells what is wrong with the arguments, what it gave, how its program ended,
-/// its standard error and how long it took. Needs the scope `admin`, on the hub's own machine.
+/// Really calls it, even if it is disabled. Returns the errors in the arguments, the result, the exit status of its
+/// program, its standard error and the duration. Needs the scope `admin`, on the hub's own machine.
 #[utoipa::path(
     post,
     path = "/tools/{name}/test",
@@ -127,7 +127,7 @@ pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Js
     params(("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = CallToolParams,
     responses(
-        (status = 200, description = "How it went, also when it did not work.", body = ToolTrial),
+        (status = 200, description = "The result of the test, even if the call failed.", body = ToolTrial),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -136,14 +136,14 @@ pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Js
 )]
 pub(super) async fn test(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<ToolTrial>, ApiError> {
-    let params: CallToolParams = caller.read_json(request, "arguments to try out").await?;
+    let params: CallToolParams = caller.read_json(request, "a test call").await?;
     let (asked, principal) = (json!({ "name": name }), caller.principal.clone());
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
-        gate::must_be_here(&whence, "user-defined tools are tried out")?;
+        gate::require_local(&origin, "user-defined tools can be tested")?;
         let custom = services.custom.clone();
         in_background(move || {
             custom.reload();
@@ -169,7 +169,7 @@ pub(super) async fn test(
     Ok(Json(tested.await?))
 }
 
-/// Off the workers: files are read and written.
+/// Runs work on the blocking pool, because it reads and writes files.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CustomError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -183,10 +183,10 @@ fn refused(error: CustomError) -> ApiError {
         CustomError::Unknown(_) => {
             ApiError::not_found(error.to_string()).hint("`plexus tools list --defined` shows them.")
         }
-        CustomError::Invalid(_) => conflict(error.to_string()).hint("Correct it, and try again."),
+        CustomError::Invalid(_) => conflict(error.to_string()).hint("Fix the manifest and try again."),
         CustomError::Configured(_) => {
-            conflict(error.to_string()).hint("Take it out there and send the hub SIGHUP.")
+            conflict(error.to_string()).hint("Remove it there and send the hub SIGHUP.")
         }
-        CustomError::Io(ref cause) => ApiError::internal("switching a tool", cause),
+        CustomError::Io(ref cause) => ApiError::internal("changing a user-defined tool", cause),
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List tools
 ///
-/// Those the token may call, by name.
+/// The tools that the token may call, sorted by name.
 #[utoipa::path(
     get,
     path = "/tools",
@@ -34,13 +34,13 @@ pub(super) fn router() -> OpenApiRouter<App> {
     tag = tag::TOOLS,
     params(
         PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "A page of tools.", body = Page<Tool>,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -62,7 +62,7 @@ pub(super) async fn list(
 
 /// Show a tool
 ///
-/// With its schemas.
+/// Includes its schemas.
 #[utoipa::path(
     get,
     path = "/tools/{name}",
@@ -70,13 +70,13 @@ pub(super) async fn list(
     tag = tag::TOOLS,
     params(
         ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "The tool.", body = Tool,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -121,8 +121,8 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
 
 /// Call a tool
 ///
-/// What the tool itself answers is a 200, also when it failed; what kept it from running is an error. A call with an
-/// idempotency key runs once: sent again, it gives the first result.
+/// The answer of the tool itself has the status 200, even if the tool failed; an error means that the tool did not run.
+/// A call with an idempotency key runs once: a repeated request returns the first result.
 #[utoipa::path(
     post,
     path = "/tools/{name}/call",
@@ -130,14 +130,14 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
     tag = tag::TOOLS,
     params(
         ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("Idempotency-Key" = Option<String>, Header, nullable = false, description = "A key of the caller's choice, new for each call.",
+        ("Idempotency-Key" = Option<String>, Header, nullable = false, description = "A key chosen by the caller, new for each call.",
             max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
-        ("Plexus-Session" = Option<String>, Header, nullable = false, description = "Name of the session to record the call in.",
+        ("Plexus-Session" = Option<String>, Header, nullable = false, description = "Name of the session that records the call.",
             pattern = "^[!-~]([ -~]*[!-~])?$"),
     ),
     request_body = CallToolParams,
     responses(
-        (status = 200, description = "What the tool answered.", body = CallToolResponse),
+        (status = 200, description = "The answer of the tool.", body = CallToolResponse),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         (status = 504, response = refusals::DeadlineExceeded),
@@ -209,11 +209,15 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, ApiEr
     let mut values = headers.get_all(name).iter();
     let (value, more) = (values.next(), values.next());
     if more.is_some() || value.is_some_and(http::HeaderValue::is_empty) {
-        return Err(ApiError::bad_request(format!("the header {name} must be there once, and not be empty")));
+        return Err(ApiError::bad_request(format!(
+            "the header {name} must appear once and must not be empty"
+        )));
     }
     value
         .map(|value| {
-            value.to_str().map_err(|_| ApiError::bad_request(format!("the header {name} is not plain text")))
+            value
+                .to_str()
+                .map_err(|_| ApiError::bad_request(format!("the header {name} is not visible ASCII text")))
         })
         .transpose()
 }

@@ -1,4 +1,4 @@
-//! RFC 9728: where a client can get a token, if there is such a place.
+//! RFC 9728: protected resource metadata, which names the hub's authorization server if it has one.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -34,5 +34,5 @@ fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
 }
 
 fn nothing() -> ApiError {
-    ApiError::not_found("there is nothing at this path")
+    ApiError::not_found("nothing exists at this path")
 }

@@ -1,4 +1,4 @@
-//! Whom a client's certificate is for.
+//! Identity in a client certificate.
 
 use std::io;
 
@@ -15,8 +15,7 @@ use x509_cert::time::Time;
 /// `id-at-commonName` (RFC 5280, appendix A.1).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// A certificate that the other side of a connection has shown, and that the authority of the nodes has signed. With every
-/// request of that connection.
+/// A client certificate that was signed by the nodes' certificate authority, attached to every request of its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientCertificate {
     names: Vec<String>,
@@ -24,7 +23,7 @@ pub(crate) struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Its DNS names; where it has none, its common name.
+    /// Reads its DNS names, or its common name if it has none.
     pub(super) fn read(certificate: &CertificateDer<'_>) -> io::Result<Self> {
         let wrong = |error: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("the client's certificate: {error}"))
@@ -48,7 +47,7 @@ impl ClientCertificate {
         Ok(Self { names, expires_at })
     }
 
-    /// What it says of itself; nothing of it stands for anything else.
+    /// The names in the certificate; no name is treated as a wildcard.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
@@ -57,14 +56,14 @@ impl ClientCertificate {
         self.expires_at
     }
 
-    /// Whether it is the certificate of a node.
+    /// Whether the certificate belongs to this node.
     pub(crate) fn is_of(&self, id: NodeId, name: &str) -> bool {
         let id = id.to_string();
         self.names.iter().any(|own| *own == id || own.eq_ignore_ascii_case(name))
     }
 }
 
-/// The common names of a subject in lower case.
+/// The common names of a subject, in lower case.
 fn common_names(subject: &Name) -> Vec<String> {
     let common = subject.iter().filter(|attribute| attribute.oid == COMMON_NAME);
     let texts = common.filter_map(|attribute| {
@@ -78,7 +77,7 @@ fn common_names(subject: &Name) -> Vec<String> {
     texts.collect()
 }
 
-/// A date of a certificate; one that does not fit never comes.
+/// A date of a certificate; one out of range becomes the maximum.
 pub(super) fn timestamp(time: Time) -> Timestamp {
     let seconds = i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)

@@ -1,4 +1,4 @@
-//! The files of the settings `tls.cert`, `tls.key` and `nodes.client_ca`, read into what a handshake needs.
+//! The files of the settings `tls.cert`, `tls.key` and `nodes.client_ca`, loaded for handshakes.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -18,13 +18,13 @@ use x509_cert::der::Decode as _;
 
 use super::certificate::timestamp;
 
-/// Why a hub cannot speak TLS.
+/// Errors in the TLS configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct TlsError {
-    /// Which setting, which file, what is wrong with it.
+    /// The setting, the file and the problem.
     pub what: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: String,
 }
 
@@ -33,35 +33,35 @@ impl TlsError {
         Self { what: what.into(), fix: fix.into() }
     }
 
-    /// A file that cannot be read, or has nothing of the kind in it.
+    /// A file that cannot be read or lacks the expected content.
     fn file(setting: &str, path: &Path, kind: &str, error: &pem::Error) -> Self {
         let place = path.display();
         match error {
             pem::Error::Io(error) => Self::new(
                 format!("{setting}: cannot read {place}: {error}"),
-                "name a file that is there and that the hub's user may read",
+                "use an existing file that the hub's user can read",
             ),
             pem::Error::NoItemsFound => Self::new(
-                format!("{setting}: {place} holds no {kind}"),
-                format!("name a PEM file with a {kind} in it"),
+                format!("{setting}: {place} contains no {kind}"),
+                format!("use a PEM file that contains a {kind}"),
             ),
             error => Self::new(
-                format!("{setting}: {place} holds no {kind} that can be read: {error}"),
-                format!("name a PEM file with a {kind} in it"),
+                format!("{setting}: {place} contains no valid {kind}: {error}"),
+                format!("use a PEM file that contains a {kind}"),
             ),
         }
     }
 }
 
-/// What the files held when they were read.
+/// Content of the files when they were loaded.
 pub(super) struct Loaded {
     pub(super) server: Arc<ServerConfig>,
-    /// Of the hub's certificate.
+    /// Fingerprint of the hub's certificate.
     pub(super) fingerprint: String,
 }
 
 impl Loaded {
-    /// None where no certificate is named.
+    /// `None` if no certificate is configured.
     pub(super) fn read(files: &TlsConfig, now: Timestamp) -> Result<Option<Self>, TlsError> {
         let Some((cert, key)) = files.identity() else { return Ok(None) };
         let chain = certificates("tls.cert", cert)?;
@@ -72,7 +72,7 @@ impl Loaded {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::new(error.to_string(), "this build cannot speak TLS"))?;
+            .map_err(|error| TlsError::new(error.to_string(), "this build does not support TLS"))?;
         let clients = files.client_ca.as_deref().map(clients).transpose()?;
         let asks = clients.is_some();
         let builder = match clients {
@@ -81,17 +81,13 @@ impl Loaded {
         };
         let mut server = builder.with_single_cert(chain, private).map_err(|error| {
             TlsError::new(
-                format!(
-                    "tls.cert {} and tls.key {} do not go together: {error}",
-                    cert.display(),
-                    key.display()
-                ),
-                "name the key that the certificate was made with, and the hub's own certificate first in its file",
+                format!("tls.cert {} and tls.key {} do not match: {error}", cert.display(), key.display()),
+                "use the private key of the certificate, and put the hub's own certificate first in its file",
             )
         })?;
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         if asks {
-            // A resumed session would bring a certificate along that nobody looks at any more.
+            // A resumed session would carry a client certificate without another check of it.
             server.session_storage = Arc::new(NoServerSessionStorage {});
             server.send_tls13_tickets = 0;
         }
@@ -99,7 +95,7 @@ impl Loaded {
     }
 }
 
-/// All certificates of a file; at least one.
+/// All certificates in a file; at least one.
 fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |error: pem::Error| TlsError::file(setting, file, "certificate", &error);
     let found: Vec<_> =
@@ -107,48 +103,48 @@ fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static
     if found.is_empty() { Err(wrong(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-/// A certificate that nobody would accept any more, or not yet, is refused at the start rather than by every client.
+/// Refuses an expired or not yet valid certificate at startup instead of letting every client fail.
 fn lasting(certificate: &CertificateDer<'_>, file: &Path, now: Timestamp) -> Result<(), TlsError> {
     let place = file.display();
     let read = Certificate::from_der(certificate).map_err(|error| {
         TlsError::new(
             format!("tls.cert: the certificate in {place} cannot be read: {error}"),
-            "have it made anew",
+            "create a new certificate",
         )
     })?;
     let validity = read.tbs_certificate().validity();
     let (from, until) = (timestamp(validity.not_before), timestamp(validity.not_after));
-    let again = "renew it and start the hub again, or unset tls.cert and tls.key for plain HTTP";
+    let again = "renew it and restart the hub, or unset tls.cert and tls.key to use plain HTTP";
     if until <= now {
         return Err(TlsError::new(format!("tls.cert: the certificate in {place} expired at {until}"), again));
     }
     if from > now {
         let what = format!("tls.cert: the certificate in {place} is not valid before {from}");
-        return Err(TlsError::new(what, "look at this machine's clock, or have the certificate made anew"));
+        return Err(TlsError::new(what, "check this machine's clock, or create a new certificate"));
     }
     Ok(())
 }
 
-/// Whoever has the key can be the hub.
+/// Reads the private key, which must be readable by its owner only: anyone who has it can impersonate the hub.
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     if let Ok(metadata) = fs_err::metadata(file)
         && metadata.permissions().mode() & 0o007 != 0
     {
         let place = file.display();
         return Err(TlsError::new(
-            format!("tls.key: everybody on this machine may read or write {place}"),
-            format!("run `chmod 600 {place}`, and replace the key if others should not have it"),
+            format!("tls.key: every user of this machine can read or write {place}"),
+            format!("run `chmod 600 {place}`, and replace the key if others may have read it"),
         ));
     }
     PrivateKeyDer::from_pem_file(file).map_err(|error| TlsError::file("tls.key", file, "private key", &error))
 }
 
-/// Certificates are asked for; who shows none goes on without.
+/// Client certificates are requested but optional.
 fn clients(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let wrong = |error: &dyn std::fmt::Display| {
         TlsError::new(
-            format!("nodes.client_ca: {} holds no authority that can be used: {error}", file.display()),
-            "name the PEM file of the authority that signs the nodes' certificates",
+            format!("nodes.client_ca: {} contains no usable certificate authority: {error}", file.display()),
+            "use the PEM file of the authority that signs the nodes' certificates",
         )
     };
     let mut roots = RootCertStore::empty();

@@ -78,7 +78,7 @@ impl Row {
             }
         }
         if !matches!(self.needs, Needs::Nothing(_) | Needs::Node(_)) {
-            self.check_forbidden(hub, "a node's", tokens.node(), "good for its link alone").await;
+            self.check_forbidden(hub, "a node's", tokens.node(), "valid for its link only").await;
         }
         match self.needs {
             Needs::Node(status) => {

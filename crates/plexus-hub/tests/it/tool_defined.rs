@@ -109,7 +109,7 @@ async fn a_program_is_switched_on_and_tried_out_on_the_machine_itself_only() {
         assert_eq!(refused.refused(403), "forbidden", "{path}");
         let message = refused.body["message"].as_str().unwrap();
         assert!(
-            message.contains("on the hub's own machine only, and this request comes through a proxy"),
+            message.contains("only on the hub's own machine, and this request comes through a proxy"),
             "{message}"
         );
         assert_eq!(refused.body["details"]["missing"], json!(["loopback"]));

@@ -242,7 +242,7 @@ async fn a_folder_of_somebody_else_is_neither_locked_nor_filled() {
     std::fs::write(project.join("main.rs"), "").expect("a file");
     set_mode(&project, 0o755);
     let ran = plexus.run(&["up", "--listen", "127.0.0.1:0", "--data-dir", text(&project)]).await;
-    refused(&ran, 1, &[text(&project), "not a data folder of Plexus", "--data-dir"]);
+    refused(&ran, 1, &[text(&project), "neither empty nor a data folder of Plexus", "--data-dir"]);
     let mode = std::fs::metadata(&project).expect("the folder").permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
     assert_eq!(std::fs::read_dir(&project).expect("the folder").count(), 1);

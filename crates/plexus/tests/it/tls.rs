@@ -83,13 +83,13 @@ async fn what_is_wrong_with_the_files_is_said_and_the_hub_does_not_start() {
     let missing = plexus.home().join("missing.pem");
 
     for (cert, key, ca, words, fix) in [
-        (&missing, &good.key, None, "tls.cert: cannot read", "the hub's user may read"),
-        (&garbage, &good.key, None, "holds no certificate", "PEM file"),
+        (&missing, &good.key, None, "tls.cert: cannot read", "the hub's user can read"),
+        (&garbage, &good.key, None, "contains no certificate", "PEM file"),
         (&good.cert, &garbage, None, "tls.key", "PEM file"),
-        (&good.cert, &another, None, "do not go together", "the key that the certificate was made with"),
+        (&good.cert, &another, None, "do not match", "the private key of the certificate"),
         (&past, &past_key, None, "expired at 2021-01-01", "renew it"),
         (&future, &future_key, None, "is not valid before 2120-01-01", "clock"),
-        (&open, &open_key, None, "everybody on this machine may read", "chmod 600"),
+        (&open, &open_key, None, "every user of this machine can read", "chmod 600"),
         (&good.cert, &good.key, Some(&garbage), "nodes.client_ca", "PEM file"),
     ] {
         let text = |path: &Path| path.display().to_string();

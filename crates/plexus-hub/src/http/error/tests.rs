@@ -5,16 +5,16 @@ use plexus_store::StoreError;
 
 use super::ApiError;
 
-/// Whoever is told that nothing was changed sends it again, and then it is there twice.
+/// A client that is told that nothing was changed retries, and then the change would be stored twice.
 #[test]
-fn what_may_have_been_stored_is_not_called_unchanged() {
+fn uncertain_commit_is_not_reported_as_unchanged() {
     let source = || Arc::new(sqlx::Error::PoolTimedOut);
     let uncertain = ApiError::from(StoreError::Uncertain { source: source() });
     let away = ApiError::from(StoreError::Query { doing: "reading", source: source() });
     assert_eq!((uncertain.code, away.code), (ErrorCode::Unavailable, ErrorCode::Unavailable));
     let (uncertain, away) = (uncertain.hint.unwrap(), away.hint.unwrap());
     assert!(
-        uncertain.contains("may have been done") && !uncertain.contains("Nothing was changed"),
+        uncertain.contains("may have been stored") && !uncertain.contains("Nothing was changed"),
         "{uncertain}"
     );
     assert!(away.contains("Nothing was changed"), "{away}");

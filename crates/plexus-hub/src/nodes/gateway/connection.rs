@@ -1,6 +1,6 @@
 //! One link of a machine, from its first frame to its end.
 //!
-//! What is read, written and timed are parts of one task: none waits for another, and a frame wakes nobody else on its way.
+//! Reading, writing and timing are parts of one task: none blocks another, and a frame wakes no other task on its way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,38 +18,38 @@ use crate::nodes::call::interrupted;
 use crate::nodes::link::{Ending, LinkEnd};
 use crate::nodes::unit::{Admitted, Cut, Presence, Unit};
 
-/// Frames that wait to be written.
+/// Maximum number of frames waiting to be written.
 const QUEUE: usize = 512;
-/// Frames of a machine in one second; more is no use of the link that we know of.
+/// Maximum number of frames of a machine per second; more than any known use of the link needs.
 const FLOOD: u32 = 20_000;
-/// Changed capabilities in one second.
+/// Maximum number of changed capabilities per second.
 const HELLOS: u32 = 20;
-/// Log lines about what a machine said that was passed over, for one link.
+/// Maximum number of log lines per link about ignored frames.
 const REMARKS: u32 = 20;
-/// For the last frame of a link that the hub ends.
+/// Time limit for the last frame of a link that the hub ends.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Why a link has ended.
 #[derive(Debug)]
 enum End {
     Cut(Cut),
-    /// The machine said goodbye.
+    /// The machine sent `bye`.
     Bye(String),
-    /// It was not heard for too long.
+    /// The machine sent nothing for too long.
     Silent,
-    /// It does not read.
+    /// The machine does not read.
     TooSlow,
-    /// It said what it must not; it is told why.
+    /// The machine violated the protocol; it is sent the reason.
     Policy(String),
-    /// Its credential is no longer good.
+    /// Its credential is no longer valid.
     Refused,
-    /// The hub stops.
+    /// The hub is stopping.
     Stopping,
     Broken(LinkError),
 }
 
 impl Gateway {
-    /// Serves a link until it ends. `credential` ends when the one that it was opened with is no longer good.
+    /// Serves a link until it ends. `credential` completes when the credential that opened the link is no longer valid.
     pub(crate) async fn serve(
         &self,
         node: NodeId,
@@ -58,20 +58,20 @@ impl Gateway {
         credential: BoxFuture<'static, ()>,
     ) {
         let Link { mut tx, mut rx, transport } = link;
-        let end = match self.let_in(node, &mut *rx, transport, &ending).await {
+        let end = match self.admit_link(node, &mut *rx, transport, &ending).await {
             Err(end) => end,
             Ok((connection, admitted, welcome)) => {
                 let (unit, epoch) = (connection.unit.clone(), connection.epoch);
-                match admitted.known.name.as_str() {
+                match admitted.settings.name.as_str() {
                     LOCAL => tracing::debug!(%node, epoch, "the hub's own machine is linked"),
                     name => tracing::info!(%node, name, epoch, transport, "a node is linked"),
                 }
                 self.0.metrics.links.inc();
                 self.publish();
-                if !admitted.reconciled.noted.is_empty()
-                    && let Some(store) = unit.lock().said.store
+                if !admitted.reconciled.to_record.is_empty()
+                    && let Some(store) = unit.lock().report.store
                 {
-                    self.send_noted(&unit, epoch, store, admitted.reconciled.noted.clone());
+                    self.record_and_send(&unit, epoch, store, admitted.reconciled.to_record.clone());
                 }
                 let end = connection.run(&mut *tx, &mut *rx, admitted, welcome, credential).await;
                 tracing::info!(%node, epoch, ?end, "the link of a node has ended");
@@ -80,11 +80,11 @@ impl Gateway {
                 end
             }
         };
-        part(&mut *tx, end, &ending).await;
+        close_link(&mut *tx, end, &ending).await;
     }
 
-    /// Hears the first frame, and lets the link in as the one of its machine.
-    async fn let_in(
+    /// Receives the first frame, and makes the link the current one of its machine.
+    async fn admit_link(
         &self,
         node: NodeId,
         rx: &mut dyn LinkRx,
@@ -93,7 +93,7 @@ impl Gateway {
     ) -> Result<(Connection, Admitted, Frame), End> {
         let first = timeout(self.0.options.hello, rx.recv()).await.map_err(|_| End::Silent)?;
         let Received::Frame(Frame::Hello(hello)) = first.map_err(End::from)? else {
-            return Err(End::Policy("the first frame has to be hello".to_owned()));
+            return Err(End::Policy("the first frame must be hello".to_owned()));
         };
         if let Some(problem) = hello::problem(&hello, node) {
             return Err(End::Policy(problem));
@@ -101,17 +101,17 @@ impl Gateway {
         let version = hello::version(&hello).ok_or_else(|| {
             let (theirs, ours) = (&hello.versions, plexus_proto::node::VERSIONS);
             End::Policy(format!(
-                "no common version of the link: the node speaks {theirs:?}, the hub {ours:?}"
+                "no common version of the link protocol: the node supports {theirs:?}, the hub {ours:?}"
             ))
         })?;
         let unit = self.unit(node).ok_or(End::Refused)?;
         if unit.is_overtaken(&hello) {
-            tracing::info!(%node, dial = ?hello.dial, "a hello that was held up came after a newer link of its node");
+            tracing::info!(%node, dial = ?hello.dial, "ignored a delayed hello: the node already has a newer link");
             return Err(End::Cut(Cut::Fenced));
         }
-        // Before the store is known as that of the machine: after a crash of the hub it has to be found out again.
+        // Do this before the new store is recorded for the machine: after a crash of the hub it must be detected again.
         for call in unit.lost(&hello.calls, hello.store_id) {
-            self.conclude(&unit, call, interrupted("its node was set up anew")).await;
+            self.conclude(&unit, call, interrupted("its node was set up again")).await;
         }
         let epoch = self.begin_link(node, &hello).await?;
         let admitted = unit.admit(epoch, &hello, transport, QUEUE, self.0.clock.now());
@@ -123,17 +123,17 @@ impl Gateway {
         let welcome = Frame::Welcome(Welcome {
             version,
             epoch,
-            name: admitted.known.name.clone(),
+            name: admitted.settings.name.clone(),
             heartbeat_ms: u64::try_from(self.0.options.heartbeat.as_millis()).unwrap_or(u64::MAX),
             missed: self.0.options.missed,
             calls: admitted.reconciled.orders.clone(),
-            draining: admitted.known.draining,
+            draining: admitted.settings.draining,
         });
         let pulse = Mutex::new(Pulse::new());
         Ok((Connection { gateway: self.clone(), unit, epoch, pulse }, admitted, welcome))
     }
 
-    /// Counts the link in the database, and keeps what the machine says of itself.
+    /// Assigns the link its epoch in the database, and stores the machine's report.
     async fn begin_link(&self, node: NodeId, hello: &Hello) -> Result<u64, End> {
         let (about, now) = (about(hello), self.0.clock.now());
         let begun = self
@@ -145,44 +145,44 @@ impl Gateway {
             Ok(Some(epoch)) => Ok(u64::try_from(epoch).unwrap_or(0)),
             Ok(None) => Err(End::Refused),
             Err(error) => {
-                tracing::error!(%error, %node, "the link of a node cannot be recorded");
+                tracing::error!(%error, %node, "cannot record the link of a node");
                 Err(End::Broken(LinkError::Closed(Some("the hub cannot reach its database".to_owned()))))
             }
         }
     }
 
-    /// Keeps when a machine was there last.
+    /// Stores when a machine was last seen.
     async fn was_seen(&self, node: NodeId) {
         let seen = [(node, self.0.clock.now())];
         let kept =
             self.0.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&seen).await })).await;
         if let Err(error) = kept {
-            tracing::debug!(%error, %node, "when a node was there last cannot be kept");
+            tracing::debug!(%error, %node, "cannot store when a node was last seen");
         }
     }
 
-    /// A machine has no link any more: it is away, or waited for.
+    /// A machine has lost its link: it is offline, or expected to reconnect.
     fn absent(&self, unit: &Arc<Unit>, epoch: u64, end: &End) {
-        let (why, awaited) = match end {
+        let (why, expected) = match end {
             End::Stopping => return,
-            End::Bye(reason) => (format!("it said goodbye: {reason}"), false),
+            End::Bye(reason) => (format!("it disconnected: {reason}"), false),
             End::Silent => (format!("it missed {} heartbeats", self.0.options.missed), false),
             End::Cut(Cut::Removed) => ("it was removed".to_owned(), false),
-            End::Policy(why) => (format!("it was cut off: {why}"), true),
-            End::Refused => ("its credential is no longer good".to_owned(), true),
+            End::Policy(why) => (format!("it violated the link protocol: {why}"), true),
+            End::Refused => ("its credential is no longer valid".to_owned(), true),
             End::TooSlow | End::Cut(Cut::TooSlow) => ("it does not read what is sent to it".to_owned(), true),
-            End::Cut(Cut::Fenced) => ("a newer link has taken its place".to_owned(), true),
+            End::Cut(Cut::Fenced) => ("a newer link has replaced it".to_owned(), true),
             End::Broken(error) => (error.to_string(), true),
         };
-        if !unit.ended(epoch, Presence::Awaited) {
+        if !unit.ended(epoch, Presence::Expected) {
             return;
         }
         self.publish();
-        let wait = if awaited { self.0.options.reconnect } else { Duration::ZERO };
+        let wait = if expected { self.0.options.reconnect } else { Duration::ZERO };
         self.give_up_after(unit, epoch, wait, why);
     }
 
-    /// Waits for a machine to come back, and then no longer.
+    /// Declares a machine offline if it does not reconnect within `wait`.
     pub(in crate::nodes) fn give_up_after(&self, unit: &Arc<Unit>, epoch: u64, wait: Duration, why: String) {
         let (gateway, unit) = (self.clone(), unit.clone());
         let give_up = move || {
@@ -204,26 +204,26 @@ impl Gateway {
     }
 }
 
-/// What a machine says of itself, as it is kept.
+/// A machine's report, as stored.
 fn about(hello: &Hello) -> String {
     let about = Hello { calls: Vec::new(), ..hello.clone() };
     serde_json::to_string(&about).unwrap_or_default()
 }
 
-/// Says goodbye in the way that goes with the end.
-async fn part(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
+/// Says goodbye with the message for the reason of the end.
+async fn close_link(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
     let (word, reason) = match end {
-        // Nobody is there to be told.
+        // The peer is gone or has said goodbye itself.
         End::Bye(_) | End::Broken(_) => (None, LinkEnd::Closed),
         End::Cut(Cut::Fenced) => {
-            (Some("another link of this node has taken its place".to_owned()), LinkEnd::Fenced)
+            (Some("another link of this node has replaced it".to_owned()), LinkEnd::Fenced)
         }
         End::Cut(Cut::Removed) => (Some("the node was removed".to_owned()), LinkEnd::Refused),
-        End::Refused => (Some("the credential is no longer good".to_owned()), LinkEnd::Refused),
+        End::Refused => (Some("the credential is no longer valid".to_owned()), LinkEnd::Refused),
         End::Cut(Cut::TooSlow) | End::TooSlow => (None, LinkEnd::TooSlow),
         End::Silent => (None, LinkEnd::Closed),
         End::Policy(why) => (Some(why), LinkEnd::Policy),
-        End::Stopping => (Some("the hub stops".to_owned()), LinkEnd::Stopping),
+        End::Stopping => (Some("the hub is stopping".to_owned()), LinkEnd::Stopping),
     };
     ending.ended(reason);
     let farewell = async {
@@ -235,7 +235,7 @@ async fn part(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
     let _ = timeout(LAST_WORD, farewell).await;
 }
 
-/// A link that is the one of its machine, as long as that lasts.
+/// A link that is the current one of its machine.
 pub(super) struct Connection {
     pub(super) gateway: Gateway,
     pub(super) unit: Arc<Unit>,
@@ -243,12 +243,12 @@ pub(super) struct Connection {
     pulse: Mutex<Pulse>,
 }
 
-/// When the machine was heard, and how much of it.
+/// When the machine was last heard, and how many frames it sent.
 struct Pulse {
     heard_at: Instant,
     /// Number and time of the last ping.
     ping: Option<(u64, Instant)>,
-    /// Since this moment.
+    /// Start of the current second.
     second: Instant,
     frames: u32,
     hellos: u32,
@@ -299,7 +299,7 @@ impl Connection {
                 Some(frame) => frame,
                 None => match frames.recv().await {
                     Some(frame) => frame,
-                    // The link was cut, which is about to be heard.
+                    // The link was cut, which the read side is about to notice.
                     None => pending().await,
                 },
             };
@@ -323,13 +323,15 @@ impl Connection {
         }
     }
 
-    /// One frame of the machine.
+    /// Handles one frame of the machine.
     async fn take(&self, received: Received) -> Result<(), End> {
         self.heard()?;
         let frame = match received {
             Received::Frame(frame) => frame,
             Received::Unknown(kind) => {
-                self.remark(|| tracing::info!(node = %self.unit.id, kind, "a frame of a type that is not known is passed over"));
+                self.remark(
+                    || tracing::info!(node = %self.unit.id, kind, "ignored a frame of an unknown type"),
+                );
                 return Ok(());
             }
         };
@@ -352,7 +354,7 @@ impl Connection {
             Frame::Hello(hello) => self.hello(hello).await?,
             Frame::Welcome(_) | Frame::Call(_) | Frame::Cancel(_) => {
                 return Err(End::Policy(format!(
-                    "a frame of type {:?} is for the hub to send",
+                    "frames of type {:?} are sent by the hub only",
                     frame.kind()
                 )));
             }
@@ -364,7 +366,7 @@ impl Connection {
         let call = result.call_id;
         let taken = match self.unit.of_link(self.epoch) {
             Some(mut state) => state.result(result),
-            // A link that was replaced: the result comes again over the new one.
+            // The link was replaced: the result arrives again over the new one.
             None => return,
         };
         match taken {
@@ -372,12 +374,12 @@ impl Connection {
             Ok(Some(outcome)) => self.gateway.conclude_soon(&self.unit, call, outcome),
             Err(_) => {
                 self.gateway.0.metrics.unwanted.inc();
-                self.remark(|| tracing::info!(node = %self.unit.id, %call, "the result of a call that nobody waits for is dropped"));
+                self.remark(|| tracing::info!(node = %self.unit.id, %call, "dropped the result of a call that has no waiting caller"));
             }
         }
     }
 
-    /// The machine says anew what it can do.
+    /// The machine reports changed capabilities.
     async fn hello(&self, hello: Hello) -> Result<(), End> {
         let hellos = {
             let mut pulse = self.pulse();
@@ -392,17 +394,17 @@ impl Connection {
         }
         let (about, id, now) = (about(&hello), self.unit.id, self.gateway.0.clock.now());
         match self.unit.of_link(self.epoch) {
-            Some(mut state) => state.says(&hello),
+            Some(mut state) => state.update_report(&hello),
             None => return Ok(()),
         }
         self.gateway.publish();
-        self.gateway.note(&self.unit);
+        self.gateway.send_queued(&self.unit);
         let store = &self.gateway.0.store;
         let kept = store
             .write(move |conn| Box::pin(async move { conn.set_node_about(id, &about, now).await }))
             .await;
         if let Err(error) = kept {
-            tracing::warn!(%error, node = %id, "what a node says of itself cannot be kept");
+            tracing::warn!(%error, node = %id, "cannot store the report of a node");
         }
         Ok(())
     }
@@ -432,7 +434,7 @@ impl Connection {
         }
     }
 
-    /// Pings, and ends when the machine was not heard for too long.
+    /// Sends pings, and completes when the machine has been silent for too long.
     async fn beat(&self) -> End {
         let options = &self.gateway.0.options;
         let mut ticks = interval(options.heartbeat);
@@ -450,7 +452,7 @@ impl Connection {
         }
     }
 
-    /// Says something about the machine, up to a bound.
+    /// Logs a remark about the machine, up to a limit.
     fn remark(&self, say: impl FnOnce()) {
         let remarks = {
             let mut pulse = self.pulse();

@@ -1,4 +1,4 @@
-//! What a machine may say of itself. It is kept in memory and in the database, so all of it has a bound.
+//! Limits of a machine's `hello`. It is stored in memory and in the database, so all of it is bounded.
 
 use plexus_proto::node::{Hello, VERSIONS};
 use plexus_proto::{NodeId, node_name};
@@ -10,15 +10,15 @@ const PROFILES: usize = 256;
 const CALLS: usize = 20_000;
 const NAME: usize = 128;
 
-/// The best version of the link that both sides speak.
+/// The newest protocol version that both sides support.
 pub(super) fn version(hello: &Hello) -> Option<u32> {
     VERSIONS.iter().copied().find(|version| hello.versions.contains(version))
 }
 
-/// What is wrong with it, if anything is.
+/// The first problem of a `hello`, if there is one.
 pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
     if hello.node_id != node {
-        return Some(format!("this is the link of the node {node}, and hello says {}", hello.node_id));
+        return Some(format!("this is the link of the node {node}, but hello names {}", hello.node_id));
     }
     let tools: usize = hello.mcp_servers.iter().map(|server| server.tools.len()).sum();
     let counts = [
@@ -30,7 +30,7 @@ pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
     ];
     for (what, count, most) in counts {
         if count > most {
-            return Some(format!("hello lists {count} {what}, the most is {most}"));
+            return Some(format!("hello lists {count} {what}, and the limit is {most}"));
         }
     }
     let names = hello.tools.iter().map(|tool| &tool.name).chain(&hello.profiles);
@@ -39,8 +39,11 @@ pub(super) fn problem(hello: &Hello, node: NodeId) -> Option<String> {
         [&hello.version, &hello.os, &hello.arch].into_iter().chain(&hello.hostname).chain(&hello.sandbox);
     if let Some(name) = names.chain(servers).chain(own).find(|name| name.len() > NAME) {
         let begin: String = name.chars().take(32).collect();
-        return Some(format!("hello has a name of {} bytes ({begin:?}…), the most is {NAME}", name.len()));
+        return Some(format!(
+            "hello has a name of {} bytes ({begin:?}…), and the limit is {NAME}",
+            name.len()
+        ));
     }
-    // They are shown wherever a node is, like those that were given to it here.
-    node_name::check_labels(&hello.labels).err().map(|problem| format!("the labels of hello: {problem}"))
+    // They are shown wherever the node is, like labels set on the hub.
+    node_name::check_labels(&hello.labels).err().map(|problem| format!("invalid labels in hello: {problem}"))
 }

@@ -1,4 +1,4 @@
-//! The way to the machines: finds the one that a call is for, and lets links in.
+//! The gateway to the machines: routes calls to them and admits their links.
 
 mod connection;
 mod hello;
@@ -26,12 +26,13 @@ use super::events::Announcer;
 use super::link::poll::Polls;
 use super::metrics::NodeMetrics;
 use super::options::NodeOptions;
-use super::unit::{Known, Presence, Said, Unit};
+use super::unit::{NodeReport, NodeSettings, Presence, Unit};
 
-/// Links of one machine at once, those included that have not said hello; an older one goes when a newer one does.
+/// Maximum number of concurrent links of one machine, including those that have not sent hello; a newer link replaces an
+/// older one.
 const LINKS: usize = 8;
 
-/// Cheap to clone; all clones are one gateway.
+/// Cheap to clone; all clones share one gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway(Arc<Inner>);
 
@@ -41,18 +42,18 @@ struct Inner {
     supervisor: Supervisor,
     options: NodeOptions,
     units: RwLock<HashMap<NodeId, Arc<Unit>>>,
-    /// What the dispatcher sees of them.
+    /// The machines as the dispatcher sees them.
     entries: ArcSwap<Arc<[NodeEntry]>>,
-    /// Moves whenever anything that others can see of a machine has changed.
+    /// Notified whenever the visible state of a machine changes.
     changes: watch::Sender<u64>,
     conclude: OnceLock<Conclude>,
     announcer: Announcer,
     metrics: NodeMetrics,
     polls: Polls,
     places: Quota,
-    /// The hub is about to stop.
+    /// Cancelled when the hub is about to stop.
     stopping: CancellationToken,
-    /// All calls that could end have: links say goodbye.
+    /// Cancelled when the running calls have had their time to finish: links then say goodbye.
     parted: CancellationToken,
 }
 
@@ -63,7 +64,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Gateway {
-    /// Knows the machines and the calls that the database has.
+    /// Loads the machines and their unfinished calls from the database.
     pub(crate) async fn open(
         store: Store,
         clock: Clock,
@@ -93,19 +94,19 @@ impl Gateway {
             gateway.insert(record);
         }
         for call in calls {
-            // Calls of a machine that was removed are ended when there is who can.
+            // Calls of removed machines are ended once `conclude_with` has been called.
             if let Some(unit) = gateway.unit(call.node_id) {
                 let sent = call.state == NodeCallState::Sent;
-                let store = call.store_id.or_else(|| unit.lock().said.store);
+                let store = call.store_id.or_else(|| unit.lock().report.store);
                 unit.adopt(call.call_id, store.filter(|_| sent));
             }
         }
-        // Those that were linked to the last start of the hub are on their way. The hub's own is awaited for as long as it
-        // takes, by who starts it.
+        // Machines that were linked to the previous hub process are reconnecting. The hub's own machine is awaited without a limit
+        // by the task that starts it.
         let dialling =
             |record: &&NodeRecord| record.enrolled_by != Enrolment::Local && record.last_seen_at.is_some();
         for record in records.iter().filter(dialling) {
-            gateway.is_awaited(record.id);
+            gateway.mark_expected(record.id);
             if let Some(unit) = gateway.unit(record.id) {
                 let wait = gateway.0.options.reconnect;
                 gateway.give_up_after(&unit, unit.epoch(), wait, "it is not linked".to_owned());
@@ -113,12 +114,16 @@ impl Gateway {
         }
         gateway.publish();
         let leaving = gateway.clone();
-        supervisor.spawn(Stage::Intake, "farewell of nodes", async move { leaving.part_at_stop().await });
+        supervisor.spawn(
+            Stage::Intake,
+            "shutdown of nodes",
+            async move { leaving.close_links_at_stop().await },
+        );
         Ok(gateway)
     }
 
-    /// When the hub stops: no new calls, a moment for those that run, and then goodbye to all.
-    async fn part_at_stop(&self) {
+    /// At shutdown: accepts no new calls, gives running ones a moment, and then closes all links.
+    async fn close_links_at_stop(&self) {
         self.0.stopping.cancelled().await;
         let units = self.units();
         let quiet = join_all(units.iter().map(|unit| unit.wind_up()));
@@ -129,21 +134,21 @@ impl Gateway {
         self.0.parted.cancel();
     }
 
-    /// Who ends calls that nobody waits for. Set once, before the first link.
+    /// Sets the function that ends calls without a waiting caller. Called once, before the first link.
     pub(crate) fn conclude_with(&self, conclude: Conclude) {
         let _ = self.0.conclude.set(conclude);
         let gateway = self.clone();
         self.0.supervisor.spawn(Stage::Work, "calls of removed nodes", async move {
             if let Err(error) = gateway.end_strays().await {
-                tracing::warn!(%error, "cannot end the calls of nodes that were removed");
+                tracing::warn!(%error, "cannot end the calls of removed nodes");
             }
         });
     }
 
-    /// Runs a call on a machine and waits for its outcome, through lost links.
+    /// Runs a call on a machine and waits for its outcome, across lost links.
     ///
-    /// A call that is kept has its row by now. When `cancel` is cancelled, or this is dropped, the machine is told to stop;
-    /// the end of a kept call is to be [settled](Nodes::settled) in any case but one: when the hub stops and it goes on.
+    /// A persistent call already has its row. When `cancel` is cancelled, or this future is dropped, the machine is told to stop.
+    /// The end of a persistent call must be [settled](Nodes::settled), unless the hub is stopping and the call continues.
     pub(crate) async fn call(
         &self,
         node: NodeId,
@@ -152,13 +157,13 @@ impl Gateway {
         cancel: &CancellationToken,
     ) -> Result<CallOutcome, Undelivered> {
         let unit = self.unit(node).ok_or(Undelivered::Unknown)?;
-        let (call_id, noted) = (call.call.call_id, call.call.keep && call.queue);
+        let (call_id, must_record) = (call.call.call_id, call.call.keep && call.queue);
         let begun = Instant::now();
         let mut end = unit.begin(call, events, self.0.options.calls)?;
-        // Gives the call up however this ends; one that has ended is left as it is.
+        // Abandons the call on every exit; one that has ended is not affected.
         let given_up = Abandon { unit: &unit, call_id };
-        if noted {
-            self.note(&unit);
+        if must_record {
+            self.send_queued(&unit);
         }
         tokio::select! {
             biased;
@@ -173,14 +178,14 @@ impl Gateway {
         }
     }
 
-    /// MCP servers that run on the machines, as they said last, by machine.
+    /// MCP servers that run on the machines, as last reported, by machine.
     pub(crate) fn hosted(&self) -> Vec<(NodeEntry, Vec<HostedServer>)> {
         let mut hosted: Vec<_> = self
             .units()
             .iter()
             .map(|unit| {
                 let state = unit.lock();
-                (state.entry(unit.id), state.said.servers.clone())
+                (state.entry(unit.id), state.report.servers.clone())
             })
             .filter(|(_, servers)| !servers.is_empty())
             .collect();
@@ -188,26 +193,26 @@ impl Gateway {
         hosted
     }
 
-    /// Moves when anything that others can see of a machine has changed.
+    /// Notified when the visible state of a machine changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    /// A machine joined, or what the hub knows of it was changed. After the commit.
+    /// A machine joined or its settings were changed. Called after the commit.
     pub(crate) fn changed(&self, record: &NodeRecord) {
         match self.unit(record.id) {
             None => self.insert(record),
             Some(unit) => {
-                if !unit.changed(known(record)) {
+                if !unit.changed(settings(record)) {
                     return;
                 }
-                self.note(&unit);
+                self.send_queued(&unit);
             }
         }
         self.publish();
     }
 
-    /// A machine was removed: its link is cut and its calls end. After the commit.
+    /// A machine was removed: cuts its link and ends its calls. Called after the commit.
     pub(crate) async fn removed(&self, id: NodeId) {
         let unit = self.0.units.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let Some(unit) = unit else { return };
@@ -220,22 +225,22 @@ impl Gateway {
         }
     }
 
-    /// The links that are requests.
+    /// The links over HTTP polling.
     pub(crate) fn polls(&self) -> &Polls {
         &self.0.polls
     }
 
-    /// Places for links, by the id of the machine.
+    /// The link slots, by machine id.
     pub(crate) fn places(&self) -> &Quota {
         &self.0.places
     }
 
-    /// That of the newest link of a machine.
+    /// The epoch of a machine's newest link.
     pub(crate) fn newest_epoch(&self, node: NodeId) -> Option<u64> {
         self.unit(node).map(|unit| unit.epoch())
     }
 
-    /// Lets the metrics be read of what is measured here.
+    /// Registers the metrics.
     pub(crate) fn register(&self, metrics: &Metrics) {
         self.0.metrics.register(metrics, self);
     }
@@ -249,14 +254,14 @@ impl Gateway {
     }
 
     fn insert(&self, record: &NodeRecord) {
-        let said = record.about.as_deref().and_then(|about| serde_json::from_str::<Hello>(about).ok());
-        let said = said.as_ref().map(Said::new).unwrap_or_default();
+        let report = record.about.as_deref().and_then(|about| serde_json::from_str::<Hello>(about).ok());
+        let report = report.as_ref().map(NodeReport::new).unwrap_or_default();
         let epoch = u64::try_from(record.epoch).unwrap_or(0);
-        let unit = Unit::new(record.id, known(record), said, epoch, record.last_seen_at);
+        let unit = Unit::new(record.id, settings(record), report, epoch, record.last_seen_at);
         self.0.units.write().unwrap_or_else(PoisonError::into_inner).insert(record.id, Arc::new(unit));
     }
 
-    /// Shows the dispatcher and all who follow what has become of the machines.
+    /// Publishes the current state of the machines to the dispatcher and to all watchers.
     pub(super) fn publish(&self) {
         let mut entries: Vec<NodeEntry> = self.units().iter().map(|unit| unit.entry()).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -264,16 +269,16 @@ impl Gateway {
         self.0.changes.send_modify(|n| *n = n.wrapping_add(1));
     }
 
-    /// A machine is about to come: calls wait for it.
-    pub(super) fn is_awaited(&self, id: NodeId) {
+    /// A machine is expected to connect: calls wait for it.
+    pub(super) fn mark_expected(&self, id: NodeId) {
         if let Some(unit) = self.unit(id) {
-            unit.lock().presence = Presence::Awaited;
+            unit.lock().presence = Presence::Expected;
             self.publish();
         }
     }
 
-    /// A machine does not come, and why.
-    pub(super) fn is_away(&self, id: NodeId, why: &str) {
+    /// A machine does not connect, for the given reason.
+    pub(super) fn mark_away(&self, id: NodeId, why: &str) {
         if let Some(unit) = self.unit(id) {
             unit.give_up(unit.epoch(), why, self.0.clock.now());
             self.publish();
@@ -293,11 +298,11 @@ impl Nodes for Gateway {
     }
 }
 
-fn known(record: &NodeRecord) -> Known {
-    Known { name: record.name.clone(), labels: record.labels.clone(), draining: record.draining }
+fn settings(record: &NodeRecord) -> NodeSettings {
+    NodeSettings { name: record.name.clone(), labels: record.labels.clone(), draining: record.draining }
 }
 
-/// Gives a call up when whoever waits for it goes.
+/// Abandons a call when its caller is gone.
 struct Abandon<'u> {
     unit: &'u Unit,
     call_id: CallId,

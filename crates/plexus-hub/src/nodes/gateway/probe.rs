@@ -1,4 +1,4 @@
-//! Whether calls work: a call that does nothing goes the way of all others, after each connect and from time to time.
+//! Health checks: a call without effects takes the path of all calls, after each connect and periodically.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::nodes::HUB;
 use crate::nodes::call::{OutgoingCall, Undelivered};
 use crate::nodes::unit::Health;
 
-/// The tool of every node that does nothing.
+/// A tool of every node that does nothing.
 const PROBE: &str = "probe";
 
 impl Connection {
@@ -25,13 +25,13 @@ impl Connection {
                 Some(health) => self.found(health),
                 None => true,
             };
-            // One that is unwell is asked more often, so that it is soon known when it is well.
+            // An unwell machine is probed more often, so that its recovery is noticed soon.
             let beats = if well { options.probe_every } else { 1 };
             sleep(options.heartbeat * beats).await;
         }
     }
 
-    /// None: it cannot be said now.
+    /// `None` if the result is inconclusive.
     async fn probe(&self) -> Option<Health> {
         let options = &self.gateway.0.options;
         let call = Call {
@@ -51,19 +51,17 @@ impl Connection {
         Some(match ended {
             Ok(Ok(CallOutcome::Failed(failure))) if failure.code != ErrorCode::Overloaded => {
                 let why: String = failure.message.chars().take(200).collect();
-                Health::Unwell(format!("a call that does nothing fails there: {why}"))
+                Health::Unwell(format!("a test call failed there: {why}"))
             }
-            // Too many calls run there, so calls do.
+            // Too many calls are running there, so calls work.
             Ok(Ok(_)) => Health::Well,
-            Err(_) => {
-                Health::Unwell(format!("a call that does nothing did not end within {:?}", options.probe))
-            }
+            Err(_) => Health::Unwell(format!("a test call did not finish within {:?}", options.probe)),
             Ok(Err(Undelivered::Draining | Undelivered::Full(_))) => return None,
             Ok(Err(_)) => return None,
         })
     }
 
-    /// Says so if anything has changed; whether it is well.
+    /// Records a changed health; returns whether the machine is well.
     fn found(&self, health: Health) -> bool {
         let Some(mut state) = self.unit.of_link(self.epoch) else { return true };
         let well = health == Health::Well;
@@ -76,7 +74,7 @@ impl Connection {
         self.gateway.publish();
         match health {
             Health::Unwell(why) => {
-                tracing::warn!(node = %self.unit.id, why, "calls to a node do not work");
+                tracing::warn!(node = %self.unit.id, why, "calls to a node fail");
                 self.gateway.0.metrics.unwell.inc();
                 self.gateway.0.announcer.offline(&self.unit, &why);
             }

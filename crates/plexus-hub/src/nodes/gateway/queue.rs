@@ -1,4 +1,4 @@
-//! Calls that wait in the database: those of an earlier start of the hub, and those that wait for their machine.
+//! Calls queued in the database: those of earlier hub processes, and those that wait for their machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,38 +14,39 @@ use super::Gateway;
 use crate::nodes::call::{OutgoingCall, Undelivered, expired, interrupted, revoked};
 use crate::nodes::unit::Unit;
 
-/// Between two attempts to record the end of a call, doubled up to the second.
+/// Delay between two attempts to record the end of a call; doubles up to the maximum.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(10);
 
-/// What the database says of a call that is about to be sent.
-enum Noted {
+/// State of a call in the database just before it is sent.
+enum SendDecision {
     Sent(Box<NodeCallRecord>),
-    /// It is over.
+    /// It has already ended.
     Ended,
-    /// It waited, and whoever asked for it may not any more.
+    /// It was queued, and its caller's token has been revoked.
     Revoked,
-    /// It was to wait until before now.
+    /// It was queued, and its waiting time has passed.
     Overdue,
 }
 
 impl Gateway {
-    /// Sends what waits in the database, if the machine is there.
-    pub(super) fn note(&self, unit: &Arc<Unit>) {
-        let Some((epoch, store, calls)) = unit.to_note().filter(|(_, _, calls)| !calls.is_empty()) else {
+    /// Sends the queued calls if the machine is linked.
+    pub(super) fn send_queued(&self, unit: &Arc<Unit>) {
+        let Some((epoch, store, calls)) = unit.calls_to_record().filter(|(_, _, calls)| !calls.is_empty())
+        else {
             return;
         };
-        self.send_noted(unit, epoch, store, calls);
+        self.record_and_send(unit, epoch, store, calls);
     }
 
-    /// Notes for each of these calls which store it goes to, and then sends it over this link.
-    pub(super) fn send_noted(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
+    /// Records for each of these calls which store it is sent to, and then sends it over this link.
+    pub(super) fn record_and_send(&self, unit: &Arc<Unit>, epoch: u64, store: Uuid, calls: Vec<CallId>) {
         let (gateway, unit) = (self.clone(), unit.clone());
         self.0.supervisor.spawn(Stage::Work, "calls to a node", async move {
             for call in calls {
                 if let Err(error) = gateway.send_one(&unit, epoch, store, call).await {
-                    // They are sent when the node comes back, or the hub starts again.
-                    tracing::error!(%error, node = %unit.id, "calls that wait for a node cannot be read");
+                    // They are sent when the node reconnects or the hub restarts.
+                    tracing::error!(%error, node = %unit.id, "cannot read the calls that are queued for a node");
                     return;
                 }
             }
@@ -54,58 +55,58 @@ impl Gateway {
 
     async fn send_one(&self, unit: &Unit, epoch: u64, store: Uuid, call: CallId) -> Result<(), StoreError> {
         let (node, now) = (unit.id, self.0.clock.now());
-        let noted = self
+        let decision = self
             .0
             .store
             .write(move |conn| {
                 Box::pin(async move {
                     let Some(row) = conn.node_call(call).await?.filter(|row| row.node_id == node) else {
-                        return Ok(Noted::Ended);
+                        return Ok(SendDecision::Ended);
                     };
                     if row.state == NodeCallState::Queued && is_revoked(conn, row.token_id, now).await? {
-                        return Ok(Noted::Revoked);
+                        return Ok(SendDecision::Revoked);
                     }
                     let overdue = row.queued_until.is_some_and(|until| until <= now);
                     if row.state == NodeCallState::Queued && overdue {
-                        return Ok(Noted::Overdue);
+                        return Ok(SendDecision::Overdue);
                     }
                     conn.send_node_call(call, store).await?;
-                    Ok(Noted::Sent(Box::new(row)))
+                    Ok(SendDecision::Sent(Box::new(row)))
                 })
             })
             .await?;
-        let row = match noted {
-            // Whoever ended it says so.
-            Noted::Ended => return Ok(()),
-            Noted::Revoked if unit.is_orphan(call) => {
+        let row = match decision {
+            // Reported by whoever ended it.
+            SendDecision::Ended => return Ok(()),
+            SendDecision::Revoked if unit.is_orphan(call) => {
                 self.conclude(unit, call, revoked()).await;
                 return Ok(());
             }
-            Noted::Revoked => {
+            SendDecision::Revoked => {
                 unit.refuse(call, &Undelivered::Revoked);
                 return Ok(());
             }
-            // After a start of the hub: what waited in vain while there was none is not sent now.
-            Noted::Overdue if unit.is_orphan(call) => {
+            // After a hub start: calls whose waiting time passed while no hub ran are not sent.
+            SendDecision::Overdue if unit.is_orphan(call) => {
                 self.conclude(unit, call, expired()).await;
                 return Ok(());
             }
-            // Whoever waits for it is about to say so.
-            Noted::Overdue => return Ok(()),
-            Noted::Sent(row) => *row,
+            // The waiting caller is about to report this.
+            SendDecision::Overdue => return Ok(()),
+            SendDecision::Sent(row) => *row,
         };
         if unit.is_orphan(call) {
             match self.outgoing(row) {
-                Some(read) => unit.noted(epoch, call, Some(&read)),
+                Some(read) => unit.mark_recorded(epoch, call, Some(&read)),
                 None => self.conclude(unit, call, expired()).await,
             }
         } else {
-            unit.noted(epoch, call, None);
+            unit.mark_recorded(epoch, call, None);
         }
         Ok(())
     }
 
-    /// The call of a row; none if its time is up, or if it cannot be read.
+    /// The call of a row; `None` if its time is up or the row cannot be parsed.
     fn outgoing(&self, row: NodeCallRecord) -> Option<OutgoingCall> {
         let left = row.deadline_at.as_millisecond() - self.0.clock.now().as_millisecond();
         let deadline_ms = u64::try_from(left).ok().filter(|left| *left > 0)?;
@@ -123,7 +124,7 @@ impl Gateway {
         Some(OutgoingCall { call, queue: true, on_sent: None })
     }
 
-    /// Has the end of a call recorded that nobody waits for, and then tells its machine.
+    /// Records the end of a call without a waiting caller, and then notifies its machine.
     pub(super) async fn conclude(&self, unit: &Unit, call: CallId, outcome: CallOutcome) {
         let Some(conclude) = self.0.conclude.get() else {
             unit.not_concluded(call);
@@ -131,7 +132,7 @@ impl Gateway {
         };
         let mut pause = RETRY;
         while let Err(error) = conclude(unit.id, call, outcome.clone()).await {
-            tracing::warn!(%error, node = %unit.id, %call, "the end of a call cannot be recorded; it is tried again");
+            tracing::warn!(%error, node = %unit.id, %call, "cannot record the end of a call; retrying");
             tokio::select! {
                 () = self.0.stopping.cancelled() => {
                     unit.not_concluded(call);
@@ -143,7 +144,7 @@ impl Gateway {
         unit.settled(call);
     }
 
-    /// The same as a task, for who must not wait.
+    /// The same in a task, for callers that must not wait.
     pub(super) fn conclude_soon(&self, unit: &Arc<Unit>, call: CallId, outcome: CallOutcome) {
         let (gateway, unit) = (self.clone(), unit.clone());
         self.0.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
@@ -151,21 +152,21 @@ impl Gateway {
         });
     }
 
-    /// Ends calls of machines that are not there any more.
+    /// Ends the calls of machines that no longer exist.
     pub(super) async fn end_strays(&self) -> Result<(), StoreError> {
         let calls = self.0.store.read_committed().await?.node_calls(None).await?;
         let Some(conclude) = self.0.conclude.get() else { return Ok(()) };
         for call in calls.into_iter().filter(|call| self.unit(call.node_id).is_none()) {
             let outcome = interrupted("its node was removed");
             if let Err(error) = conclude(call.node_id, call.call_id, outcome).await {
-                tracing::warn!(%error, call = %call.call_id, "the end of a call cannot be recorded");
+                tracing::warn!(%error, call = %call.call_id, "cannot record the end of a call");
             }
         }
         Ok(())
     }
 }
 
-/// Whether a token was taken back. One that merely expired was good when it asked.
+/// Whether a token was revoked. One that merely expired was valid when the call was made.
 async fn is_revoked(conn: &mut Conn, token: TokenId, now: Timestamp) -> Result<bool, StoreError> {
     let token = conn.token(token).await?;
     Ok(token.is_none_or(|token| token.revoked_at.is_some_and(|at| at <= now)))

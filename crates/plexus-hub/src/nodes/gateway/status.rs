@@ -1,4 +1,4 @@
-//! How a machine is doing, for those who list them.
+//! The state of a machine, for listings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use plexus_proto::{NodeId, Timestamp};
 use super::Gateway;
 use crate::nodes::unit::{Health, Presence, Unit};
 
-/// A machine as it is now; what it says of itself is as it said last.
+/// The current state of a machine, with the properties of its last report.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeStatus {
     pub(crate) state: NodeState,
-    /// Why calls do not get through, in words.
+    /// Why calls do not get through.
     pub(crate) problem: Option<String>,
     pub(crate) draining: bool,
-    /// Of the hub, and beside them the machine's own.
+    /// Labels set on the hub, merged with the machine's own.
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) os: Option<String>,
     pub(crate) arch: Option<String>,
@@ -34,12 +34,12 @@ pub(crate) struct NodeStatus {
 }
 
 impl Gateway {
-    /// How a machine is doing; none if there is none of this id.
+    /// The state of a machine; `None` if it does not exist.
     pub(crate) fn status(&self, id: NodeId) -> Option<NodeStatus> {
         self.unit(id).map(|unit| status(&unit))
     }
 
-    /// Whether a machine is linked, or was a moment ago and is waited for: nobody else may take its place.
+    /// Whether a machine is linked or expected to reconnect, so that no other machine may take over its identity.
     pub(crate) fn is_occupied(&self, id: NodeId) -> bool {
         self.unit(id).is_some_and(|unit| !matches!(unit.lock().presence, Presence::Away(_)))
     }
@@ -50,7 +50,7 @@ fn status(unit: &Unit) -> NodeStatus {
     let (kind, problem) = match (&state.presence, &state.health) {
         (Presence::Linked, Health::Unwell(why)) => (NodeState::Unwell, Some(why.clone())),
         (Presence::Linked, Health::Well | Health::Untested) => (NodeState::Online, None),
-        (Presence::Awaited, _) => (NodeState::Offline, Some("it is waited for".to_owned())),
+        (Presence::Expected, _) => (NodeState::Offline, Some("it is expected to connect".to_owned())),
         (Presence::Away(why), _) if state.seen_at.is_none() => (NodeState::New, Some(why.clone())),
         (Presence::Away(why), _) => (NodeState::Offline, Some(why.clone())),
     };
@@ -60,11 +60,11 @@ fn status(unit: &Unit) -> NodeStatus {
         problem,
         draining: entry.draining,
         labels: entry.labels,
-        os: state.said.os.clone(),
-        arch: state.said.arch.clone(),
-        hostname: state.said.hostname.clone(),
-        sandbox: state.said.sandbox.clone(),
-        version: state.said.version.clone(),
+        os: state.report.os.clone(),
+        arch: state.report.arch.clone(),
+        hostname: state.report.hostname.clone(),
+        sandbox: state.report.sandbox.clone(),
+        version: state.report.version.clone(),
         transport: state.transport().map(|transport| match transport {
             "memory" => NodeTransport::Memory,
             "poll" => NodeTransport::Poll,
@@ -73,8 +73,8 @@ fn status(unit: &Unit) -> NodeStatus {
         rtt: state.rtt,
         seen_at: state.seen_at,
         tools: entry.tools.into_iter().collect(),
-        servers: state.said.servers.clone(),
-        profiles: state.said.profiles.clone(),
+        servers: state.report.servers.clone(),
+        profiles: state.report.profiles.clone(),
         in_flight: state.in_flight(),
     }
 }

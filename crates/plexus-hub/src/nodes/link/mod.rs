@@ -1,4 +1,4 @@
-//! What carries the frames of a link, on the hub's side.
+//! Transports for the frames of a link, on the hub's side.
 
 pub(crate) mod poll;
 pub(crate) mod ws;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Why the hub ended a link, to be said in the words of what carries it.
+/// Why the hub ended a link; each transport has its own way to report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkEnd {
-    /// A newer link of the same machine has taken its place.
+    /// A newer link of the same machine has replaced it.
     Fenced,
-    /// The credential is not good (any more), or the machine was removed.
+    /// The credential is not valid (any more), or the machine was removed.
     Refused,
-    /// The machine does not take what is sent to it.
+    /// The machine does not read the frames sent to it.
     TooSlow,
-    /// It said what it must not.
+    /// The machine violated the protocol.
     Policy,
-    /// The hub stops.
+    /// The hub is stopping.
     Stopping,
-    /// The other side is gone.
+    /// The peer is gone.
     Closed,
 }
 
-/// How far a link has come.
+/// The progress of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Opening,
-    /// It is the one of its machine, with this epoch.
+    /// It is the current link of its machine, with this epoch.
     Linked(u64),
     Ended(LinkEnd),
 }
 
-/// Tells what carries a link how it goes with it. Cheap to clone; all clones are one.
+/// Reports the progress of a link to its transport. Cheap to clone; all clones share one state.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending(Arc<watch::Sender<Phase>>);
 

@@ -1,7 +1,7 @@
-//! A link over requests, where WebSockets do not get through.
+//! A link over HTTP requests, for networks that block WebSockets.
 //!
-//! Frames are numbered in each direction. What the hub sends is kept until the machine says that it has it; what the
-//! machine sends is taken once, however often it comes.
+//! Frames are numbered in each direction. The hub retains the frames that it sends until the machine acknowledges them, and
+//! accepts each of the machine's frames once, however often it arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,18 +18,18 @@ use tokio::time::timeout;
 
 use super::{Ending, LinkEnd, Phase};
 
-/// Frames of the machine that wait to be taken; who sends more waits.
+/// Maximum number of frames of the machine waiting to be processed; a request with more waits.
 const INBOX: usize = 64;
-/// Frames of the hub that wait to be fetched, and their bytes; then nothing more is sent until some are.
+/// Maximum number, and bytes, of frames waiting to be fetched; then sending pauses until some are fetched.
 const OUTBOX: usize = 512;
 const OUTBOX_BYTES: usize = 2 * MAX_FRAME;
 
-/// The newest link of each machine that polls.
+/// The newest polling link of each machine.
 #[derive(Debug, Default)]
 pub(crate) struct Polls(Mutex<HashMap<NodeId, Arc<Poll>>>);
 
 impl Polls {
-    /// A link of a machine has begun, with this epoch.
+    /// Registers a machine's new link with its epoch.
     pub(crate) fn insert(&self, node: NodeId, epoch: u64, poll: Arc<Poll>) {
         let _ = poll.epoch.set(epoch);
         let mut links = self.lock();
@@ -42,7 +42,7 @@ impl Polls {
         self.lock().get(&node).cloned()
     }
 
-    /// Forgets the link of a machine that was removed.
+    /// Removes the link of a machine that was removed.
     pub(crate) fn remove(&self, node: NodeId) {
         self.lock().remove(&node);
     }
@@ -52,16 +52,16 @@ impl Polls {
     }
 }
 
-/// Why a request finds no link.
+/// Why a request cannot be served.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// The link has ended, and why.
+pub(crate) enum PollError {
+    /// The link has ended, with the reason.
     Ended(LinkEnd),
-    /// Frames are missing between the last one and these.
+    /// Frames are missing between the last accepted one and these.
     Gap { taken: u64, got: u64 },
-    /// Not a frame.
+    /// Not a valid frame.
     Invalid(String),
-    /// The hub does not come to take them.
+    /// The hub is too busy to accept the frames.
     Busy,
 }
 
@@ -71,19 +71,19 @@ pub(crate) struct Poll {
     pub(crate) ending: Ending,
     epoch: OnceLock<u64>,
     inbox: mpsc::Sender<Result<Received, LinkError>>,
-    /// Held by the one request that hands frames in.
+    /// Held by the one request that delivers frames.
     turn: Semaphore,
     state: Mutex<Between>,
-    /// Moves when there is something to fetch, or room for more.
+    /// Notified when there are frames to fetch, or room for more.
     moved: Notify,
 }
 
-/// What is between the two sides.
+/// The frames between the two sides.
 #[derive(Debug, Default)]
 struct Between {
-    /// Number of the newest frame of the machine.
+    /// Number of the machine's newest accepted frame.
     taken: u64,
-    /// Number of the newest frame of the hub.
+    /// Number of the hub's newest frame.
     sent: u64,
     frames: VecDeque<(u64, Box<RawValue>)>,
     bytes: usize,
@@ -91,7 +91,7 @@ struct Between {
 }
 
 impl Poll {
-    /// A link and what its requests reach it by.
+    /// A new link, and the handle for its requests.
     pub(crate) fn open() -> (Arc<Self>, Link) {
         let (inbox, frames) = mpsc::channel(INBOX);
         let poll = Arc::new(Self {
@@ -107,21 +107,21 @@ impl Poll {
         (poll, link)
     }
 
-    /// None before it has begun.
+    /// `None` before the link has begun.
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.epoch.get().copied()
     }
 
-    /// Takes frames of the machine; the number of the newest that the hub has.
-    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, Refused> {
-        let Ok(_turn) = self.turn.acquire().await else { return Err(Refused::Busy) };
+    /// Accepts frames of the machine; returns the number of the newest accepted frame.
+    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, PollError> {
+        let Ok(_turn) = self.turn.acquire().await else { return Err(PollError::Busy) };
         for Numbered { n, frame } in frames {
             let taken = self.lock().taken;
             if n <= taken {
                 continue;
             }
             if n != taken + 1 {
-                return Err(Refused::Gap { taken, got: n });
+                return Err(PollError::Gap { taken, got: n });
             }
             let received = match frame.get().len() > MAX_FRAME {
                 true => Err(format!("a frame has more than {MAX_FRAME} bytes")),
@@ -133,19 +133,19 @@ impl Poll {
             };
             match timeout(patience, self.inbox.send(frame)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Refused::Ended(self.end())),
-                Err(_) => return Err(Refused::Busy),
+                Ok(Err(_)) => return Err(PollError::Ended(self.end())),
+                Err(_) => return Err(PollError::Busy),
             }
             self.lock().taken = n;
             if let Some(why) = invalid {
-                return Err(Refused::Invalid(why));
+                return Err(PollError::Invalid(why));
             }
         }
         Ok(self.lock().taken)
     }
 
-    /// What there is for the machine, which has all up to `after`. Waits so long for the first.
-    pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, Refused> {
+    /// The frames for the machine, which has received all up to `after`. Waits up to `wait` for the first one.
+    pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, PollError> {
         let batch = async {
             loop {
                 let mut moved = std::pin::pin!(self.moved.notified());
@@ -159,7 +159,7 @@ impl Poll {
         timeout(wait, batch).await.unwrap_or(Ok(PollBatch::default()))
     }
 
-    fn batch(&self, after: u64) -> Option<Result<PollBatch, Refused>> {
+    fn batch(&self, after: u64) -> Option<Result<PollBatch, PollError>> {
         let mut state = self.lock();
         let waited = state.frames.len();
         while state.frames.front().is_some_and(|(n, _)| *n <= after) {
@@ -181,7 +181,7 @@ impl Poll {
         }
         match batch.frames.is_empty() {
             false => Some(Ok(batch)),
-            true if state.closed => Some(Err(Refused::Ended(self.end()))),
+            true if state.closed => Some(Err(PollError::Ended(self.end()))),
             true => None,
         }
     }
@@ -193,7 +193,7 @@ impl Poll {
         }
     }
 
-    /// Puts a frame among those to be fetched, if there is room.
+    /// Appends a frame to those to be fetched, if there is room.
     fn put(&self, text: &str) -> Result<bool, LinkError> {
         let mut state = self.lock();
         if state.closed {

@@ -1,4 +1,4 @@
-//! A link over a WebSocket: a text message for each frame.
+//! A link over a WebSocket, with one text message per frame.
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::future::BoxFuture;
@@ -11,14 +11,14 @@ use plexus_proto::node::{Frame, MAX_FRAME, Received};
 
 use super::{Ending, LinkEnd, Phase};
 
-/// The protocol that is spoken, for those who must name one.
+/// The subprotocol, for clients that must name one.
 pub(crate) const PROTOCOL: &str = "plexus.node.v1";
-/// Read from the socket at once. Links are many and mostly idle.
+/// Size of the read buffer; small, because links are many and mostly idle.
 pub(crate) const READ_BUFFER: usize = 8 << 10;
-/// Longest reason of a close frame.
+/// Maximum length of the reason in a close frame.
 const REASON: usize = 120;
 
-/// The link that a socket carries.
+/// A link over the socket.
 pub(crate) fn link(socket: WebSocket, ending: &Ending) -> Link {
     let (sink, stream) = socket.split();
     Link {
@@ -36,7 +36,7 @@ struct Sending {
 impl LinkTx for Sending {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move {
-            // Whole into the buffer first: whoever stops waiting leaves no half of a message.
+            // Put the whole message into the buffer first, so that a cancelled send leaves no partial message.
             let sent = self.sink.send(Message::Text(frame.text().into())).await;
             sent.map_err(|error| LinkError::Broken(error.to_string()))
         })
@@ -48,16 +48,16 @@ impl LinkTx for Sending {
             Phase::Opening | Phase::Linked(_) => LinkEnd::Closed,
         };
         let (code, reason) = match end {
-            LinkEnd::Fenced => (FENCED, "another link of this node has taken its place"),
-            LinkEnd::Refused => (REFUSED, "the credential is no longer good"),
-            LinkEnd::TooSlow => (TOO_SLOW, "what was sent was not read"),
-            LinkEnd::Policy => (close_code::POLICY, "what was said is against the rules of the link"),
-            LinkEnd::Stopping => (close_code::AWAY, "the hub stops"),
+            LinkEnd::Fenced => (FENCED, "another link of this node has replaced it"),
+            LinkEnd::Refused => (REFUSED, "the credential is no longer valid"),
+            LinkEnd::TooSlow => (TOO_SLOW, "the node does not read the frames sent to it"),
+            LinkEnd::Policy => (close_code::POLICY, "the node violated the link protocol"),
+            LinkEnd::Stopping => (close_code::AWAY, "the hub is stopping"),
             LinkEnd::Closed => (close_code::NORMAL, ""),
         };
         Box::pin(async move {
             let close = CloseFrame { code, reason: reason.into() };
-            // Who is gone need not be told.
+            // An error means that the peer is gone, which is fine here.
             let _ = self.sink.send(Message::Close(Some(close))).await;
         })
     }
@@ -74,7 +74,9 @@ impl LinkRx for Receiving {
                         return Frame::parse(&text).map_err(|error| LinkError::Invalid(error.to_string()));
                     }
                     Some(Ok(Message::Binary(_))) => {
-                        return Err(LinkError::Invalid("a frame is text, and this is binary".to_owned()));
+                        return Err(LinkError::Invalid(
+                            "frames must be text messages, but this one is binary".to_owned(),
+                        ));
                     }
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                     Some(Ok(Message::Close(frame))) => {
@@ -89,7 +91,7 @@ impl LinkRx for Receiving {
     }
 }
 
-/// A message over the limit is against the rules; anything else is the network.
+/// A message over the size limit violates the protocol; all other errors are network errors.
 fn broken(error: axum::Error) -> LinkError {
     let text = error.to_string();
     match text.contains("too long") || text.contains("too big") {

@@ -40,19 +40,19 @@ fn names(machines: &[(NodeEntry, Vec<HostedServer>)], taken: &[&str]) -> (Vec<St
 }
 
 #[test]
-fn a_server_whose_name_is_taken_goes_by_that_of_its_machine_too() {
+fn server_with_taken_name_gets_its_machines_name_added() {
     let (old, new) = (node("nas"), node("my-vps"));
     let files = || vec![server("files", &["mcp__files__read"])];
     let machines = [(new.clone(), files()), (old.clone(), files())];
     let expected = ["mcp__files__read", "mcp__files_my_vps__read"];
-    assert_eq!(names(&machines, &[]).0, expected, "the older keeps its name, whatever their order");
+    assert_eq!(names(&machines, &[]).0, expected, "the older server keeps its name, whatever the order");
     assert_eq!(names(&machines, &["files"]).0, ["mcp__files_nas__read", "mcp__files_my_vps__read"]);
     let (left, warnings) = names(&[(old, files())], &["files", "files_nas"]);
     assert!(left.is_empty() && warnings == 1);
 }
 
 #[test]
-fn a_machine_cannot_name_what_is_not_its_servers() {
+fn machine_cannot_list_tools_of_other_servers() {
     let tools = ["todo", "mcp__github__push", "mcp__files__", "mcp__files__ok", "mcp__Files__x"];
     let (names_, warnings) = names(&[(node("nas"), vec![server("files", &tools)])], &[]);
     assert_eq!(names_, ["mcp__files__ok"]);
@@ -65,7 +65,7 @@ fn a_machine_cannot_name_what_is_not_its_servers() {
 }
 
 #[test]
-fn what_a_machine_lists_is_bounded() {
+fn listed_servers_and_tools_are_bounded() {
     let tools: Vec<String> = (0..1_500).map(|n| format!("mcp__files__t{n}")).collect();
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     assert_eq!(names(&[(node("nas"), vec![server("files", &tools)])], &[]).0.len(), 1_000);
@@ -74,7 +74,7 @@ fn what_a_machine_lists_is_bounded() {
 }
 
 #[test]
-fn servers_of_a_machine_that_is_away_stay_listed_for_a_day() {
+fn servers_of_an_offline_machine_stay_listed_for_a_day() {
     let since: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
     let later = |hours: u64| since.checked_add(Duration::from_secs(hours * 3600)).unwrap();
     let up = NodeEntry { since: Some(since), ..node("nas") };

@@ -13,24 +13,24 @@ use uuid::Uuid;
 
 use crate::nodes::call::{EventSink, OutgoingCall, Undelivered, interrupted};
 
-/// Arguments of one call: what fits into a frame beside the rest of it.
+/// Maximum size of the arguments of one call: what fits into a frame with the rest of the call.
 const CALL_BYTES: usize = MAX_FRAME - (64 << 10);
-/// Arguments of calls that may have to be sent again, for one machine.
+/// Maximum total size of the arguments of one machine's calls that may have to be sent again.
 const ARGUMENT_BYTES: usize = 64 << 20;
-/// Of the events of one call. A machine keeps to a quarter of it.
+/// Maximum total size of the events of one call. A machine limits itself to a quarter of it.
 const EVENT_BYTES: usize = 4 << 20;
-/// Events of one call: so many at once, and so many in a second.
+/// Rate limit for the events of one call: burst, and events per second.
 const EVENT_BURST: u64 = 200;
 const EVENT_RATE: u64 = 20;
-/// A result that was handed over so long ago and is not settled is taken again when it comes again.
+/// A delivered result that has not been settled within this time is accepted again when it arrives again.
 const UNSETTLED: Duration = Duration::from_secs(30);
 
-/// For a time that no clock has.
+/// Replaces a deadline that the clock cannot represent.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) type End = Result<CallOutcome, Undelivered>;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     entries: HashMap<CallId, Entry>,
@@ -39,28 +39,28 @@ pub(super) struct Calls {
 
 #[derive(Debug)]
 struct Entry {
-    /// To be sent (again); none once the machine has accepted a call that it keeps, and for a call of an earlier start of the
-    /// hub, which is in the database.
+    /// The call to send (again); `None` once the machine has accepted a persistent call, and for a call of an earlier hub process,
+    /// which is in the database.
     call: Option<Box<OutgoingCall>>,
     keep: bool,
     queue: bool,
-    /// Counts from when it was sent first.
+    /// Set when it is first sent.
     deadline: Option<Instant>,
-    /// The store of the machine that it was sent to.
+    /// The machine's store that it was sent to.
     sent_to: Option<Uuid>,
-    /// The machine said that it has it.
+    /// The machine has acknowledged it.
     accepted: bool,
     stage: Stage,
 }
 
 enum Stage {
-    /// Somebody waits for it.
+    /// A caller waits for it.
     Waiting { done: oneshot::Sender<End>, events: EventSink, heard: Heard },
-    /// Its result was handed over, and is to be settled.
+    /// Its result was delivered and must be settled.
     Delivered { at: Instant },
-    /// Whoever waited has given up, and settles it; its result may have come.
+    /// The caller has given up and settles it; the result may have arrived.
     Abandoned { ended: bool },
-    /// Nobody waits: it is of an earlier start of the hub.
+    /// It has no waiting caller: it belongs to an earlier hub process.
     Orphan,
     /// Its result is being recorded.
     Concluding,
@@ -78,40 +78,40 @@ impl std::fmt::Debug for Stage {
     }
 }
 
-/// How much a call has told.
+/// The amount of events received for a call.
 struct Heard {
     since: Instant,
     events: u64,
     bytes: usize,
 }
 
-/// What a machine's `hello` leads to.
+/// Consequences of a machine's `hello`.
 #[derive(Debug, Default)]
 pub(in crate::nodes) struct Reconciled {
     pub(in crate::nodes) orders: Vec<CallOrder>,
-    /// To be sent after the welcome.
+    /// Frames to send after the welcome.
     pub(in crate::nodes) frames: Vec<Frame>,
-    /// To be sent too, once the database says to which store.
-    pub(in crate::nodes) noted: Vec<CallId>,
+    /// Calls to send once the database has recorded the store they are sent to.
+    pub(in crate::nodes) to_record: Vec<CallId>,
 }
 
-/// What a result leads to.
+/// Consequence of a result.
 #[derive(Debug)]
-pub(super) enum Taken {
-    /// It was handed to who waits, or is known already.
+pub(super) enum ResultAction {
+    /// It was delivered to the caller, or is already known.
     Delivered,
-    /// Nobody waits: it is to be concluded.
+    /// The call has no waiting caller and must be concluded.
     Conclude(CallOutcome),
-    /// Nobody knows the call, or wants it any more: to be confirmed, so that the machine forgets it.
+    /// The call is unknown or no longer wanted: the result must be acknowledged so that the machine forgets it.
     Unwanted,
 }
 
-/// What the end of a call leads to.
+/// Consequence of the end of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// The machine is to be told.
+    /// The machine must be notified.
     Confirm,
-    /// It may still run, and nobody wants it.
+    /// The call may still run, and its result is not wanted.
     Cancel,
     Nothing,
 }
@@ -121,16 +121,16 @@ impl Calls {
         self.entries.len()
     }
 
-    /// Whether somebody waits for one, or settles one.
-    pub(super) fn any_under_way(&self) -> bool {
-        let under_way = |entry: &Entry| match entry.stage {
+    /// Whether a call has a waiting caller or is being settled.
+    pub(super) fn any_in_flight(&self) -> bool {
+        let in_flight = |entry: &Entry| match entry.stage {
             Stage::Waiting { .. } | Stage::Delivered { .. } | Stage::Concluding => true,
             Stage::Abandoned { .. } | Stage::Orphan => false,
         };
-        self.entries.values().any(under_way)
+        self.entries.values().any(in_flight)
     }
 
-    /// A call of an earlier start of the hub; `sent_to` is the store that the machine had last.
+    /// Adds a call of an earlier hub process; `sent_to` is the machine's last known store.
     pub(super) fn adopt(&mut self, call: CallId, sent_to: Option<Uuid>) {
         let entry = Entry {
             call: None,
@@ -144,7 +144,7 @@ impl Calls {
         self.entries.insert(call, entry);
     }
 
-    /// Takes a new call, if there is room for it.
+    /// Adds a new call, if there is room.
     pub(super) fn begin(
         &mut self,
         call: OutgoingCall,
@@ -175,7 +175,7 @@ impl Calls {
         Ok(end)
     }
 
-    /// The frame of a call that goes to this store of the machine now.
+    /// The frame of a call that is now sent to this store of the machine.
     pub(super) fn send(&mut self, call: CallId, store: Uuid) -> Option<Frame> {
         let entry = self.entries.get_mut(&call)?;
         let call = entry.call.as_ref()?;
@@ -189,7 +189,7 @@ impl Calls {
         Some(call.frame(deadline))
     }
 
-    /// The same for a call that was read from the database, where nobody waits for it.
+    /// The same for a call read from the database, without a waiting caller.
     pub(super) fn send_read(&mut self, call: &OutgoingCall, store: Uuid) -> Option<Frame> {
         let entry = self.entries.get_mut(&call.call.call_id)?;
         if !matches!(entry.stage, Stage::Orphan) {
@@ -203,7 +203,7 @@ impl Calls {
         self.entries.get(&call).is_some_and(|entry| matches!(entry.stage, Stage::Orphan))
     }
 
-    /// Those that were never sent: to be sent now, and to be sent when the database says to which store.
+    /// Calls that were never sent: those to send now, and those to send once the database has recorded the store.
     pub(super) fn unsent(&self) -> (Vec<CallId>, Vec<CallId>) {
         let mut unsent = (Vec::new(), Vec::new());
         for (call, entry) in self.entries.iter().filter(|(_, entry)| entry.sent_to.is_none()) {
@@ -216,7 +216,7 @@ impl Calls {
         unsent
     }
 
-    /// The machine has it: it need not be sent again.
+    /// The machine has acknowledged the call: it need not be sent again.
     pub(super) fn accepted(&mut self, call: CallId) {
         if let Some(entry) = self.entries.get_mut(&call) {
             entry.accepted = true;
@@ -226,7 +226,7 @@ impl Calls {
         }
     }
 
-    /// Where an event of a call goes; nowhere if nobody waits, or if it told too much.
+    /// The receiver of a call's event; `None` without a waiting caller or over the rate limit.
     pub(super) fn event(&mut self, event: &CallEvent) -> Option<EventSink> {
         let entry = self.entries.get_mut(&event.call_id)?;
         let Stage::Waiting { events, heard, .. } = &mut entry.stage else { return None };
@@ -236,41 +236,41 @@ impl Calls {
         (heard.events <= most && heard.bytes <= EVENT_BYTES).then(|| events.clone())
     }
 
-    /// The result of a call came.
-    pub(super) fn result(&mut self, call: CallId, outcome: CallOutcome) -> Taken {
+    /// Handles the result of a call.
+    pub(super) fn result(&mut self, call: CallId, outcome: CallOutcome) -> ResultAction {
         let Some(entry) = self.entries.get_mut(&call).filter(|entry| entry.sent_to.is_some()) else {
-            return Taken::Unwanted;
+            return ResultAction::Unwanted;
         };
         if !entry.keep {
             if let Some(Entry { stage: Stage::Waiting { done, .. }, .. }) = self.remove(call) {
                 let _ = done.send(Ok(outcome));
             }
-            return Taken::Delivered;
+            return ResultAction::Delivered;
         }
         match &mut entry.stage {
             Stage::Waiting { .. } => {
                 let stage = std::mem::replace(&mut entry.stage, Stage::Delivered { at: Instant::now() });
                 if let Stage::Waiting { done, .. } = stage {
-                    // Who has just gone gives the call up, and settles it all the same.
+                    // A caller that has just left abandons the call and settles it all the same.
                     let _ = done.send(Ok(outcome));
                 }
                 self.accepted(call);
-                Taken::Delivered
+                ResultAction::Delivered
             }
-            Stage::Delivered { at } if at.elapsed() < UNSETTLED => Taken::Delivered,
+            Stage::Delivered { at } if at.elapsed() < UNSETTLED => ResultAction::Delivered,
             Stage::Delivered { .. } | Stage::Orphan => {
                 entry.stage = Stage::Concluding;
-                Taken::Conclude(outcome)
+                ResultAction::Conclude(outcome)
             }
             Stage::Abandoned { ended } => {
                 *ended = true;
-                Taken::Delivered
+                ResultAction::Delivered
             }
-            Stage::Concluding => Taken::Delivered,
+            Stage::Concluding => ResultAction::Delivered,
         }
     }
 
-    /// Whoever waits has given up. Says whether the call had been sent, and what to tell the machine.
+    /// The caller has given up. Returns whether the call had been sent, and the frame for the machine.
     pub(super) fn abandon(&mut self, call: CallId) -> (bool, Option<Frame>) {
         let Some(entry) = self.entries.get_mut(&call) else { return (true, None) };
         let Stage::Waiting { .. } = entry.stage else { return (true, None) };
@@ -285,21 +285,21 @@ impl Calls {
         (sent, cancel)
     }
 
-    /// The end of a call is committed.
+    /// The end of a call was committed.
     pub(super) fn settled(&mut self, call: CallId) -> Settled {
         let Some(entry) = self.remove(call) else { return Settled::Nothing };
         match entry.stage {
             Stage::Delivered { .. } | Stage::Concluding | Stage::Abandoned { ended: true } => {
                 Settled::Confirm
             }
-            // The machine was told to stop it; its last word on it is confirmed when it comes.
+            // The machine was told to stop it; its result is acknowledged when it arrives.
             Stage::Abandoned { ended: false } => Settled::Nothing,
             Stage::Waiting { .. } | Stage::Orphan if entry.sent_to.is_some() => Settled::Cancel,
             Stage::Waiting { .. } | Stage::Orphan => Settled::Nothing,
         }
     }
 
-    /// Concluding a call failed: it is tried again with its next result.
+    /// Concluding a call failed: it is retried with its next result.
     pub(super) fn not_concluded(&mut self, call: CallId) {
         if let Some(entry) = self.entries.get_mut(&call)
             && matches!(entry.stage, Stage::Concluding)
@@ -308,7 +308,7 @@ impl Calls {
         }
     }
 
-    /// Calls that nobody waits for and that were sent to another store than this: they will never be heard of.
+    /// Calls without a waiting caller that were sent to a store other than this one: their results will never arrive.
     pub(super) fn lost(&self, listed: &[InFlight], store: Uuid) -> Vec<CallId> {
         let is_listed = |call: &CallId| listed.iter().any(|held| held.call_id == *call);
         let lost = |entry: &Entry| {
@@ -318,13 +318,13 @@ impl Calls {
         entries.map(|(call, _)| *call).collect()
     }
 
-    /// All calls that nobody waits for.
+    /// All calls without a waiting caller.
     pub(super) fn orphans(&self) -> Vec<CallId> {
         let entries = self.entries.iter().filter(|(_, entry)| matches!(entry.stage, Stage::Orphan));
         entries.map(|(call, _)| *call).collect()
     }
 
-    /// A machine with this store is linked and lists the calls that it holds. `sending`: new calls may be sent.
+    /// A machine with this store has linked and lists the calls that it holds. `sending`: new calls may be sent.
     pub(super) fn reconcile(&mut self, listed: &[InFlight], store: Uuid, sending: bool) -> Reconciled {
         let mut reconciled = Reconciled::default();
         let held: HashMap<CallId, HeldState> = listed.iter().map(|held| (held.call_id, held.state)).collect();
@@ -351,7 +351,7 @@ impl Calls {
         reconciled
     }
 
-    /// A call that the machine does not hold.
+    /// Handles a call that the machine does not hold.
     fn missing(&mut self, call_id: CallId, store: Uuid, sending: bool, reconciled: &mut Reconciled) {
         let Some(entry) = self.entries.get_mut(&call_id) else { return };
         let fresh = entry.sent_to.is_none();
@@ -363,22 +363,22 @@ impl Calls {
                 let elsewhere = entry.sent_to.is_some_and(|sent_to| sent_to != store);
                 if entry.keep && (elsewhere || entry.accepted) {
                     let why = match elsewhere {
-                        true => "its node was set up anew",
-                        false => "its node does not have it any more",
+                        true => "its node was set up again",
+                        false => "its node no longer has it",
                     };
                     self.result(call_id, interrupted(why));
                 } else if entry.waits_in_the_database() {
-                    reconciled.noted.push(call_id);
+                    reconciled.to_record.push(call_id);
                 } else if let Some(frame) = self.send(call_id, store) {
                     reconciled.frames.push(frame);
                 }
             }
-            Stage::Orphan => reconciled.noted.push(call_id),
+            Stage::Orphan => reconciled.to_record.push(call_id),
             Stage::Delivered { .. } | Stage::Abandoned { .. } | Stage::Concluding => {}
         }
     }
 
-    /// Ends the wait of all that were never sent, except for those that wait for the machine to come back.
+    /// Refuses all calls that were never sent, except those that are queued until the machine reconnects.
     pub(super) fn refuse_unsent(&mut self, why: &Undelivered, queued_too: bool) {
         let is_unsent = |entry: &Entry| {
             let waiting = matches!(entry.stage, Stage::Waiting { .. });
@@ -391,7 +391,7 @@ impl Calls {
         }
     }
 
-    /// Ends the wait for a call that was never sent; one that was, or that nobody waits for, is left as it is.
+    /// Refuses a call that was never sent; one that was sent or has no waiting caller is not changed.
     pub(super) fn refuse(&mut self, call: CallId, why: &Undelivered) {
         let is_unsent =
             |entry: &Entry| matches!(entry.stage, Stage::Waiting { .. }) && entry.sent_to.is_none();
@@ -402,7 +402,7 @@ impl Calls {
         }
     }
 
-    /// Ends the wait of all that were sent, as calls whose machine is gone for good.
+    /// Ends all sent calls as interrupted, because their machine is permanently gone.
     pub(super) fn interrupt_sent(&mut self, why: &str) {
         let calls: Vec<CallId> = self.entries.keys().copied().collect();
         for call in calls {
@@ -413,7 +413,7 @@ impl Calls {
         }
     }
 
-    /// Leaves all calls to their machine: the hub stops.
+    /// Leaves all calls to their machine because the hub is stopping.
     pub(super) fn leave(&mut self) {
         for (_, entry) in self.entries.drain() {
             if let Stage::Waiting { done, .. } = entry.stage {
@@ -431,14 +431,14 @@ impl Calls {
     }
 }
 
-/// When the time of a call is up that is sent now.
+/// The deadline of a call that is sent now.
 fn deadline(call: &OutgoingCall) -> Instant {
     let now = Instant::now();
     now.checked_add(Duration::from_millis(call.call.deadline_ms)).unwrap_or(now + A_DAY)
 }
 
 impl Entry {
-    /// Its row says that it waits, and has to say otherwise before it is sent.
+    /// Whether its row is marked as queued and must be updated before it is sent.
     fn waits_in_the_database(&self) -> bool {
         self.keep && self.queue
     }

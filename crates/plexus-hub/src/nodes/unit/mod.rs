@@ -1,7 +1,7 @@
-//! One machine: what is known of it, its link while it has one, and its calls.
+//! One machine: its settings, its link while it has one, and its calls.
 //!
-//! All of it is behind one lock that is held for moments. Whatever a link wants here it does with its epoch: one that was
-//! replaced finds that it has no say any more.
+//! All state is behind one lock that is held only briefly. A link identifies itself by its epoch, so requests of a replaced
+//! link have no effect.
 
 mod calls;
 #[cfg(test)]
@@ -20,21 +20,21 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::call::{EventSink, OutgoingCall, Undelivered};
-use calls::{Calls, End, Reconciled, Settled, Taken};
+use calls::{Calls, End, Reconciled, ResultAction, Settled};
 
-/// What the hub has decided about a machine.
+/// The hub's settings of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct NodeSettings {
     pub(super) name: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) draining: bool,
 }
 
-/// What a machine said of itself last.
+/// The last report of a machine.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Said {
+pub(super) struct NodeReport {
     pub(super) store: Option<Uuid>,
-    /// Of its newest link.
+    /// Dial counter of its newest link.
     pub(super) dial: Option<Dial>,
     pub(super) version: Option<String>,
     pub(super) os: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Said {
     pub(super) draining: bool,
 }
 
-impl Said {
+impl NodeReport {
     pub(super) fn new(hello: &Hello) -> Self {
         Self {
             store: Some(hello.store_id),
@@ -67,42 +67,42 @@ impl Said {
     }
 }
 
-/// Whether a machine is there.
+/// Whether a machine is present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Presence {
     Linked,
-    /// Its link broke a moment ago, or the hub has just started: it is waited for.
-    Awaited,
-    /// In words why.
+    /// Its link broke a moment ago, or the hub has just started: the machine is expected to connect.
+    Expected,
+    /// Offline, with the reason.
     Away(String),
 }
 
-/// Whether calls come back from a machine that is linked.
+/// Whether calls to a linked machine succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Health {
-    /// Not known yet.
+    /// Not tested yet.
     Untested,
     Well,
-    /// In words why not.
+    /// Calls fail, with the reason.
     Unwell(String),
 }
 
-/// Why the hub ends a link.
+/// Why the hub cuts a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// A newer one has taken its place.
+    /// A newer link has replaced it.
     Fenced,
     /// The machine was removed.
     Removed,
-    /// The machine does not take what is sent to it.
+    /// The machine does not read the frames sent to it.
     TooSlow,
 }
 
-/// A link that is up.
+/// An open link.
 #[derive(Debug)]
 struct Active {
     epoch: u64,
-    /// Bounded; when it is full the machine reads too slowly, and the link is cut.
+    /// Bounded. If it is full, the machine reads too slowly and the link is cut.
     frames: mpsc::Sender<Frame>,
     cut: oneshot::Sender<Cut>,
     transport: &'static str,
@@ -110,57 +110,63 @@ struct Active {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) known: Known,
-    pub(super) said: Said,
+    pub(super) settings: NodeSettings,
+    pub(super) report: NodeReport,
     pub(super) presence: Presence,
     pub(super) health: Health,
     pub(super) rtt: Option<Duration>,
     pub(super) seen_at: Option<Timestamp>,
-    /// Since when it is there, or away.
+    /// Since when it has been present or absent.
     since: Option<Timestamp>,
-    /// The last event about it said that it is online.
-    pub(super) told: bool,
+    /// Whether the last recorded event about it was `node_online`.
+    pub(super) online_recorded: bool,
     removed: bool,
     stopping: bool,
-    /// Of the newest link there was.
+    /// Epoch of its newest link.
     epoch: u64,
     link: Option<Active>,
     calls: Calls,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) id: NodeId,
     state: Mutex<State>,
-    /// Moves when a call has ended, for who waits for all of them.
+    /// Notified when a call has ended.
     ended: Arc<Notify>,
 }
 
-/// A link that was let in.
+/// A link that was admitted.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) frames: mpsc::Receiver<Frame>,
     pub(super) cut: oneshot::Receiver<Cut>,
     pub(super) reconciled: Reconciled,
-    pub(super) known: Known,
+    pub(super) settings: NodeSettings,
 }
 
 impl Unit {
-    pub(super) fn new(id: NodeId, known: Known, said: Said, epoch: u64, seen_at: Option<Timestamp>) -> Self {
+    pub(super) fn new(
+        id: NodeId,
+        settings: NodeSettings,
+        report: NodeReport,
+        epoch: u64,
+        seen_at: Option<Timestamp>,
+    ) -> Self {
         let away = match seen_at {
             None => "it was never linked",
             Some(_) => "it is not linked",
         };
         let state = State {
-            known,
-            said,
+            settings,
+            report,
             presence: Presence::Away(away.to_owned()),
             health: Health::Untested,
             rtt: None,
             seen_at,
             since: seen_at,
-            told: false,
+            online_recorded: false,
             removed: false,
             stopping: false,
             epoch,
@@ -174,12 +180,12 @@ impl Unit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call of an earlier start of the hub.
+    /// Adds a call of an earlier hub process.
     pub(super) fn adopt(&self, call: CallId, sent_to: Option<Uuid>) {
         self.lock().calls.adopt(call, sent_to);
     }
 
-    /// Takes a call, and sends it if the machine is there.
+    /// Adds a call, and sends it if the machine is linked.
     pub(super) fn begin(
         &self,
         call: OutgoingCall,
@@ -200,16 +206,16 @@ impl Unit {
         if state.is_draining() && !queue {
             return Err(Undelivered::Draining);
         }
-        // Of one that may have to wait the database must say first that it waits no longer.
-        let noted = keep && queue;
+        // For a call that may be queued, the database must first record that it is no longer waiting.
+        let must_record = keep && queue;
         let end = state.calls.begin(call, events, most)?;
-        if !state.is_draining() && !noted {
+        if !state.is_draining() && !must_record {
             state.dispatch(call_id);
         }
         Ok(end)
     }
 
-    /// Whoever waits for a call has given up; says whether it had been sent.
+    /// The caller of a call has given up. Returns whether the call had been sent.
     pub(super) fn abandon(&self, call: CallId) -> bool {
         let mut state = self.lock();
         let (sent, cancel) = state.calls.abandon(call);
@@ -220,7 +226,7 @@ impl Unit {
         sent
     }
 
-    /// The end of a call is committed.
+    /// The end of a call was committed.
     pub(super) fn settled(&self, call: CallId) {
         let mut state = self.lock();
         match state.calls.settled(call) {
@@ -233,7 +239,7 @@ impl Unit {
         self.ended.notify_waiters();
     }
 
-    /// Whether it is of an earlier start of the hub, and nobody waits for it.
+    /// Whether it belongs to an earlier hub process and has no waiting caller.
     pub(super) fn is_orphan(&self, call: CallId) -> bool {
         self.lock().calls.is_orphan(call)
     }
@@ -242,12 +248,12 @@ impl Unit {
         self.lock().calls.not_concluded(call);
     }
 
-    /// Whether the machine has dialled again since it said this, and came through before it.
+    /// Whether the machine has dialed again since it sent this, and the newer dial arrived first.
     pub(super) fn is_overtaken(&self, hello: &Hello) -> bool {
         self.lock().is_overtaken(hello)
     }
 
-    /// Lets a link in, in place of an older one; none if there is a newer one, or the machine was removed.
+    /// Admits a link in place of an older one; `None` if there is a newer one, or the machine was removed.
     pub(super) fn admit(
         &self,
         epoch: u64,
@@ -266,7 +272,7 @@ impl Unit {
             state.since = Some(now);
         }
         state.seen_at = Some(now);
-        state.said = Said::new(hello);
+        state.report = NodeReport::new(hello);
         state.health = Health::Untested;
         state.presence = Presence::Linked;
         state.rtt = None;
@@ -276,16 +282,16 @@ impl Unit {
         let (frames, queued) = mpsc::channel(queue);
         let (cut, is_cut) = oneshot::channel();
         state.link = Some(Active { epoch, frames, cut, transport });
-        Some(Admitted { frames: queued, cut: is_cut, reconciled, known: state.known.clone() })
+        Some(Admitted { frames: queued, cut: is_cut, reconciled, settings: state.settings.clone() })
     }
 
-    /// The state, for a link that is still the one.
+    /// The state, if this link is still the current one.
     pub(super) fn of_link(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
         let state = self.lock();
         state.link.as_ref().is_some_and(|link| link.epoch == epoch).then_some(state)
     }
 
-    /// A link has ended. Says whether it was the one.
+    /// A link has ended. Returns whether it was the current one.
     pub(super) fn ended(&self, epoch: u64, presence: Presence) -> bool {
         let mut state = self.lock();
         if state.epoch != epoch {
@@ -296,7 +302,7 @@ impl Unit {
         true
     }
 
-    /// A machine that was waited for did not come back.
+    /// A machine that was expected did not connect.
     pub(super) fn give_up(&self, epoch: u64, why: &str, now: Timestamp) -> bool {
         let mut state = self.lock();
         if state.epoch != epoch || state.presence == Presence::Linked {
@@ -308,14 +314,14 @@ impl Unit {
         true
     }
 
-    /// What the hub has decided was changed.
-    pub(super) fn changed(&self, known: Known) -> bool {
+    /// The hub's settings of the machine were changed.
+    pub(super) fn changed(&self, settings: NodeSettings) -> bool {
         let mut state = self.lock();
-        if state.known == known {
+        if state.settings == settings {
             return false;
         }
-        let resumed = state.is_draining() && !known.draining;
-        state.known = known;
+        let resumed = state.is_draining() && !settings.draining;
+        state.settings = settings;
         if resumed && !state.is_draining() {
             state.dispatch_unsent();
         }
@@ -323,20 +329,20 @@ impl Unit {
         true
     }
 
-    /// Calls that are to be sent once the database says to which store; and the link and store they would go to.
-    pub(super) fn to_note(&self) -> Option<(u64, Uuid, Vec<CallId>)> {
+    /// Calls to send once the database has recorded the store they are sent to, with the link and store.
+    pub(super) fn calls_to_record(&self) -> Option<(u64, Uuid, Vec<CallId>)> {
         let state = self.lock();
         if state.is_draining() {
             return None;
         }
         let link = state.link.as_ref()?;
-        Some((link.epoch, state.said.store?, state.calls.unsent().1))
+        Some((link.epoch, state.report.store?, state.calls.unsent().1))
     }
 
-    /// The database says that this call goes to this link. `read`: as it is there, if nobody waits for it.
-    pub(super) fn noted(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
+    /// The database has recorded that this call is sent over this link. `read`: the stored call, if it has no waiting caller.
+    pub(super) fn mark_recorded(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
         let Some(mut state) = self.of_link(epoch) else { return };
-        let Some(store) = state.said.store else { return };
+        let Some(store) = state.report.store else { return };
         let frame = match read {
             Some(read) => state.calls.send_read(read, store),
             None => state.calls.send(call, store),
@@ -346,13 +352,13 @@ impl Unit {
         }
     }
 
-    /// A call that was never sent will not be.
+    /// Refuses a call that was never sent.
     pub(super) fn refuse(&self, call: CallId, why: &Undelivered) {
         self.lock().calls.refuse(call, why);
         self.ended.notify_waiters();
     }
 
-    /// The machine is no more: its link is cut, and its calls end. Returns those that nobody waits for.
+    /// The machine was removed: cuts its link and ends its calls. Returns the calls without a waiting caller.
     pub(super) fn remove(&self) -> Vec<CallId> {
         let mut state = self.lock();
         state.removed = true;
@@ -363,7 +369,7 @@ impl Unit {
         state.calls.orphans()
     }
 
-    /// No new calls: the hub stops. Returns when none is under way any more.
+    /// Stops accepting calls because the hub is stopping. Returns when none is in flight any more.
     pub(super) async fn wind_up(&self) {
         let ended = self.ended.clone();
         loop {
@@ -372,7 +378,7 @@ impl Unit {
             {
                 let mut state = self.lock();
                 state.stopping = true;
-                if !state.calls.any_under_way() {
+                if !state.calls.any_in_flight() {
                     return;
                 }
             }
@@ -380,7 +386,7 @@ impl Unit {
         }
     }
 
-    /// Leaves what still runs to the machine.
+    /// Leaves the calls that are still running to the machine.
     pub(super) fn leave(&self) {
         let mut state = self.lock();
         state.stopping = true;
@@ -395,12 +401,12 @@ impl Unit {
         self.lock().entry(self.id)
     }
 
-    /// Calls that were sent to another store of the machine, and of which nobody will hear.
+    /// Calls that were sent to another store of the machine, and whose results will never arrive.
     pub(super) fn lost(&self, listed: &[InFlight], store: Uuid) -> Vec<CallId> {
         self.lock().calls.lost(listed, store)
     }
 
-    /// A frame to the machine, if this link is still the one.
+    /// Sends a frame to the machine, if this link is still the current one.
     pub(super) fn send(&self, epoch: u64, frame: Frame) {
         if let Some(mut state) = self.of_link(epoch) {
             state.send(frame);
@@ -411,14 +417,14 @@ impl Unit {
 impl State {
     /// Whether new calls are held back.
     pub(super) fn is_draining(&self) -> bool {
-        self.known.draining || self.said.draining
+        self.settings.draining || self.report.draining
     }
 
-    /// Only while the machine is there or waited for: a store that was put back from a copy counts from where it was then, and
-    /// must get in once nobody is linked who counted further.
+    /// Only true while the machine is linked or expected: a store restored from a backup continues with an older counter, and must
+    /// be admitted once no link with a higher counter exists.
     fn is_overtaken(&self, hello: &Hello) -> bool {
-        let same = self.said.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
-        same && hello.dial.zip(self.said.dial).is_some_and(|(this, newest)| this <= newest)
+        let same = self.report.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
+        same && hello.dial.zip(self.report.dial).is_some_and(|(this, newest)| this <= newest)
     }
 
     pub(super) fn transport(&self) -> Option<&'static str> {
@@ -431,21 +437,21 @@ impl State {
 
     pub(super) fn entry(&self, id: NodeId) -> NodeEntry {
         let unwell = matches!(self.health, Health::Unwell(_));
-        let mut labels = self.said.labels.clone();
-        labels.extend(self.known.labels.clone());
+        let mut labels = self.report.labels.clone();
+        labels.extend(self.settings.labels.clone());
         NodeEntry {
             id,
-            name: self.known.name.clone(),
+            name: self.settings.name.clone(),
             labels,
             online: !self.removed && !unwell && !matches!(self.presence, Presence::Away(_)),
             since: self.since,
-            store_id: self.said.store,
+            store_id: self.report.store,
             draining: self.is_draining(),
-            tools: self.said.tools.clone(),
+            tools: self.report.tools.clone(),
         }
     }
 
-    /// Hands a frame to the link. One that takes no more is cut: what it misses is found when the machine comes back.
+    /// Passes a frame to the link. A link whose queue is full is cut: missing frames are reconciled when the machine reconnects.
     fn send(&mut self, frame: Frame) {
         if let Some(link) = &self.link
             && let Err(mpsc::error::TrySendError::Full(_)) = link.frames.try_send(frame)
@@ -462,14 +468,14 @@ impl State {
 
     /// Sends a call if there is a link.
     fn dispatch(&mut self, call: CallId) {
-        let Some(store) = self.said.store.filter(|_| self.link.is_some()) else { return };
+        let Some(store) = self.report.store.filter(|_| self.link.is_some()) else { return };
         if let Some(frame) = self.calls.send(call, store) {
             self.send(frame);
         }
     }
 
-    /// Calls that waited for a machine which was expected, and that would not be sent to it now. Those that may wait for as long
-    /// as it takes stay.
+    /// Refuses calls that waited for an expected machine and would not be sent to it now. Calls that may be queued without limit
+    /// remain.
     fn refuse_if_draining(&mut self) {
         if self.is_draining() {
             self.calls.refuse_unsent(&Undelivered::Draining, false);
@@ -490,24 +496,24 @@ impl State {
         self.calls.accepted(call);
     }
 
-    /// The result of a call came. Returns one that is to be concluded.
+    /// Handles the result of a call. Returns one that must be concluded.
     pub(super) fn result(&mut self, result: CallResult) -> Result<Option<CallOutcome>, Unwanted> {
         match self.calls.result(result.call_id, result.outcome) {
-            Taken::Delivered => Ok(None),
-            Taken::Conclude(outcome) => Ok(Some(outcome)),
-            // A hub that stops has let go of calls that go on: the next one is told how they ended.
-            Taken::Unwanted if self.stopping => Err(Unwanted),
-            Taken::Unwanted => {
+            ResultAction::Delivered => Ok(None),
+            ResultAction::Conclude(outcome) => Ok(Some(outcome)),
+            // A stopping hub has released its continuing calls: the next hub process receives their results.
+            ResultAction::Unwanted if self.stopping => Err(Unwanted),
+            ResultAction::Unwanted => {
                 self.send(Frame::Ack(Ack { call_id: result.call_id }));
                 Err(Unwanted)
             }
         }
     }
 
-    /// The machine says anew what it can do. It may take calls again.
-    pub(super) fn says(&mut self, hello: &Hello) {
-        let (was_draining, store, dial) = (self.is_draining(), self.said.store, self.said.dial);
-        self.said = Said { store, dial, ..Said::new(hello) };
+    /// The machine reports changed capabilities. It may accept calls again.
+    pub(super) fn update_report(&mut self, hello: &Hello) {
+        let (was_draining, store, dial) = (self.is_draining(), self.report.store, self.report.dial);
+        self.report = NodeReport { store, dial, ..NodeReport::new(hello) };
         if was_draining && !self.is_draining() {
             self.dispatch_unsent();
         }
@@ -515,6 +521,6 @@ impl State {
     }
 }
 
-/// A result that nobody waits for, of a call that nobody knows.
+/// A result without a waiting caller, for an unknown call.
 #[derive(Debug)]
 pub(super) struct Unwanted;

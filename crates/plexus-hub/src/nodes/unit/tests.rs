@@ -1,4 +1,4 @@
-//! What becomes of calls when links break and machines come back, case by case, by their table alone.
+//! Outcomes of calls when links break and machines reconnect, tested on the call table alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::{Admitted, Cut, End, Known, Presence, Said, Unit};
+use super::{Admitted, Cut, End, NodeReport, NodeSettings, Presence, Unit};
 use crate::nodes::call::{EventSink, OutgoingCall, Undelivered};
 
 const MOST: usize = 4;
 
 fn unit() -> Unit {
-    let known = Known { name: "nas".to_owned(), labels: BTreeMap::new(), draining: false };
-    Unit::new(NodeId::new(), known, Said::default(), 0, None)
+    let settings = NodeSettings { name: "nas".to_owned(), labels: BTreeMap::new(), draining: false };
+    Unit::new(NodeId::new(), settings, NodeReport::default(), 0, None)
 }
 
 fn call(keep: bool) -> OutgoingCall {
@@ -62,7 +62,7 @@ fn hello(unit: &Unit, store: Uuid, calls: &[(CallId, HeldState)]) -> Hello {
     }
 }
 
-/// A machine that dials again and again.
+/// A machine that dials repeatedly.
 struct Machine {
     unit: Unit,
     store: Uuid,
@@ -77,21 +77,21 @@ impl Machine {
     fn dial(&mut self, calls: &[(CallId, HeldState)]) -> Admitted {
         self.epoch += 1;
         let hello = hello(&self.unit, self.store, calls);
-        self.unit.admit(self.epoch, &hello, "ws", 16, Timestamp::now()).expect("it is let in")
+        self.unit.admit(self.epoch, &hello, "ws", 16, Timestamp::now()).expect("the link is admitted")
     }
 
-    /// The link breaks; the machine is waited for.
+    /// The link breaks; the machine is expected to reconnect.
     fn lose(&self) {
-        assert!(self.unit.ended(self.epoch, Presence::Awaited));
+        assert!(self.unit.ended(self.epoch, Presence::Expected));
     }
 
     fn begin(&self, call: &OutgoingCall) -> oneshot::Receiver<End> {
-        self.unit.begin(call.clone(), nobody(), MOST).expect("it is taken")
+        self.unit.begin(call.clone(), nobody(), MOST).expect("the call is accepted")
     }
 
     fn result(&self, call: CallId) -> bool {
         let outcome = done();
-        let mut state = self.unit.of_link(self.epoch).expect("it is linked");
+        let mut state = self.unit.of_link(self.epoch).expect("the link is current");
         state.result(CallResult { call_id: call, outcome }).is_ok()
     }
 }
@@ -109,7 +109,7 @@ fn sent(admitted: &mut Admitted) -> Vec<&'static str> {
 }
 
 fn text(end: &mut oneshot::Receiver<End>) -> String {
-    match end.try_recv().expect("it has ended") {
+    match end.try_recv().expect("the call has ended") {
         Ok(CallOutcome::Output(output)) => output.text,
         Ok(CallOutcome::Failed(failure)) => failure.code.as_str().to_owned(),
         other => panic!("{other:?}"),
@@ -121,7 +121,7 @@ fn order(admitted: &Admitted, call: CallId) -> Order {
 }
 
 #[test]
-fn a_result_is_confirmed_when_the_end_is_committed_and_not_before() {
+fn result_is_acknowledged_only_after_commit() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let call = call(true);
@@ -136,34 +136,35 @@ fn a_result_is_confirmed_when_the_end_is_committed_and_not_before() {
 }
 
 #[test]
-fn a_hello_that_was_overtaken_changes_nothing_while_its_machine_is_there_or_waited_for() {
+fn overtaken_hello_is_ignored_while_the_machine_is_present() {
     let mut machine = Machine::new();
-    let said = |start, n| Hello { dial: Some(Dial { start, n }), ..hello(&machine.unit, machine.store, &[]) };
-    let (older, newer) = (said(2, 9), said(3, 1));
+    let dialed =
+        |start, n| Hello { dial: Some(Dial { start, n }), ..hello(&machine.unit, machine.store, &[]) };
+    let (older, newer) = (dialed(2, 9), dialed(3, 1));
     let admit = |machine: &mut Machine, hello: &Hello| {
         machine.epoch += 1;
         machine.unit.admit(machine.epoch, hello, "ws", 16, Timestamp::now())
     };
-    let mut link = admit(&mut machine, &newer).expect("it is let in");
+    let mut link = admit(&mut machine, &newer).expect("the link is admitted");
     let linked = machine.epoch;
     let call = call(true);
     let mut end = machine.begin(&call);
     assert_eq!(sent(&mut link), ["call"]);
     for held_up in [&older, &newer] {
         assert!(machine.unit.is_overtaken(held_up) && admit(&mut machine, held_up).is_none());
-        assert_eq!(link.cut.try_recv(), Err(TryRecvError::Empty), "the newer link goes on");
+        assert_eq!(link.cut.try_recv(), Err(TryRecvError::Empty), "the newer link stays open");
     }
     assert!(machine.unit.of_link(linked).is_some());
-    assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty, "and so does its call");
-    assert!(machine.unit.ended(linked, Presence::Awaited));
-    assert!(admit(&mut machine, &older).is_none(), "a machine that is waited for has dialled since");
-    // A store that was put back from a copy counts from where it was then.
+    assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty, "its call continues");
+    assert!(machine.unit.ended(linked, Presence::Expected));
+    assert!(admit(&mut machine, &older).is_none(), "an expected machine has dialed since");
+    // A store restored from a backup continues with an older counter.
     assert!(machine.unit.give_up(linked, "it is not linked", Timestamp::now()));
     assert!(admit(&mut machine, &older).is_some());
 }
 
 #[test]
-fn a_call_that_waited_for_a_machine_that_comes_back_draining_is_refused_at_once() {
+fn waiting_call_is_refused_when_the_machine_returns_draining() {
     for by_itself in [true, false] {
         let mut machine = Machine::new();
         machine.dial(&[]);
@@ -173,18 +174,25 @@ fn a_call_that_waited_for_a_machine_that_comes_back_draining_is_refused_at_once(
         if by_itself {
             machine.epoch += 1;
             let hello = Hello { draining: true, ..hello(&machine.unit, machine.store, &[]) };
-            machine.unit.admit(machine.epoch, &hello, "ws", 16, Timestamp::now()).expect("it is let in");
+            machine
+                .unit
+                .admit(machine.epoch, &hello, "ws", 16, Timestamp::now())
+                .expect("the link is admitted");
         } else {
-            let known = Known { draining: true, ..machine.unit.lock().known.clone() };
-            assert!(machine.unit.changed(known));
+            let settings = NodeSettings { draining: true, ..machine.unit.lock().settings.clone() };
+            assert!(machine.unit.changed(settings));
         }
-        assert_eq!(end.try_recv().expect("it has ended").unwrap_err(), Undelivered::Draining, "{by_itself}");
-        assert_eq!(waits.try_recv().unwrap_err(), TryRecvError::Empty, "it may wait");
+        assert_eq!(
+            end.try_recv().expect("the call has ended").unwrap_err(),
+            Undelivered::Draining,
+            "{by_itself}"
+        );
+        assert_eq!(waits.try_recv().unwrap_err(), TryRecvError::Empty, "a queued call may wait");
     }
 }
 
 #[test]
-fn a_call_that_the_machine_never_took_is_sent_again() {
+fn call_not_accepted_by_the_machine_is_sent_again() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let call = call(true);
@@ -198,7 +206,7 @@ fn a_call_that_the_machine_never_took_is_sent_again() {
 }
 
 #[test]
-fn a_call_that_the_machine_holds_is_waited_for_and_not_sent_again() {
+fn call_held_by_the_machine_is_not_sent_again() {
     for state in [HeldState::Running, HeldState::Finished, HeldState::Interrupted] {
         let mut machine = Machine::new();
         drop(machine.dial(&[]));
@@ -216,7 +224,7 @@ fn a_call_that_the_machine_holds_is_waited_for_and_not_sent_again() {
 }
 
 #[test]
-fn a_call_that_the_machine_had_and_says_nothing_of_is_interrupted_and_not_sent_again() {
+fn accepted_call_missing_from_hello_is_interrupted() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let call = call(true);
@@ -229,7 +237,7 @@ fn a_call_that_the_machine_had_and_says_nothing_of_is_interrupted_and_not_sent_a
 }
 
 #[test]
-fn a_call_that_was_sent_to_another_store_is_interrupted_and_not_sent_again() {
+fn call_sent_to_another_store_is_interrupted() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let call = call(true);
@@ -242,7 +250,7 @@ fn a_call_that_was_sent_to_another_store_is_interrupted_and_not_sent_again() {
 }
 
 #[test]
-fn a_call_that_changes_nothing_is_sent_to_any_store() {
+fn read_only_call_is_sent_to_any_store() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let call = call(false);
@@ -253,11 +261,11 @@ fn a_call_that_changes_nothing_is_sent_to_any_store() {
     assert_eq!(sent(&mut link), ["call"]);
     assert!(machine.result(call.call.call_id));
     assert_eq!(text(&mut end), "done");
-    assert_eq!(machine.unit.lock().in_flight(), 0, "it is kept nowhere");
+    assert_eq!(machine.unit.lock().in_flight(), 0, "it is not stored anywhere");
 }
 
 #[test]
-fn what_nobody_wants_is_stopped_or_forgotten() {
+fn unwanted_calls_are_cancelled_or_forgotten() {
     let mut machine = Machine::new();
     let (running, finished) = (CallId::new(), CallId::new());
     let link = machine.dial(&[(running, HeldState::Running), (finished, HeldState::Finished)]);
@@ -266,7 +274,7 @@ fn what_nobody_wants_is_stopped_or_forgotten() {
 }
 
 #[test]
-fn a_result_that_was_handed_over_is_not_handed_over_again() {
+fn delivered_result_is_not_delivered_again() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let call = call(true);
@@ -283,13 +291,13 @@ fn a_result_that_was_handed_over_is_not_handed_over_again() {
 }
 
 #[test]
-fn who_gives_up_has_the_machine_stop_and_its_last_word_is_confirmed_after_the_commit() {
+fn abandoned_call_is_cancelled_and_acknowledged_after_commit() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let call = call(true);
     let id = call.call.call_id;
     drop(machine.begin(&call));
-    assert!(machine.unit.abandon(id), "it was sent");
+    assert!(machine.unit.abandon(id), "the call had been sent");
     assert_eq!(sent(&mut link), ["call", "cancel"]);
     assert!(machine.result(id));
     assert_eq!(sent(&mut link), [""; 0], "nothing is committed yet");
@@ -298,7 +306,7 @@ fn who_gives_up_has_the_machine_stop_and_its_last_word_is_confirmed_after_the_co
 }
 
 #[test]
-fn who_gives_up_while_the_link_is_down_has_the_machine_stop_when_it_is_back() {
+fn call_abandoned_while_offline_is_cancelled_on_reconnect() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let call = call(true);
@@ -306,26 +314,26 @@ fn who_gives_up_while_the_link_is_down_has_the_machine_stop_when_it_is_back() {
     drop(machine.begin(&call));
     machine.lose();
     assert!(machine.unit.abandon(id));
-    // Its end is not committed, so it must not be forgotten there.
+    // Its end is not committed, so the machine must not forget it.
     let mut link = machine.dial(&[(id, HeldState::Running)]);
     assert_eq!(order(&link, id), Order::Keep);
     assert_eq!(sent(&mut link), ["cancel"]);
     machine.unit.settled(id);
-    assert!(!machine.result(id), "the late result is wanted by nobody");
+    assert!(!machine.result(id), "the late result is unwanted");
     assert_eq!(sent(&mut link), ["ack"]);
 }
 
 #[test]
-fn who_gives_up_on_what_was_not_sent_is_told_so() {
+fn abandoning_an_unsent_call_reports_not_sent() {
     let machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let call = call(true);
     drop(machine.begin(&call));
     assert!(!machine.unit.abandon(call.call.call_id));
 }
 
 #[test]
-fn a_call_of_an_earlier_start_is_kept_concluded_and_confirmed() {
+fn call_of_an_earlier_process_is_concluded_and_acknowledged() {
     let mut machine = Machine::new();
     let id = CallId::new();
     machine.unit.adopt(id, Some(machine.store));
@@ -333,7 +341,7 @@ fn a_call_of_an_earlier_start_is_kept_concluded_and_confirmed() {
     assert_eq!(order(&link, id), Order::Keep);
     let mut state = machine.unit.of_link(machine.epoch).unwrap();
     let taken = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
-    assert!(taken.is_some(), "it is to be concluded");
+    assert!(taken.is_some(), "the call must be concluded");
     let again = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
     assert!(again.is_none(), "once");
     drop(state);
@@ -343,27 +351,27 @@ fn a_call_of_an_earlier_start_is_kept_concluded_and_confirmed() {
 }
 
 #[test]
-fn a_call_of_an_earlier_start_that_the_machine_never_took_is_noted_before_it_is_sent() {
+fn unsent_call_of_an_earlier_process_is_recorded_before_sending() {
     let mut machine = Machine::new();
     let (held, never, waits) = (CallId::new(), CallId::new(), CallId::new());
     machine.unit.adopt(held, Some(machine.store));
     machine.unit.adopt(never, Some(machine.store));
     machine.unit.adopt(waits, None);
     let mut link = machine.dial(&[(held, HeldState::Running)]);
-    let mut noted = link.reconciled.noted.clone();
-    noted.sort();
-    assert_eq!(noted, [never, waits]);
+    let mut to_record = link.reconciled.to_record.clone();
+    to_record.sort();
+    assert_eq!(to_record, [never, waits]);
     assert_eq!(sent(&mut link), [""; 0]);
     let mut read = call(true);
     read.call.call_id = never;
-    machine.unit.noted(machine.epoch, never, Some(&read));
+    machine.unit.mark_recorded(machine.epoch, never, Some(&read));
     assert_eq!(sent(&mut link), ["call"]);
-    machine.unit.noted(machine.epoch - 1, waits, Some(&read));
-    assert_eq!(sent(&mut link), [""; 0], "that link is no more");
+    machine.unit.mark_recorded(machine.epoch - 1, waits, Some(&read));
+    assert_eq!(sent(&mut link), [""; 0], "that link is gone");
 }
 
 #[test]
-fn a_call_of_an_earlier_start_is_lost_with_its_store() {
+fn call_of_an_earlier_process_is_lost_with_its_store() {
     let machine = Machine::new();
     let (lost, held, waits) = (CallId::new(), CallId::new(), CallId::new());
     machine.unit.adopt(lost, Some(Uuid::now_v7()));
@@ -374,7 +382,7 @@ fn a_call_of_an_earlier_start_is_lost_with_its_store() {
 }
 
 #[test]
-fn an_older_link_has_no_say() {
+fn replaced_link_has_no_effect() {
     let mut machine = Machine::new();
     let mut old = machine.dial(&[]);
     let call = call(true);
@@ -382,28 +390,28 @@ fn an_older_link_has_no_say() {
     drop(machine.dial(&[(call.call.call_id, HeldState::Running)]));
     assert_eq!(old.cut.try_recv(), Ok(Cut::Fenced));
     assert!(machine.unit.of_link(1).is_none());
-    assert!(!machine.unit.ended(1, Presence::Away("gone".to_owned())), "its end is no news");
+    assert!(!machine.unit.ended(1, Presence::Away("gone".to_owned())), "its end is ignored");
     assert_eq!(machine.unit.lock().presence, Presence::Linked);
     let hello = hello(&machine.unit, machine.store, &[]);
-    assert!(machine.unit.admit(1, &hello, "ws", 16, Timestamp::now()).is_none(), "nor does it come back");
+    assert!(machine.unit.admit(1, &hello, "ws", 16, Timestamp::now()).is_none(), "it is not admitted again");
     assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty);
 }
 
 #[test]
-fn a_result_of_a_call_that_was_not_sent_changes_nothing() {
+fn result_of_an_unsent_call_is_ignored() {
     let mut machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let call = OutgoingCall { queue: true, ..call(true) };
     let mut end = machine.begin(&call);
     let id = call.call.call_id;
     drop(machine.dial(&[]));
-    // It is queued in the database, and no frame of it was sent.
+    // The call is queued in the database, and no frame of it was sent.
     assert!(!machine.result(id));
     assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty);
 }
 
 #[test]
-fn calls_are_bounded() {
+fn calls_per_machine_are_bounded() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let ends: Vec<_> = (0..MOST).map(|_| machine.begin(&call(true))).collect();
@@ -414,12 +422,12 @@ fn calls_are_bounded() {
     let mut long = call(true);
     long.call.arguments = RawValue::from_string(format!("{:?}", "x".repeat(4 << 20))).unwrap();
     let machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     assert!(matches!(machine.unit.begin(long, nobody(), MOST), Err(Undelivered::TooLarge(_))));
 }
 
 #[test]
-fn a_machine_that_does_not_read_is_cut_off() {
+fn machine_that_does_not_read_is_cut() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let (epoch, beat) = (machine.epoch, plexus_proto::node::Heartbeat { n: 1 });
@@ -430,38 +438,38 @@ fn a_machine_that_does_not_read_is_cut_off() {
 }
 
 #[test]
-fn a_machine_that_is_away_is_said_to_be_unless_the_call_may_wait() {
+fn offline_machine_refuses_calls_unless_they_may_queue() {
     let machine = Machine::new();
     let refused = machine.unit.begin(call(true), nobody(), MOST).unwrap_err();
     assert_eq!(refused, Undelivered::Offline("it was never linked".to_owned()));
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let mut end = machine.begin(&call(true));
     let mut queued = machine.begin(&OutgoingCall { queue: true, ..call(true) });
     assert!(machine.unit.give_up(0, "it did not come", Timestamp::now()));
     assert_eq!(end.try_recv().unwrap().unwrap_err(), Undelivered::Offline("it did not come".to_owned()));
-    assert_eq!(queued.try_recv().unwrap_err(), TryRecvError::Empty, "it waits");
+    assert_eq!(queued.try_recv().unwrap_err(), TryRecvError::Empty, "the call waits");
 }
 
 #[test]
-fn a_machine_that_drains_ends_what_it_has_and_gets_nothing_new() {
+fn draining_machine_finishes_calls_and_gets_no_new_ones() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let running = call(true);
     let mut end = machine.begin(&running);
-    let known = machine.unit.lock().known.clone();
-    assert!(machine.unit.changed(Known { draining: true, ..known.clone() }));
+    let settings = machine.unit.lock().settings.clone();
+    assert!(machine.unit.changed(NodeSettings { draining: true, ..settings.clone() }));
     assert_eq!(machine.unit.begin(call(true), nobody(), MOST).unwrap_err(), Undelivered::Draining);
     let waits = OutgoingCall { queue: true, ..call(false) };
     let _waits = machine.begin(&waits);
     assert_eq!(sent(&mut link), ["call"]);
     assert!(machine.result(running.call.call_id));
     assert_eq!(text(&mut end), "done");
-    machine.unit.changed(known);
-    assert_eq!(sent(&mut link), ["call"], "the one that waited");
+    machine.unit.changed(settings);
+    assert_eq!(sent(&mut link), ["call"], "only the waiting call is sent");
 }
 
 #[test]
-fn a_machine_that_is_removed_takes_its_calls_along() {
+fn removed_machine_ends_its_calls() {
     let mut machine = Machine::new();
     let mut link = machine.dial(&[]);
     let orphan = CallId::new();
@@ -474,7 +482,7 @@ fn a_machine_that_is_removed_takes_its_calls_along() {
 }
 
 #[tokio::test]
-async fn calls_are_left_to_their_machine_when_the_hub_stops() {
+async fn running_calls_continue_on_their_machine_when_the_hub_stops() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let (mut kept, mut read) = (machine.begin(&call(true)), machine.begin(&call(false)));
@@ -486,7 +494,7 @@ async fn calls_are_left_to_their_machine_when_the_hub_stops() {
 }
 
 #[test]
-fn what_a_call_tells_is_bounded() {
+fn events_of_a_call_are_bounded() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
     let heard = Arc::new(AtomicUsize::new(0));
@@ -515,9 +523,9 @@ fn what_a_call_tells_is_bounded() {
 }
 
 #[test]
-fn the_time_of_a_call_counts_from_when_it_is_sent_first() {
+fn deadline_counts_from_the_first_send() {
     let mut machine = Machine::new();
-    machine.unit.lock().presence = Presence::Awaited;
+    machine.unit.lock().presence = Presence::Expected;
     let at = Arc::new(Mutex::new(0));
     let counted = at.clone();
     let on_sent: Arc<dyn Fn() + Send + Sync> = Arc::new(move || *counted.lock().unwrap() += 1);
@@ -529,11 +537,11 @@ fn the_time_of_a_call_counts_from_when_it_is_sent_first() {
     assert!((59_000..=60_000).contains(&frame.deadline_ms), "{}", frame.deadline_ms);
     machine.lose();
     drop(machine.dial(&[]));
-    assert_eq!(*at.lock().unwrap(), 1, "it is sent again, and began once");
+    assert_eq!(*at.lock().unwrap(), 1, "the call is sent again, but begins once");
 }
 
 #[test]
-fn the_words_for_a_refusal_say_whether_anything_ran() {
+fn refusal_message_states_whether_anything_ran() {
     let error = Undelivered::Offline("it was switched off".to_owned()).error("nas");
     assert_eq!(error.code, ErrorCode::Unavailable);
     assert!(error.text().contains("nas") && error.text().contains("switched off"), "{}", error.text());

@@ -1,4 +1,4 @@
-//! What is changed of nodes that are there.
+//! Changing and removing nodes.
 
 use axum::Json;
 use axum::extract::Request;
@@ -11,8 +11,8 @@ use crate::routes::{refusals, tag};
 
 /// Change a node
 ///
-/// Its name, its labels, and whether it is given new calls; what is absent stays. Its credential goes on, whatever it is
-/// called. Needs the scope `manage:nodes`.
+/// Changes its name, its labels, and whether it accepts new calls; absent fields are left unchanged. Its credential stays
+/// valid after a rename. Needs the scope `manage:nodes`.
 #[utoipa::path(
     patch,
     path = "/nodes/{node}",
@@ -51,8 +51,8 @@ pub(in crate::routes) async fn change(
 
 /// Remove a node
 ///
-/// Its link is cut, its credential is void at once and for good, and calls that it had end as interrupted. A node that was
-/// invited and has not come is uninvited. Needs the scope `manage:nodes`.
+/// Closes its link, invalidates its credential immediately and permanently, and ends its calls as interrupted. For a node
+/// that was invited but has not joined, withdraws the invitation. Needs the scope `manage:nodes`.
 #[utoipa::path(
     delete,
     path = "/nodes/{node}",
@@ -60,7 +60,7 @@ pub(in crate::routes) async fn change(
     tag = tag::NODES,
     params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "What was removed.", body = RemovedNode),
+        (status = 200, description = "The removed node or invitation.", body = RemovedNode),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),

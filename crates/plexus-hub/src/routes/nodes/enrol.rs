@@ -1,7 +1,7 @@
 //! How machines become nodes.
 //!
-//! `POST /nodes/join` is the one route of the API that takes no token: what is shown there, a code or the key, is counted as a
-//! failed authentication where it is not good.
+//! `POST /nodes/join` is the only route of the API without a token. An invalid code or key counts as a failed
+//! authentication.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,13 +20,13 @@ use crate::services::Services;
 use crate::tls::ClientCertificate;
 
 pub(super) const MANAGE: &str = "manage:nodes";
-/// Most bytes of a request of somebody who is not known yet.
+/// Maximum body size of an unauthenticated request, in bytes.
 const MAX_JOIN: usize = 16 << 10;
 
 /// Invite a machine to become a node
 ///
-/// Gives a code that one machine can use once, until it expires. An earlier code for the same name is void. Needs the scope
-/// `manage:nodes`.
+/// Returns a code that one machine can use once before it expires, and invalidates an earlier code for the same name.
+/// Needs the scope `manage:nodes`.
 #[utoipa::path(
     post,
     path = "/nodes/invites",
@@ -54,7 +54,7 @@ pub(in crate::routes) async fn invite(
 
 /// List invitations
 ///
-/// Those that nobody has used yet, without their codes. Needs the scope `read:nodes`.
+/// Unused invitations, without their codes. Needs the scope `read:nodes`.
 #[utoipa::path(
     get,
     path = "/nodes/invites",
@@ -74,15 +74,15 @@ pub(in crate::routes) async fn invites(caller: Caller) -> Result<Json<Page<Pendi
 
 /// Withdraw an invitation
 ///
-/// Its code is void from then on. Needs the scope `manage:nodes`.
+/// Invalidates its code. Needs the scope `manage:nodes`.
 #[utoipa::path(
     delete,
     path = "/nodes/invites/{name}",
     operation_id = "withdrawNodeInvite",
     tag = tag::NODES,
-    params(("name" = String, Path, description = "Who was invited.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
+    params(("name" = String, Path, description = "Name of the invited node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "The invitation, which is void.", body = PendingInvite),
+        (status = 200, description = "The withdrawn invitation.", body = PendingInvite),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -93,11 +93,11 @@ pub(in crate::routes) async fn withdraw(
     Segment(name): Segment,
 ) -> Result<Json<PendingInvite>, ApiError> {
     caller.needs(MANAGE)?;
-    let gone = || ApiError::not_found("nobody of this name is invited");
+    let gone = || ApiError::not_found("there is no invitation for this name");
     withdrawn(caller, &name).await?.map(|invite| Json(pending(invite))).ok_or_else(gone)
 }
 
-/// The invitation for a name, which is void now; none: there was none.
+/// Withdraws the invitation for a name; `None` if there is none.
 pub(super) async fn withdrawn(caller: Caller, name: &str) -> Result<Option<Invitation>, ApiError> {
     let Caller { services, principal } = caller;
     let invites = services.store.read_committed().await?.node_invites(services.clock.now()).await?;
@@ -113,9 +113,9 @@ fn pending(invite: Invitation) -> PendingInvite {
 
 /// Become a node
 ///
-/// Trades the code of an invitation, once, or the key of the hub's setting `nodes.key`, for a credential that is good for the
-/// link of this one node. A machine whose certificate the authority of `nodes.client_ca` has signed sends neither, and is told
-/// which node it is. Takes no token.
+/// Exchanges the code of an invitation, once, or the key of the hub's setting `nodes.key`, for a credential that is valid
+/// for the link of this node only. A machine with a certificate signed by the authority of `nodes.client_ca` sends
+/// neither, and learns which node it is. Takes no token.
 #[utoipa::path(
     post,
     path = "/nodes/join",
@@ -124,7 +124,7 @@ fn pending(invite: Invitation) -> PendingInvite {
     security(()),
     request_body = JoinNodeParams,
     responses(
-        (status = 201, description = "What the machine is from now on.", body = NodeCredential),
+        (status = 201, description = "The new node and its credential.", body = NodeCredential),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
         refusals::Always,
@@ -163,29 +163,29 @@ async fn admitted(
     let JoinNodeParams { code, key, name, labels } = params;
     match (code, key) {
         (Some(_), _) if name.is_some() || !labels.is_empty() => {
-            Err(wrong("the code says what the node is called"))
+            Err(wrong("the code already contains the name"))
         }
         (Some(code), None) => services.authenticator.join_with_code(&code).await,
         (None, Some(key)) => {
-            let name = name.ok_or_else(|| wrong("there is no name"))?;
+            let name = name.ok_or_else(|| wrong("the name is missing"))?;
             let expected = services.config.load().nodes.key.clone();
             let occupied = |id| services.nodes.is_occupied(id);
             services.authenticator.join_with_key(expected.as_ref(), &key, &name, labels, occupied).await
         }
-        (Some(_), Some(_)) => Err(wrong("there are both")),
+        (Some(_), Some(_)) => Err(wrong("both were sent")),
         (None, None) => match certificate {
             Some(own) => services.authenticator.join_with_certificate(own.names(), own.expires_at()).await,
             None if services.config.load().tls.client_ca.is_some() => {
-                Err(wrong("there is neither, and no certificate was shown"))
+                Err(wrong("neither was sent, and no certificate was presented"))
             }
-            None => {
-                Err(wrong("there is neither, and this hub knows nobody by a certificate (nodes.client_ca)"))
-            }
+            None => Err(wrong(
+                "neither was sent, and this hub accepts no certificates (nodes.client_ca is not set)",
+            )),
         },
     }
 }
 
-/// Whoever showed what is not good is slowed down like one without a valid token.
+/// An invalid code or key is throttled like an invalid token.
 fn refused(
     app: &App,
     services: &Services,
@@ -202,7 +202,7 @@ fn refused(
 
 /// Renew the credential of a node
 ///
-/// For the node itself, with the credential that it has; all that it had end an hour later.
+/// For the node itself, with its current credential. All its earlier credentials expire one hour later.
 #[utoipa::path(
     post,
     path = "/nodes/{id}/credential",
@@ -221,7 +221,7 @@ pub(in crate::routes) async fn renew(
 ) -> Result<(StatusCode, Json<NodeCredential>), ApiError> {
     let NodeCaller { services, node, credential, .. } = caller;
     let credential = credential.ok_or_else(|| {
-        let message = "a node that shows a certificate has no credential to renew";
+        let message = "a node that authenticates with a certificate has no credential to renew";
         ApiError::new(StatusCode::CONFLICT, plexus_proto::ErrorCode::Conflict, message)
     })?;
     let authenticator = services.authenticator.clone();

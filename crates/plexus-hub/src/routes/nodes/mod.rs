@@ -1,7 +1,7 @@
 //! `/api/v1/nodes`: the machines that tools run on.
 //!
-//! Who there is, is in the database; how each is doing, the gateway knows. What is changed is committed first and then told to
-//! the gateway, and both are seen through although whoever asked has left.
+//! The database has the list of nodes, and the gateway knows their current state. A change is committed first and then
+//! passed to the gateway; both steps run to completion even if the client disconnects.
 
 mod change;
 mod enrol;
@@ -35,7 +35,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List nodes
 ///
-/// By name, each with how it is doing. Needs the scope `read:nodes`.
+/// Sorted by name, each with its current state. Needs the scope `read:nodes`.
 #[utoipa::path(
     get,
     path = "/nodes",
@@ -43,13 +43,13 @@ pub(super) fn router() -> OpenApiRouter<App> {
     tag = tag::NODES,
     params(
         PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "A page of nodes.", body = Page<Node>,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -72,7 +72,7 @@ pub(super) async fn list(
 
 /// Show a node
 ///
-/// By its name or its id. Needs the scope `read:nodes`.
+/// By name or id. Needs the scope `read:nodes`.
 #[utoipa::path(
     get,
     path = "/nodes/{node}",
@@ -92,7 +92,7 @@ pub(super) async fn show(caller: Caller, Segment(node): Segment) -> Result<Json<
     Ok(Json(view::shown(&caller.services, node)))
 }
 
-/// The node of this name or id.
+/// The node with this name or id.
 async fn find(services: &Services, node: &str) -> Result<Option<NodeRecord>, ApiError> {
     let mut reader = services.store.read_committed().await?;
     Ok(match node.parse() {

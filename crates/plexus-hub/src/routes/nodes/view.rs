@@ -1,4 +1,4 @@
-//! A node as the API shows it: what the database has of it, and what the gateway knows.
+//! A node as the API shows it: its database record combined with the gateway's state.
 
 use plexus_proto::api::{Node, NodeServer, NodeState};
 use plexus_proto::node::HostedServer;
@@ -9,7 +9,7 @@ use crate::services::Services;
 pub(super) fn shown(services: &Services, record: NodeRecord) -> Node {
     let NodeRecord { id, name, labels, draining, created_at, last_seen_at, .. } = record;
     let Some(status) = services.nodes.status(id) else {
-        // It joined or was changed a moment ago, and the gateway is about to hear of it.
+        // It has just joined or changed, and the gateway has not been notified yet.
         return Node {
             id,
             name,
@@ -38,7 +38,7 @@ pub(super) fn shown(services: &Services, record: NodeRecord) -> Node {
         name,
         state: status.state,
         problem: status.problem,
-        // What it said last of itself holds while it is there.
+        // The node's last report is valid only while it is linked.
         draining: draining || (linked && status.draining),
         labels: status.labels,
         os: status.os,

@@ -1,4 +1,4 @@
-//! What waits to be approved of a server, and approving it.
+//! Tool definitions that await approval, and their approval.
 
 use axum::Json;
 use axum::extract::Request;
@@ -15,13 +15,13 @@ use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 
-/// As many as a server can have, and its instructions.
+/// The maximum number of tools of a server, plus its instructions.
 const MAX_TOOLS: usize = 1_001;
 
-/// Show what waits to be approved
+/// Show pending approvals
 ///
-/// Tools of a server that are not listed because they are new, have changed or are strange, each with what has changed. Its
-/// instructions are among them as `(instructions)`. Needs the scope `admin`.
+/// Tools of a server that are not listed because they are new, changed or suspicious, each with the differences. The
+/// server's instructions appear as `(instructions)`. Needs the scope `admin`.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}/pending",
@@ -29,7 +29,7 @@ const MAX_TOOLS: usize = 1_001;
     tag = tag::UPSTREAMS,
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "All that waits, on one page.", body = Page<PendingTool>),
+        (status = 200, description = "All pending tools, on one page.", body = Page<PendingTool>),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -44,10 +44,10 @@ pub(in crate::routes) async fn pending(
     Ok(Json(Page { items, next: None }))
 }
 
-/// Approve what a server says of its tools
+/// Approve tool definitions of a server
 ///
-/// All of these definitions or none: one that is not, or no longer, what waits is refused with 409. They are listed when
-/// this is answered. Needs the scope `admin`.
+/// All given definitions or none: if one of them is not pending (any more), the request is refused with 409. They are
+/// listed as soon as this request is answered. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/approve",
@@ -56,7 +56,7 @@ pub(in crate::routes) async fn pending(
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = ApproveUpstreamParams,
     responses(
-        (status = 200, description = "What was approved, and what still waits.", body = UpstreamApproval),
+        (status = 200, description = "The approved and the still pending tools.", body = UpstreamApproval),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -87,9 +87,9 @@ fn refused(name: &str, error: ApproveError) -> ApiError {
         ApproveError::NoServer => unknown(name),
         ApproveError::Other(tool) => {
             let tool: String = tool.chars().filter(|c| !c.is_control()).take(64).collect();
-            let message = format!("{tool} is not what waits to be approved now, and nothing was approved");
+            let message = format!("the given definition of {tool} is not pending; nothing was approved");
             ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message)
-                .hint("Look at what waits again: it may have changed.")
+                .hint("List the pending tools again: the definition may have changed.")
         }
         ApproveError::Store(error) => error.into(),
     }

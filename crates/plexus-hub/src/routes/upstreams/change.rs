@@ -1,4 +1,4 @@
-//! Adding, removing, switching and restarting servers.
+//! Adding, removing, enabling, disabling and restarting servers.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use plexus_proto::api::{AddUpstreamParams, ReloadReport, RemovedUpstream, Upstre
 use plexus_upstream::config::{has_references, inward};
 use serde_json::{Value, json};
 
-use super::gate::{self, Program, Whence};
-use super::record::{recorded, told};
+use super::gate::{self, Program, RequestOrigin};
+use super::record::{recorded, recorded_detail};
 use super::{MAX_WAIT, WaitParams, check_name, in_folder, refused_by_folder, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::{Params, Segment};
 use crate::routes::{refusals, tag};
 use crate::services::Services;
 
-/// Names of these operations in the audit.
+/// Names of these operations in the audit log.
 const ADD: &str = "upstream_add";
 const REMOVE: &str = "upstream_remove";
 const ENABLE: &str = "upstream_enable";
@@ -28,9 +28,10 @@ const RELOAD: &str = "upstream_reload";
 
 /// Add a server
 ///
-/// Writes its file, starts it, and waits for it unless that takes too long; its state tells. Needs the scope `admin`. A
-/// server that is a process is taken only over loopback, without a proxy, and with a command that `upstreams.commands` has;
-/// one in the hub's own network over loopback too, or where `upstreams.private_networks` is on.
+/// Writes its file, starts it, and waits for it up to a limit; see its state in the answer. Needs the scope `admin`. A
+/// server that is a process is accepted only over loopback, without a proxy, and with a command listed in
+/// `upstreams.commands`. A server in the hub's own network is accepted over loopback too, or if
+/// `upstreams.private_networks` is on.
 #[utoipa::path(
     post,
     path = "/upstreams",
@@ -40,7 +41,7 @@ const RELOAD: &str = "upstream_reload";
     request_body = AddUpstreamParams,
     responses(
         (status = 201, description = "The server.", body = Upstream,
-            headers(("Location" = String, description = "Where it is.")),
+            headers(("Location" = String, description = "URL of the server.")),
             links(
                 ("show" = (operation_id = "getUpstream", parameters(("server" = "$response.body#/name")))),
                 ("remove" = (operation_id = "removeUpstream", parameters(("server" = "$response.body#/name")))),
@@ -52,7 +53,7 @@ const RELOAD: &str = "upstream_reload";
 )]
 pub(in crate::routes) async fn add(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Params(wait): Params<WaitParams>,
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Upstream>), ApiError> {
@@ -60,15 +61,15 @@ pub(in crate::routes) async fn add(
     check_name(&params.name)?;
     let patience = wait.patience()?;
     let AddUpstreamParams { name, server } = params;
-    let asked = told(json!({ "name": name }), &server);
+    let asked = recorded_detail(json!({ "name": name }), &server);
     let upstream = recorded(caller, ADD, asked.clone(), async move |services| {
         let document = Value::Object(server);
-        gate::may_refer(&whence, has_references(&document))?;
-        gate::may_reach(&services, &whence, inward(&document))?;
+        gate::may_refer(&origin, has_references(&document))?;
+        gate::may_reach(&services, &origin, inward(&document))?;
         let (inside, new) = (services.clone(), name.clone());
         let added = in_folder(&services, move |folder| {
             let checked = folder.check(&new, &document).map_err(|problems| super::invalid(&problems))?;
-            gate::may_run(&inside, &whence, Program::of(&checked))?;
+            gate::may_run(&inside, &origin, Program::of(&checked))?;
             folder.add(&new, &document).map_err(refused_by_folder)?;
             Ok::<_, ApiError>(checked.transport.kind())
         });
@@ -86,8 +87,7 @@ pub(in crate::routes) async fn add(
 
 /// Remove a server
 ///
-/// Ends it and takes its tools away. Its file is kept as a backup; what was approved of it is forgotten. Needs the scope
-/// `admin`.
+/// Stops it and removes its tools. Its file is kept as a backup, and its approvals are deleted. Needs the scope `admin`.
 #[utoipa::path(
     delete,
     path = "/upstreams/{server}",
@@ -95,7 +95,7 @@ pub(in crate::routes) async fn add(
     tag = tag::UPSTREAMS,
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "It is gone.", body = RemovedUpstream),
+        (status = 200, description = "The removed server and the path of its backup.", body = RemovedUpstream),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -107,9 +107,9 @@ pub(in crate::routes) async fn remove(
 ) -> Result<Json<RemovedUpstream>, ApiError> {
     let removed = recorded(caller, REMOVE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        // While it is there: another server of its name has no use for this one's access.
+        // Log out while the server still exists: another server with its name must not inherit the access.
         if let Err(error) = services.upstreams.logout(&name).await {
-            tracing::warn!(server = %name, %error, "its login is not forgotten");
+            tracing::warn!(server = %name, %error, "the login of the server could not be deleted");
         }
         let gone = name.clone();
         let removed = in_folder(&services, move |folder| folder.remove(&gone)).await?;
@@ -121,9 +121,9 @@ pub(in crate::routes) async fn remove(
     Ok(Json(removed.await?))
 }
 
-/// Switch a server on
+/// Enable a server
 ///
-/// Needs the scope `admin` and, for a server that is a process, what adding it needs.
+/// Needs the scope `admin` and, for a server that is a process, the same conditions as adding it.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/enable",
@@ -143,22 +143,22 @@ pub(in crate::routes) async fn remove(
 )]
 pub(in crate::routes) async fn enable(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     Params(wait): Params<WaitParams>,
 ) -> Result<Json<Upstream>, ApiError> {
     let patience = wait.patience()?;
     let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        gate::may_run(&services, &whence, Program::of(&stored(&services, &name).await?))?;
+        gate::may_run(&services, &origin, Program::of(&stored(&services, &name).await?))?;
         switch(&services, &name, true, patience).await
     });
     Ok(Json(enabled.await?))
 }
 
-/// Switch a server off
+/// Disable a server
 ///
-/// Ends it and takes its tools away until it is switched on again. Needs the scope `admin`.
+/// Stops it and removes its tools until it is enabled again. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/disable",
@@ -198,9 +198,9 @@ async fn switch(
     Ok((json!({ "name": name }), upstream))
 }
 
-/// Start a server anew
+/// Restart a server
 ///
-/// Also one that was given up. What runs is what its file says, as before. Needs the scope `admin`.
+/// Also one that was given up after crashes. Its file decides what runs, as before. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/restart",
@@ -231,15 +231,15 @@ pub(in crate::routes) async fn restart(
     Ok(Json(restarted.await?))
 }
 
-/// Read the files of all servers again
+/// Reload the files of all servers
 ///
-/// Only what has changed is restarted. Needs the scope `admin`.
+/// Only changed servers are restarted. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/-/reload",
     operation_id = "reloadUpstreams",
     tag = tag::UPSTREAMS,
-    responses((status = 200, description = "What has changed.", body = ReloadReport), refusals::Always)
+    responses((status = 200, description = "The changes.", body = ReloadReport), refusals::Always)
 )]
 pub(in crate::routes) async fn reload(caller: Caller) -> Result<Json<ReloadReport>, ApiError> {
     let reloaded = recorded(caller, RELOAD, json!({}), async move |services| {

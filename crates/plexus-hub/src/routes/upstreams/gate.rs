@@ -1,11 +1,10 @@
-//! What a request must be to have the hub run a command, besides an admin's.
+//! Conditions on requests that make the hub run a command, in addition to the scope `admin`.
 //!
-//! A gateway that starts whatever it is told to "test" is a shell for everyone who reaches it. So a server
-//! that is a process is taken only from the machine itself, and only with a command that the machine lists in its
-//! settings or that its owner has allowed there.
-//! From elsewhere a server also may not refer to the machine's environment and files: what they hold would
-//! go to whoever the server belongs to. Nor may it be in the hub's own network, unless the hub says so: what
-//! answers there believes that nobody from outside is asking.
+//! A gateway that starts any command it receives is a remote shell for everyone who can reach it. Therefore a server that
+//! is a process is accepted only from the hub's own machine, and only with a command that the machine's configuration
+//! lists or its owner has allowed there. A server configured from elsewhere also must not refer to the machine's environment
+//! or files, because their content would be sent to the server's owner. Nor may it be in the hub's own network unless the
+//! configuration allows it, because services there trust requests that come from inside.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -23,26 +22,26 @@ use crate::App;
 use crate::http::ApiError;
 use crate::services::Services;
 
-/// Names of headers with which proxies say that a request is another's.
+/// Headers by which proxies mark forwarded requests.
 const PROXY_HEADERS: [&str; 2] = ["x-real-ip", "x-client-ip"];
 const PROXY_PREFIX: &str = "x-forwarded-";
-/// What variables begin with that tell the loader what else to run. `PATH` is one more: it tells which
-/// program a name is.
+/// Prefixes of variables that make the dynamic loader run other code. `PATH` is checked as well: it decides which
+/// program a name refers to.
 const LOADER_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
 
-/// Longest command that is repeated in a refusal.
+/// Maximum length of a command that is repeated in a refusal.
 const SHOWN: usize = 100;
 
-/// Where a request comes from, as far as that can be told.
+/// The origin of a request, as far as it can be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::routes) enum Whence {
-    /// This machine, with nothing in between.
-    Here,
-    /// Somewhere else; in words that go on after "this request".
-    Elsewhere(String),
+pub(in crate::routes) enum RequestOrigin {
+    /// This machine, directly.
+    Local,
+    /// Anywhere else; the text continues the phrase "this request".
+    Remote(String),
 }
 
-impl FromRequestParts<App> for Whence {
+impl FromRequestParts<App> for RequestOrigin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
@@ -51,13 +50,13 @@ impl FromRequestParts<App> for Whence {
     }
 }
 
-impl Whence {
+impl RequestOrigin {
     fn of(peer: Option<IpAddr>, headers: &HeaderMap) -> Self {
         let Some(peer) = peer.map(|peer| peer.to_canonical()) else {
-            return Self::Elsewhere("does not say where it comes from".to_owned());
+            return Self::Remote("has an unknown origin".to_owned());
         };
         if !peer.is_loopback() {
-            return Self::Elsewhere(format!("comes from {peer}"));
+            return Self::Remote(format!("comes from {peer}"));
         }
         let of_proxy = headers.keys().find(|name| {
             let text = name.as_str();
@@ -67,21 +66,20 @@ impl Whence {
                 || PROXY_HEADERS.contains(&text)
         });
         if let Some(name) = of_proxy {
-            return Self::Elsewhere(format!("comes through a proxy (it has the header {name})"));
+            return Self::Remote(format!("comes through a proxy (it has the header {name})"));
         }
-        // Most proxies hand on the name that they were asked for by.
+        // Most proxies pass on the host name that the client requested.
         match headers.get(HOST).and_then(|host| host.to_str().ok()) {
-            Some(host) if is_here(host) => Self::Here,
-            host => Self::Elsewhere(format!(
-                "is for {}, which is not a loopback address",
-                host.unwrap_or("no host")
-            )),
+            Some(host) if is_loopback_host(host) => Self::Local,
+            host => {
+                Self::Remote(format!("is for {}, which is not a loopback address", host.unwrap_or("no host")))
+            }
         }
     }
 }
 
-/// Whether a `Host` names loopback. One of the proper form: the guard has refused all others.
-fn is_here(host: &str) -> bool {
+/// Whether a `Host` names loopback. The guard has already refused malformed hosts.
+fn is_loopback_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -89,26 +87,26 @@ fn is_here(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Goes on only if the request comes from the hub's own machine. `what` is for those who are there.
-pub(in crate::routes) fn must_be_here(whence: &Whence, what: &str) -> Result<(), ApiError> {
-    match whence {
-        Whence::Here => Ok(()),
-        Whence::Elsewhere(how) => Err(refusal(
-            format!("{what} on the hub's own machine only, and this request {how}"),
+/// Succeeds only if the request comes from the hub's own machine. `what` names the operation that requires it.
+pub(in crate::routes) fn require_local(origin: &RequestOrigin, what: &str) -> Result<(), ApiError> {
+    match origin {
+        RequestOrigin::Local => Ok(()),
+        RequestOrigin::Remote(how) => Err(refusal(
+            format!("{what} only on the hub's own machine, and this request {how}"),
             "Run the command on the hub's machine.",
             &["loopback"],
         )),
     }
 }
 
-/// Goes on only if what a server refers to may be told to who it belongs to. To be asked before the references
-/// are filled in: that alone tells what is there.
-pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), ApiError> {
-    match whence {
-        Whence::Elsewhere(how) if has_references => Err(refusal(
+/// Succeeds only if the values that a server refers to may be sent to the server's owner. Must be called before the
+/// references are resolved, because resolution alone reveals what exists.
+pub(super) fn may_refer(origin: &RequestOrigin, has_references: bool) -> Result<(), ApiError> {
+    match origin {
+        RequestOrigin::Remote(how) if has_references => Err(refusal(
             format!(
-                "a server that refers to the environment or to files of the hub's machine is configured there, and \
-                 this request {how}"
+                "a server that refers to the environment or to files of the hub's machine must be configured there, and \
+                this request {how}"
             ),
             "Leave out `${…}`, or run the command on the hub's machine.",
             &["loopback"],
@@ -117,13 +115,13 @@ pub(super) fn may_refer(whence: &Whence, has_references: bool) -> Result<(), Api
     }
 }
 
-/// Goes on only if the request may have the hub connect to where its server leads.
-pub(super) fn may_reach(services: &Services, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
-    may_lead(services.config.load().upstreams.private_networks, whence, inward)
+/// Succeeds only if the request may have the hub connect to the server's address.
+pub(super) fn may_reach(services: &Services, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
+    may_lead(services.config.load().upstreams.private_networks, origin, inward)
 }
 
-fn may_lead(private_networks: bool, whence: &Whence, inward: Inward) -> Result<(), ApiError> {
-    let Whence::Elsewhere(how) = whence else { return Ok(()) };
+fn may_lead(private_networks: bool, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
+    let RequestOrigin::Remote(how) = origin else { return Ok(()) };
     let mut what = Vec::new();
     if inward.loopback {
         what.push("its `url` names the hub's own machine");
@@ -136,7 +134,7 @@ fn may_lead(private_networks: bool, whence: &Whence, inward: Inward) -> Result<(
     }
     Err(refusal(
         format!(
-            "a server in the hub's own network is configured on the hub's machine, and this request {how}: {}",
+            "a server in the hub's own network must be configured on the hub's machine, and this request {how}: {}",
             what.join(", and ")
         ),
         "Run the command on the hub's machine, or set `upstreams.private_networks` in plexus.toml there and restart the \
@@ -151,12 +149,12 @@ pub(super) struct Program<'a> {
     server: &'a str,
     file: &'a Path,
     command: &'a str,
-    /// Names of the variables that are set for it.
+    /// Names of the environment variables set for it.
     variables: Vec<String>,
 }
 
 impl<'a> Program<'a> {
-    /// None for a server that is reached over HTTP.
+    /// `None` for a server that is reached over HTTP.
     pub(super) fn of(server: &'a ServerConfig) -> Option<Self> {
         let Transport::Stdio(stdio) = &server.transport else { return None };
         let variables = stdio.env.keys().cloned().collect();
@@ -171,17 +169,17 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Goes on only if the request may have the hub run this program. All that is missing is said at once.
+/// Succeeds only if the request may have the hub run this program. All failed conditions are reported at once.
 pub(super) fn may_run(
     services: &Services,
-    whence: &Whence,
+    origin: &RequestOrigin,
     program: Option<Program<'_>>,
 ) -> Result<(), ApiError> {
     let Some(Program { server, file, command, variables }) = program else { return Ok(()) };
     let config = services.config.load();
     let (mut why, mut fix, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    if let Whence::Elsewhere(how) = whence {
-        why.push(format!("this request {how}, and not from the hub's own machine"));
+    if let RequestOrigin::Remote(how) = origin {
+        why.push(format!("this request {how} and not from the hub's own machine"));
         fix.push("Run the command on the hub's machine.".to_owned());
         missing.push("loopback");
     }
@@ -200,9 +198,7 @@ pub(super) fn may_run(
         missing.push("command");
     }
     if let Some(variable) = variables.iter().find(|name| decides_what_runs(name)) {
-        why.push(format!(
-            "{variable} in its `env` could let another program run than the one that is listed"
-        ));
+        why.push(format!("{variable} in its `env` could run a program other than the listed one"));
         fix.push(format!("Leave out {variable}."));
         missing.push("env");
     }

@@ -1,4 +1,4 @@
-//! Servers from the files of other programs.
+//! Importing servers from the files of other programs.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream
 use plexus_upstream::config::{Planned, Refused, Skipped, ThisHub};
 use serde_json::json;
 
-use super::gate::{self, Program, Whence};
+use super::gate::{self, Program, RequestOrigin};
 use super::record::recorded;
 use super::{in_folder, refused_by_folder};
 use crate::App;
@@ -18,9 +18,9 @@ use crate::http::{ApiError, Caller};
 use crate::routes::{refusals, tag};
 use crate::services::Services;
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const IMPORT: &str = "upstream_import";
-/// Longest name of a file.
+/// Maximum length of a file name, in characters.
 const MAX_FILE_NAME: usize = 255;
 
 /// Addresses at which the hub is reached, as agents may have them in their files.
@@ -36,8 +36,8 @@ impl FromRequestParts<App> for Addresses {
 
 /// Import servers
 ///
-/// From the file of another program, such as `{"mcpServers": …}`, as JSON or TOML. Each server that can be taken is; of the others it is
-/// said why not. Needs the scope `admin` and, for servers that are processes, what adding them needs.
+/// From the file of another program, such as `{"mcpServers": …}`, as JSON or TOML. Servers that cannot be imported are listed with
+/// the reason. Needs the scope `admin` and, for servers that are processes, the same conditions as adding them.
 #[utoipa::path(
     post,
     path = "/upstreams/-/import",
@@ -45,14 +45,14 @@ impl FromRequestParts<App> for Addresses {
     tag = tag::UPSTREAMS,
     request_body = ImportUpstreamsParams,
     responses(
-        (status = 200, description = "What was done, or would be.", body = UpstreamImport),
+        (status = 200, description = "The imported and the skipped servers.", body = UpstreamImport),
         refusals::ForBody,
         refusals::Always,
     )
 )]
 pub(in crate::routes) async fn import(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Addresses(urls): Addresses,
     request: Request,
 ) -> Result<Json<UpstreamImport>, ApiError> {
@@ -65,13 +65,13 @@ pub(in crate::routes) async fn import(
     let imported = recorded(caller, IMPORT, asked, async move |services| {
         let inside = services.clone();
         // Of a file from another machine, paths do not say which data folder is meant.
-        let data_dir = (whence == Whence::Here).then(|| services.config.load().data_dir.clone());
+        let data_dir = (origin == RequestOrigin::Local).then(|| services.config.load().data_dir.clone());
         let hub = ThisHub { urls, data_dir };
         let planned = in_folder(&services, move |folder| {
-            let admit = |planned: &Planned| admitted(&inside, &whence, planned);
+            let admit = |planned: &Planned| admitted(&inside, &origin, planned);
             let mut plan = folder.import_admitted(&file_name, &content, &hub, admit)?;
             if !dry_run {
-                // What was taken since the plan was made.
+                // Names that were taken after the plan was made.
                 let failed = folder.apply(&plan).failed;
                 plan.servers.retain(|planned| failed.iter().all(|one| one.name != planned.name));
                 plan.skipped.extend(failed);
@@ -80,7 +80,7 @@ pub(in crate::routes) async fn import(
         });
         let plan = planned.await?.map_err(refused_by_folder)?;
         if !dry_run {
-            // How each comes up is not part of the answer.
+            // The answer does not wait for the servers to start.
             services.upstreams.reload_within(Duration::ZERO).await;
         }
         let skipped = plan.skipped.into_iter().map(left_out).collect();
@@ -99,11 +99,11 @@ pub(in crate::routes) async fn import(
     Ok(Json(imported.await?))
 }
 
-/// Whether the request may have this server added, or why not and what to do.
-fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), Refused> {
-    let admitted = gate::may_refer(whence, planned.has_references())
-        .and_then(|()| gate::may_reach(services, whence, planned.inward()))
-        .and_then(|()| gate::may_run(services, whence, Program::planned(planned)));
+/// Whether the request may add this server; otherwise the reason and the remedy.
+fn admitted(services: &Services, origin: &RequestOrigin, planned: &Planned) -> Result<(), Refused> {
+    let admitted = gate::may_refer(origin, planned.has_references())
+        .and_then(|()| gate::may_reach(services, origin, planned.inward()))
+        .and_then(|()| gate::may_run(services, origin, Program::planned(planned)));
     admitted.map_err(|refused| Refused {
         command: gate::missing_command(&refused).map(str::to_owned),
         why: format!("{}. {}", refused.message, refused.hint.unwrap_or_default()),

@@ -1,7 +1,8 @@
-//! Access to a server that wants one: given to the hub by a person, and taken away.
+//! OAuth logins to servers: authorizing the hub, and ending the authorization.
 //!
-//! Whoever asks is where the browser is: the hub says what to open, the browser comes back to an address that the asker
-//! listens on, and the asker hands over what it brought. What that is worth stays in the hub.
+//! The browser is on the client's machine: the hub returns the URL to open, the authorization server redirects the
+//! browser to an address that the client listens on, and the client forwards the redirect's parameters. The tokens
+//! obtained with them stay in the hub.
 
 use axum::Json;
 use axum::extract::{Path, Request};
@@ -17,15 +18,16 @@ use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 
-/// Names of these operations in the audit.
+/// Names of these operations in the audit log.
 const BEGIN: &str = "upstream_login_begin";
 const FINISH: &str = "upstream_login";
 const LOGOUT: &str = "upstream_logout";
 
-/// Begin to log in to a server
+/// Begin a login to a server
 ///
-/// Finds out who gives access to it, and says what a person is to open in a browser. The browser is then sent to
-/// `redirect_uri`; what it brings there goes to the login's own address. It is waited for 10 minutes. Needs the scope `admin`.
+/// Discovers the server's authorization server and returns the URL that a person must open in a browser. The browser is
+/// then redirected to `redirect_uri`; its parameters must be sent to the login's own URL. A login expires after 10
+/// minutes. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/login",
@@ -34,7 +36,7 @@ const LOGOUT: &str = "upstream_logout";
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = BeginLoginParams,
     responses(
-        (status = 200, description = "The login, which waits for a person.", body = UpstreamLogin),
+        (status = 200, description = "The login, which awaits a person's decision.", body = UpstreamLogin),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -46,7 +48,7 @@ pub(in crate::routes) async fn begin(
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<UpstreamLogin>, ApiError> {
-    let params: BeginLoginParams = caller.read_json(request, "where the browser is sent back to").await?;
+    let params: BeginLoginParams = caller.read_json(request, "a login request").await?;
     let begun = recorded(caller, BEGIN, json!({ "name": name }), async move |services| {
         let login = services.upstreams.begin_login(&name, &params.redirect_uri).await.map_err(refused)?;
         Ok((json!({ "name": name, "issuer": login.issuer }), login))
@@ -54,10 +56,10 @@ pub(in crate::routes) async fn begin(
     Ok(Json(begun.await?))
 }
 
-/// Finish to log in to a server
+/// Finish a login to a server
 ///
-/// Takes what the browser brought back, keeps the access that it is worth, and starts the server with it. Needs the scope
-/// `admin`.
+/// Accepts the parameters of the browser's redirect, stores the access obtained with them, and starts the server with it.
+/// Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/login/{login}",
@@ -81,10 +83,10 @@ pub(in crate::routes) async fn finish(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     request: Request,
 ) -> Result<Json<Upstream>, ApiError> {
-    let Path((name, login)) = path.map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
-    let params: FinishLoginParams = caller.read_json(request, "what the browser brought back").await?;
+    let Path((name, login)) = path.map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
+    let params: FinishLoginParams = caller.read_json(request, "the parameters of a redirect").await?;
     if [&name, &login].iter().any(|part| part.contains(char::is_control)) {
-        return Err(ApiError::bad_request("the path has control characters in it"));
+        return Err(ApiError::bad_request("the path contains control characters"));
     }
     let finished = recorded(caller, FINISH, json!({ "name": name }), async move |services| {
         let upstream = services.upstreams.finish_login(&name, &login, &params).await.map_err(refused)?;
@@ -103,7 +105,7 @@ pub(in crate::routes) async fn finish(
     tag = tag::UPSTREAMS,
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "What came of it.", body = UpstreamLogout),
+        (status = 200, description = "The result of the logout.", body = UpstreamLogout),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
@@ -126,7 +128,9 @@ fn refused(error: LoginError) -> ApiError {
     let conflict = |message| ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message);
     match error {
         LoginError::NoServer(name) => unknown(&name),
-        LoginError::NoLogin => ApiError::not_found(message).hint("Begin anew: `plexus upstream login NAME`."),
+        LoginError::NoLogin => {
+            ApiError::not_found(message).hint("Begin a new login: `plexus upstream login NAME`.")
+        }
         LoginError::Unsuitable(_) => conflict(message),
         LoginError::Refused(_) => conflict(message).hint("Nothing was changed."),
         LoginError::Unreachable(_) => {
@@ -134,6 +138,6 @@ fn refused(error: LoginError) -> ApiError {
                 .hint("Nothing was changed. Try again.")
         }
         LoginError::Full(_) => ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-            .hint("Try again when they have ended, which they do after 10 minutes."),
+            .hint("Try again when they have expired, at most 10 minutes from now."),
     }
 }

@@ -1,9 +1,8 @@
 //! `/api/v1/upstreams`: the MCP servers behind the hub.
 //!
-//! Who may read them is a matter of scopes and profiles: who is no admin knows of those servers only whose
-//! tools they see (`view`). Who may change them is told by `gate`, and every change and every refusal of one
-//! is on record (`record`). `-` stands for all servers where one would be named: no
-//! server can have that name.
+//! Reading them depends on scopes and profiles: non-admins see only servers whose tools they can see (`view`). `gate`
+//! decides who may change them, and every change and refused change is recorded in the audit log (`record`). In paths,
+//! `-` in place of a name means all servers: no server can have that name.
 
 mod approve;
 mod change;
@@ -36,11 +35,11 @@ use crate::services::Services;
 
 const READ: &str = "read:upstreams";
 const CURSOR: Cursor = Cursor("upstreams");
-/// Lines of a log where no number is asked for.
+/// Number of log lines returned by default.
 const LINES: usize = 100;
-/// Most lines of a log in one answer; the hub keeps no more than a ring of them.
+/// Maximum number of log lines in one answer; the hub keeps only a ring of them.
 const MAX_LINES: usize = 1_000;
-/// Longest that an answer waits for a server, in seconds: whoever wants to wait longer asks again.
+/// Longest time that an answer waits for a server, in seconds. A client that wants to wait longer asks again.
 const MAX_WAIT: u64 = 15;
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -63,8 +62,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List servers
 ///
-/// By name, each with its state. Needs the scope `read:upstreams`. Who is no admin sees those servers only whose tools
-/// they see, with these tools.
+/// Sorted by name, each with its state. Needs the scope `read:upstreams`. Non-admins see only servers whose tools they
+/// can see, and only those tools.
 #[utoipa::path(
     get,
     path = "/upstreams",
@@ -72,13 +71,13 @@ pub(super) fn router() -> OpenApiRouter<App> {
     tag = tag::UPSTREAMS,
     params(
         PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "A page of servers.", body = Page<Upstream>,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -101,8 +100,8 @@ pub(super) async fn list(
 
 /// Show a server
 ///
-/// Its state. Needs the scope `read:upstreams`. Who is no admin must see one of its tools; an admin is also given its
-/// file without what is secret, and what it wrote to its standard error when it failed.
+/// Its state. Needs the scope `read:upstreams`. Non-admins must be able to see one of its tools; admins also get its file
+/// with secrets masked, and the standard error of its last failure.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}",
@@ -110,13 +109,13 @@ pub(super) async fn list(
     tag = tag::UPSTREAMS,
     params(
         ("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of what the client has."),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
     ),
     responses(
         (status = 200, description = "The server.", body = UpstreamDetail,
-            headers(("ETag" = String, description = "The tag of this content."))),
-        (status = 304, description = "The client has it.",
-            headers(("ETag" = String, description = "The tag of this content."))),
+            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 304, description = "The client's copy is current.",
+            headers(("ETag" = String, description = "The entity tag of the content."))),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,
@@ -129,7 +128,7 @@ pub(super) async fn show(
 ) -> Result<Tagged, ApiError> {
     caller.needs(READ)?;
     let upstream = caller.services.upstreams.get(&name).and_then(|upstream| View::of(&caller).show(upstream));
-    // A name that there is no server of never gets as far as the folder.
+    // A name without a server never reaches the folder.
     let upstream = upstream.ok_or_else(|| unknown(&name))?;
     let document = match caller.principal.is_admin() {
         true => shown(&caller.services, &name).await?,
@@ -142,17 +141,17 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogParams {
-    /// Most lines to give, the newest.
+    /// Maximum number of lines; the newest are returned.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
 
-/// How long to wait for what a change starts.
+/// How long to wait for the effect of a change.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitParams {
-    /// Longest to wait for the server, in seconds; its state in the answer tells how far it is.
+    /// Longest time to wait for the server, in seconds; see its state in the answer.
     #[param(minimum = 0, maximum = 15, default = 15)]
     wait_seconds: Option<u64>,
 }
@@ -166,9 +165,10 @@ impl WaitParams {
     }
 }
 
-/// Show what a server wrote to its standard error
+/// Show the standard error of a server
 ///
-/// The newest lines, oldest first; a server over HTTP has none. Needs the scope `admin`: a server may write anything there.
+/// The newest lines, oldest first; empty for a server over HTTP. Needs the scope `admin`, because a server may write
+/// anything there.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}/logs",
@@ -207,7 +207,7 @@ fn unknown(name: &str) -> ApiError {
     ApiError::not_found(format!("there is no server {shown}")).hint("`plexus upstream list` shows them.")
 }
 
-/// A name that a file can have. The folder looks at more, such as that no other server has its slug.
+/// Whether a file can have this name. The folder has further checks, such as that slugs are unique.
 fn check_name(name: &str) -> Result<(), ApiError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let begins = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -215,42 +215,42 @@ fn check_name(name: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::bad_request(
-        "the name of a server has 1 to 64 letters, digits, `.`, `_` or `-`, and begins with a letter or digit",
+        "the name of a server must have 1 to 64 letters, digits, `.`, `_` or `-`, and begin with a letter or digit",
     ))
 }
 
-/// Works on the folder of servers where it holds up no request: a disk can be slow.
+/// Accesses the folder of server files on the blocking pool, because a disk can be slow.
 async fn in_folder<T: Send + 'static>(
     services: &Services,
     work: impl FnOnce(&Folder) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let upstreams = services.upstreams.clone();
     let done = tokio::task::spawn_blocking(move || work(upstreams.folder())).await;
-    done.map_err(|error| ApiError::internal("working on the files of servers", &error))
+    done.map_err(|error| ApiError::internal("accessing the server files", &error))
 }
 
-/// The file of a server as it may be shown; none where it cannot be read.
+/// The server's file with secrets masked; `None` if it cannot be read.
 async fn shown(services: &Services, name: &str) -> Result<Option<Value>, ApiError> {
     let name = name.to_owned();
     in_folder(services, move |folder| folder.document(&name).ok()).await
 }
 
-/// What the file of a server says; one that is wrong says nothing.
+/// The configuration in the server's file; an error if the file is invalid.
 async fn stored(services: &Services, name: &str) -> Result<ServerConfig, ApiError> {
     let entries = in_folder(services, Folder::read).await?;
     let entry = entries.into_iter().find(|entry| entry.name == name);
     match entry.ok_or_else(|| unknown(name))?.server {
         Ok(server) => Ok(server),
         Err(problems) => {
-            let message = format!("the file of {name} is wrong: {}", joined(&problems));
-            Err(ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message).hint("Put it right first."))
+            let message = format!("the file of {name} is invalid: {}", joined(&problems));
+            Err(ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, message).hint("Fix the file first."))
         }
     }
 }
 
-/// A configuration that no file may hold.
+/// Refuses an invalid configuration.
 fn invalid(problems: &[Problem]) -> ApiError {
-    ApiError::bad_request(joined(problems)).hint("docs/upstreams.md says what a server's file may hold.")
+    ApiError::bad_request(joined(problems)).hint("See docs/upstreams.md for the format of a server's file.")
 }
 
 fn joined(problems: &[Problem]) -> String {
@@ -264,8 +264,8 @@ fn refused_by_folder(error: FolderError) -> ApiError {
         FolderError::NotFound { name, .. } => unknown(&name),
         FolderError::Exists { .. } => {
             ApiError::new(StatusCode::CONFLICT, ErrorCode::Conflict, error.to_string())
-                .hint("Remove it first, edit its file, or take another name.")
+                .hint("Remove it first, edit its file, or choose another name.")
         }
-        FolderError::Io(error) => ApiError::internal("changing the files of servers", &error),
+        FolderError::Io(error) => ApiError::internal("changing the server files", &error),
     }
 }

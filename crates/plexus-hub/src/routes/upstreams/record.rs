@@ -1,4 +1,4 @@
-//! Changes of servers in the audit: who asked for what, and what came of it.
+//! Audit records of server changes: the caller, the request and the outcome.
 
 use std::sync::Arc;
 
@@ -12,12 +12,11 @@ use serde_json::{Map, Value, json};
 use crate::http::{ApiError, Caller};
 use crate::services::Services;
 
-/// Does for an admin what changes servers, to its end and with its record.
+/// Performs a change for an admin, runs it to completion and records it.
 ///
-/// What changes files cannot share a transaction with its record: one half of that is committed before, the
-/// other after, and a crash in between shows as an operation that never finished. The work gives what is to be
-/// said of it there, and its result. Who is no admin is refused here, before anything is looked at, and that is on
-/// record too.
+/// Changes to files cannot share a transaction with their record: one entry is committed before the change and one after
+/// it, and a crash in between shows as an operation that never finished. The work returns the detail for the record and its
+/// result. Non-admins are refused here, before anything is looked up, and the refusal is recorded too.
 pub(in crate::routes) async fn recorded<T, F>(
     caller: Caller,
     what: &'static str,
@@ -49,8 +48,8 @@ where
         .await?
 }
 
-/// What the record says of a server that was given as this document, beside what else is known of it.
-pub(super) fn told(known: Value, document: &Map<String, Value>) -> Value {
+/// The recorded detail for a server document given in the request, added to the other known facts.
+pub(super) fn recorded_detail(known: Value, document: &Map<String, Value>) -> Value {
     let mut told = outline(document);
     if let Value::Object(known) = known {
         told.extend(known);

@@ -1,4 +1,4 @@
-//! Trying out a server: connected to once, beside those that run.
+//! Testing a server with a single connection, independent of the running servers.
 
 use axum::Json;
 use axum::extract::Request;
@@ -8,30 +8,31 @@ use plexus_proto::api::{TestUpstreamParams, UpstreamTest};
 use plexus_upstream::config::{has_references, inward};
 use serde_json::{Map, Value, json};
 
-use super::gate::{self, Program, Whence};
-use super::record::{recorded, told};
+use super::gate::{self, Program, RequestOrigin};
+use super::record::{recorded, recorded_detail};
 use super::{check_name, in_folder, shown, stored, unknown};
 use crate::http::{ApiError, Caller};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const TEST: &str = "upstream_test";
 
-/// Try out a server
+/// Test a server
 ///
-/// Connects to it once, lists its tools and leaves; nothing is stored. With `server` in the body that is what is tried,
-/// without it the server of that name. Needs the scope `admin` and, for a server that is a process, what adding it needs.
+/// Connects to it once, lists its tools and disconnects; nothing is stored. Tests the `server` in the body if there is
+/// one, and otherwise the existing server with that name. Needs the scope `admin` and, for a server that is a process, the
+/// same conditions as adding it.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/test",
     operation_id = "testUpstream",
     tag = tag::UPSTREAMS,
-    params(("server" = String, Path, description = "The server, which need not exist where the body has one.",
+    params(("server" = String, Path, description = "The server; it need not exist if the body has one.",
         pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = TestUpstreamParams,
     responses(
-        (status = 200, description = "What came of it, also when it did not work.", body = UpstreamTest),
+        (status = 200, description = "The result of the test, even if it failed.", body = UpstreamTest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         refusals::ForBody,
@@ -40,20 +41,20 @@ const TEST: &str = "upstream_test";
 )]
 pub(in crate::routes) async fn test(
     caller: Caller,
-    whence: Whence,
+    origin: RequestOrigin,
     Segment(name): Segment,
     request: Request,
 ) -> Result<Json<UpstreamTest>, ApiError> {
-    let params: TestUpstreamParams = caller.read_json(request, "a server to try out").await?;
+    let params: TestUpstreamParams = caller.read_json(request, "a server to test").await?;
     let asked = json!({ "name": name, "stored": params.server.is_none() });
-    let asked = told(asked, params.server.as_ref().unwrap_or(&Map::new()));
+    let asked = recorded_detail(asked, params.server.as_ref().unwrap_or(&Map::new()));
     let tested = recorded(caller, TEST, asked.clone(), async move |services| {
         let (server, mut done) = match params.server {
             Some(document) => {
                 check_name(&name)?;
                 let document = Value::Object(document);
-                gate::may_refer(&whence, has_references(&document))?;
-                gate::may_reach(&services, &whence, inward(&document))?;
+                gate::may_refer(&origin, has_references(&document))?;
+                gate::may_reach(&services, &origin, inward(&document))?;
                 let tried = name.clone();
                 let checked = in_folder(&services, move |folder| folder.check(&tried, &document)).await?;
                 (checked.map_err(|problems| super::invalid(&problems))?, asked)
@@ -61,15 +62,15 @@ pub(in crate::routes) async fn test(
             None => {
                 services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
                 let document = shown(&services, &name).await?.and_then(|shown| shown.as_object().cloned());
-                (stored(&services, &name).await?, told(asked, &document.unwrap_or_default()))
+                (stored(&services, &name).await?, recorded_detail(asked, &document.unwrap_or_default()))
             }
         };
         done["transport"] = json!(server.transport.kind());
-        gate::may_run(&services, &whence, Program::of(&server))?;
+        gate::may_run(&services, &origin, Program::of(&server))?;
         let Ok(_place) = services.upstream_trials.try_acquire() else {
-            let message = "other servers are being tried out";
+            let message = "too many other servers are being tested";
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
-                .hint("Try again when they are done."));
+                .hint("Try again when those tests have finished."));
         };
         tokio::select! {
             report = services.upstreams.test(server) => {

@@ -1,4 +1,4 @@
-//! Servers as a caller may know them: an admin all of each, others what their tools let them see anyway.
+//! Servers as a caller may see them: admins see everything, others only what their tools reveal anyway.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::http::Caller;
 
 pub(super) enum View {
     All,
-    /// The tools that the caller sees, by the slug of their server.
+    /// The tools that the caller can see, by the slug of their server.
     Seen(BTreeMap<String, Vec<String>>),
 }
 
@@ -27,8 +27,8 @@ impl View {
         Self::Seen(seen)
     }
 
-    /// What there is to say of a server; none where it is none of the caller's. What it sends that is no message, its
-    /// standard error and what is strange about its file are for those who can do something about them.
+    /// The visible part of a server; `None` if the caller must not see it. Invalid messages of the server, its standard error
+    /// and the warnings about its file are for admins only, who can act on them.
     pub(super) fn show(&self, mut upstream: Upstream) -> Option<Upstream> {
         if let Self::Seen(seen) = self {
             upstream.tools = seen.get(&upstream.slug)?.clone();

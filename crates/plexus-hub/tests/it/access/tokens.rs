@@ -80,7 +80,7 @@ impl<'h> Tokens<'h> {
     pub(super) fn bad(&self) -> Vec<(&'static str, Sent)> {
         let some = |token: &str, message| Sent(Some(token.to_owned()), message);
         vec![
-            ("no token", Sent(None, "no token: send it as `Authorization: Bearer …`")),
+            ("no token", Sent(None, "the token is missing: send it as `Authorization: Bearer …`")),
             ("garbage", some("garbage", INVALID)),
             ("expired", some(&self.expired, "the token has expired")),
             ("revoked", some(&self.revoked, "the token has been revoked")),

@@ -157,7 +157,7 @@ async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
     let (end, _) = node.link(&hub, How::WebSocket).await;
     assert_eq!(join(&hub).await.0, 409, "it is linked");
     drop(end);
-    until(&hub, &node, "waited for", |node| node["problem"] == "it is waited for").await;
+    until(&hub, &node, "expected", |node| node["problem"] == "it is expected to connect").await;
     assert_eq!(join(&hub).await.0, 409, "its link has just broken");
     let hub = hub.restart().await;
     let (status, refused) = join(&hub).await;
@@ -165,8 +165,10 @@ async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
     assert!(refused["message"].as_str().unwrap().contains("expected to reconnect"), "{refused}");
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
     end.send(json!({ "type": "bye", "reason": "switched off" })).await;
-    until(&hub, &node, "away", |node| node["problem"].as_str().is_some_and(|why| why.contains("goodbye")))
-        .await;
+    until(&hub, &node, "away", |node| {
+        node["problem"].as_str().is_some_and(|why| why.contains("disconnected"))
+    })
+    .await;
     let (status, again) = join(&hub).await;
     assert_eq!((status, &again["node_id"]), (201, &joined["node_id"]), "{again}");
 }
@@ -255,7 +257,7 @@ async fn a_hub_that_stops_says_goodbye_and_knows_its_nodes_when_it_is_back() {
     end.pass_the_test().await;
     let (hub, ()) = tokio::join!(hub.restart(), async {
         let bye = end.next_of("bye").await;
-        assert_eq!(bye["reason"], "the hub stops");
+        assert_eq!(bye["reason"], "the hub is stopping");
         assert_eq!(end.end().await, Ended(1001));
     });
     let (_end, welcome) = node.link(&hub, How::WebSocket).await;

@@ -92,7 +92,7 @@ async fn a_slip_on_the_command_line_is_answered_with_what_was_meant() {
         ),
         (&["upstream", "add", "u8", "node"], 2, "hint: plexus upstream add u8 -- node\n"),
         (&["upstream", "test", "u8", "node"], 2, "hint: plexus upstream test u8 -- node\n"),
-        (&["upstream", "add", "../u8", "http://127.0.0.1:9"], 2, "the name of a server has"),
+        (&["upstream", "add", "../u8", "http://127.0.0.1:9"], 2, "the name of a server must have"),
         (&["upstream", "add", "u8", "ftp://127.0.0.1:9"], 2, "error: `url` "),
         (
             &["token", "create", "--kind", "agent", "--name", "a", "--profile", "develper"],

@@ -4,35 +4,35 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use plexus_upstream::config::Inward;
 
-use super::{Whence, decides_what_runs, may_lead, may_refer};
+use super::{RequestOrigin, decides_what_runs, may_lead, may_refer};
 
-fn whence(peer: &str, headers: &[(&'static str, &'static str)]) -> Whence {
+fn origin(peer: &str, headers: &[(&'static str, &'static str)]) -> RequestOrigin {
     let headers: HeaderMap = headers
         .iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
         .collect();
-    Whence::of(peer.parse::<IpAddr>().ok(), &headers)
+    RequestOrigin::of(peer.parse::<IpAddr>().ok(), &headers)
 }
 
 #[test]
-fn only_a_plain_request_over_loopback_comes_from_here() {
+fn only_direct_loopback_requests_are_local() {
     for (peer, host) in [
         ("127.0.0.1", "127.0.0.1:7420"),
         ("127.8.9.1", "localhost:7420"),
         ("::1", "[::1]:7420"),
         ("::ffff:127.0.0.1", "LOCALHOST"),
     ] {
-        assert_eq!(whence(peer, &[("host", host)]), Whence::Here, "{peer} {host}");
+        assert_eq!(origin(peer, &[("host", host)]), RequestOrigin::Local, "{peer} {host}");
     }
-    let elsewhere = |peer: &str, headers: &[(&'static str, &'static str)]| match whence(peer, headers) {
-        Whence::Elsewhere(how) => how,
-        Whence::Here => panic!("{peer} with {headers:?} is taken for this machine"),
+    let elsewhere = |peer: &str, headers: &[(&'static str, &'static str)]| match origin(peer, headers) {
+        RequestOrigin::Remote(how) => how,
+        RequestOrigin::Local => panic!("{peer} with {headers:?} is treated as local"),
     };
     let here = ("host", "127.0.0.1:7420");
     for peer in ["192.0.2.7", "10.0.0.1", "fe80::1", "0.0.0.0", "::ffff:192.0.2.7"] {
         assert!(elsewhere(peer, &[here]).contains("comes from"), "{peer}");
     }
-    assert!(elsewhere("", &[here]).contains("where it comes from"));
+    assert!(elsewhere("", &[here]).contains("an unknown origin"));
     for header in ["forwarded", "via", "x-forwarded-for", "x-forwarded-anything", "x-real-ip", "x-client-ip"]
     {
         let how = elsewhere("127.0.0.1", &[here, (header, "")]);
@@ -45,29 +45,32 @@ fn only_a_plain_request_over_loopback_comes_from_here() {
 }
 
 #[test]
-fn what_the_machine_holds_is_told_from_the_machine_only() {
-    let elsewhere = Whence::Elsewhere("comes from afar".to_owned());
+fn references_require_a_local_request() {
+    let elsewhere = RequestOrigin::Remote("comes from afar".to_owned());
     let refused = may_refer(&elsewhere, true).unwrap_err();
     assert!(refused.message.contains("comes from afar"), "{refused:?}");
-    assert!(may_refer(&Whence::Here, true).is_ok() && may_refer(&elsewhere, false).is_ok());
+    assert!(may_refer(&RequestOrigin::Local, true).is_ok() && may_refer(&elsewhere, false).is_ok());
 }
 
 #[test]
-fn the_hubs_own_network_is_for_requests_of_its_machine_unless_it_says_otherwise() {
-    let elsewhere = Whence::Elsewhere("comes from afar".to_owned());
+fn private_networks_require_a_local_request_or_the_setting() {
+    let elsewhere = RequestOrigin::Remote("comes from afar".to_owned());
     let (private, loopback) =
         (Inward { private: true, loopback: false }, Inward { private: false, loopback: true });
     for (inward, word) in [(private, "allow_private"), (loopback, "`url`")] {
         let refused = may_lead(false, &elsewhere, inward).unwrap_err();
         assert!(refused.message.contains(word) && refused.message.contains("from afar"), "{refused:?}");
         assert!(refused.hint.unwrap().contains("upstreams.private_networks"));
-        assert!(may_lead(true, &elsewhere, inward).is_ok() && may_lead(false, &Whence::Here, inward).is_ok());
+        assert!(
+            may_lead(true, &elsewhere, inward).is_ok()
+                && may_lead(false, &RequestOrigin::Local, inward).is_ok()
+        );
     }
     assert!(may_lead(false, &elsewhere, Inward::default()).is_ok());
 }
 
 #[test]
-fn variables_that_change_the_program_are_known() {
+fn loader_variables_are_detected() {
     for variable in ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"] {
         assert!(decides_what_runs(variable), "{variable}");
     }
