@@ -171,7 +171,7 @@ impl Journal {
         if last > position {
             tracing::info!(
                 records = left.records.len(),
-                "replaying the journal of a hub that did not stop cleanly cleanly"
+                "replaying the journal of a hub that did not stop cleanly"
             );
         }
         let state = State {

@@ -19,7 +19,7 @@ const CLIENTS: usize = 6;
 
 /// What a hub says when it starts on a journal that was not stored.
 const REPLAYED: &str = "replaying the journal";
-const CUT_OFF: &str = "cut off a record";
+const CUT_OFF: &str = "dropped an incompletely written record";
 
 pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
     let seed = Seed::choose();
