@@ -72,7 +72,7 @@ impl Pins {
                 Ok::<_, StoreError>(())
             };
             let recorded =
-                move |kept: &Result<(), _>| if stored.is_ok() { records } else { Records::default() };
+                move |stored: &Result<(), _>| if stored.is_ok() { records } else { Records::default() };
             self.store.transact(move |conn| Box::pin(async move { keep(conn).await }), recorded).await??;
         }
         Ok(judgement)
