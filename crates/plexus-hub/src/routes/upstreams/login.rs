@@ -97,7 +97,7 @@ pub(in crate::routes) async fn finish(
 
 /// Log out of a server
 ///
-/// Forgets the access to it and, where its authorization server can be told, has that ended too. Needs the scope `admin`.
+/// Deletes the stored access and, if the authorization server supports it, revokes it there too. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/logout",
