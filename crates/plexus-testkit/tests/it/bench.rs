@@ -147,14 +147,14 @@ async fn interrupted_benchmark_ends_its_processes() {
 }
 
 #[tokio::test]
-async fn benchmark_lists_known_contenders_for_an_unknown_one() {
+async fn unknown_contender_is_refused_with_the_known_ones() {
     if hub().is_none() {
         return;
     }
     let output = finished(bench(&["--only", "nobody"])).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no contender `nobody`") && said.contains("direct, floor, plexus"), "{said}");
+    assert!(said.contains("unknown contender `nobody`") && said.contains("direct, floor, plexus"), "{said}");
 }
 
 /// Process ids of a process's children.
