@@ -1,8 +1,8 @@
 //! Third-party agents connected to this hub, on its own machine and on its nodes.
 //!
-//! The agents' files and the records about them are on the agents' machines: the hub queries them and stores nothing itself.
-//! The instructions are a folder of the hub; they are sent to all machines when the folder changes, when a machine connects,
-//! and periodically.
+//! The agents' files and the records about them are on the agents' machines: the hub queries them and stores
+//! nothing itself. The instructions are a folder of the hub; they are sent to all machines when the folder changes,
+//! when a machine connects, and periodically.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A third-party agent as its users run it, with its own home folder.
 //!
-//! It inherits neither the test's environment nor credentials, is configured not to contact its vendor, and has a closed port
-//! as the proxy for everything but loopback. Its whole process group is killed with it.
+//! It inherits neither the test's environment nor credentials, is configured not to contact its vendor, and has a
+//! closed port as the proxy for everything but loopback. Its whole process group is killed with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,7 +1,9 @@
-//! A client of either era that can be asked: it answers questions as scripted by a test, and records all messages it receives.
+//! A client of either era that can be asked: it answers questions as scripted by a test, and records all messages
+//! it receives.
 //!
-//! Tests of a server behind the hub read the same for both eras: in a session, questions arrive as requests on the stream of a
-//! call and are answered with another request; since 2026-07-28, a result contains the questions and the request is repeated.
+//! Tests of a server behind the hub read the same for both eras: in a session, questions arrive as requests on the
+//! stream of a call and are answered with another request; since 2026-07-28, a result contains the questions and
+//! the request is repeated.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

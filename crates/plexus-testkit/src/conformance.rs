@@ -1,7 +1,7 @@
 //! The official conformance suite, run against a server.
 //!
-//! Its two pinned versions are sets of `scripts/node-env`. It does not support tokens: a server that requires one is reached
-//! through a [`Link`](crate::Link) that adds it.
+//! Its two pinned versions are sets of `scripts/node-env`. It does not support tokens: a server that requires one
+//! is reached through a [`Link`](crate::Link) that adds it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

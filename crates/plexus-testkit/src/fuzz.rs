@@ -1,8 +1,8 @@
 //! The fuzz targets.
 //!
-//! They are here and not in `fuzz/` so that an ordinary test replays the committed corpus, which contains every input that once
-//! caused a failure. A target reuses its hub for all inputs, because a hub must withstand any sequence of requests. It panics
-//! if an answer violates the rules stated in its module.
+//! They are here and not in `fuzz/` so that an ordinary test replays the committed corpus, which contains every
+//! input that once caused a failure. A target reuses its hub for all inputs, because a hub must withstand any
+//! sequence of requests. It panics if an answer violates the rules stated in its module.
 
 mod config;
 mod cursor;

@@ -1,7 +1,8 @@
 //! A network link that can be cut: a loopback relay between clients and their target.
 //!
-//! Its address stays the same while its target changes, so that clients need no reconfiguration after a restart. Bytes pass
-//! unchanged, including unusual spaces and spellings; optionally a token is added for programs that cannot send one.
+//! Its address stays the same while its target changes, so that clients need no reconfiguration after a restart.
+//! Bytes pass unchanged, including unusual spaces and spellings; optionally a token is added for programs that
+//! cannot send one.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! A network with only loopback, for tests of programs that might contact their vendor.
 //!
-//! The test runs itself again in a new network namespace, together with everything it starts: the hub, the model and the agent.
-//! If the machine does not allow namespaces, the test prints that and runs in the normal network; in CI that is a failure.
+//! The test runs itself again in a new network namespace, together with everything it starts: the hub, the model
+//! and the agent. If the machine does not allow namespaces, the test prints that and runs in the normal network; in
+//! CI that is a failure.
 
 use std::any::type_name;
 use std::io::Write as _;
@@ -19,8 +20,8 @@ const SWITCH_ON: &str = r#"ip link set lo up && exec "$@""#;
 /// Time limit for the whole inner test; nextest ends one that takes longer.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// Runs the body of a `#[test]` on loopback only. The body must be a closure of the test function itself, from which the
-/// test's name is derived.
+/// Runs the body of a `#[test]` on loopback only. The body must be a closure of the test function itself, from
+/// which the test's name is derived.
 pub fn on_loopback<F: AsyncFnOnce()>(body: F) {
     run(runtime(), &name_of::<F>(), body());
 }

@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! Limits: 16 MiB per body, 500 recorded requests, and one minute for a client to wait at a point that is not released,
-//! after which it gets an error.
+//! Limits: 16 MiB per body, 500 recorded requests, and one minute for a client to wait at a point that is not
+//! released, after which it gets an error.
 
 mod chat;
 mod messages;

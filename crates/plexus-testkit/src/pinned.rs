@@ -1,7 +1,7 @@
 //! Third-party programs in pinned versions, installed by `scripts/node-env` and `scripts/python-env`.
 //!
-//! They run with their own home and without the test's environment, and are killed when their handle is dropped. Tests on a
-//! machine without npm or Python skip them and print that; in CI that is a failure.
+//! They run with their own home and without the test's environment, and are killed when their handle is dropped.
+//! Tests on a machine without npm or Python skip them and print that; in CI that is a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

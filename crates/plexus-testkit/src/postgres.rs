@@ -19,7 +19,8 @@ const SERVER: &str = "PLEXUS_TEST_POSTGRES";
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// URL of a new database on the shared server. `None` without a server, which is printed; with `CI=true` that is a failure.
+/// URL of a new database on the shared server. `None` without a server, which is printed; with `CI=true` that is a
+/// failure.
 pub async fn database() -> Option<String> {
     let Some(server) = std::env::var_os(SERVER) else {
         left_out(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));

@@ -1,6 +1,7 @@
 //! The `plexus` program as its users run it: a child process with its own home.
 //!
-//! Every started process is killed when its handle is dropped, also by a panic, and none inherits the test's environment.
+//! Every started process is killed when its handle is dropped, also by a panic, and none inherits the test's
+//! environment.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -65,7 +66,8 @@ impl Plexus {
         // An error means that another test in this process has installed it already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        // Not in /tmp, which sandboxed commands can write to: denied files of the home would then be within a writable folder.
+        // Not in /tmp, which sandboxed commands can write to: denied files of the home would then be within a
+        // writable folder.
         let home = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
         Self { binary: binary.into(), home, http, variables: vec![] }
     }

@@ -68,8 +68,8 @@ impl RawConnection {
         bytes
     }
 
-    /// Closes the sending side and waits until the peer has closed too, which proves that it has noticed. Discards the remaining
-    /// data.
+    /// Closes the sending side and waits until the peer has closed too, which proves that it has noticed. Discards
+    /// the remaining data.
     pub async fn hang_up(mut self) {
         let gone = async {
             let _ = self.stream.shutdown().await;

@@ -1,7 +1,7 @@
 //! The wall clock of processes, which a test can move while they run.
 //!
-//! libfaketime is preloaded into them and reads the offset from a file at each access of the clock, so a jump is visible
-//! immediately. The monotonic clock is not affected, as on a machine whose date is changed.
+//! libfaketime is preloaded into them and reads the offset from a file at each access of the clock, so a jump is
+//! visible immediately. The monotonic clock is not affected, as on a machine whose date is changed.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
 //! Authorization: every route and every MCP method against every kind of token, in one table.
 //!
-//! A row states the requirement of its request. The columns are derived from it: tokens that are missing, invalid, expired,
-//! revoked or for another hub; a token with every scope except the required one; and a token with only that scope.
+//! A row states the requirement of its request. The columns are derived from it: tokens that are missing, invalid,
+//! expired, revoked or for another hub; a token with every scope except the required one; and a token with only
+//! that scope.
 
 mod mcp;
 mod rest;
@@ -99,7 +100,8 @@ impl Row {
                 let answer = self.send(hub, Some(&tokens.all_but(scope).await)).await;
                 assert_eq!(answer.status(), lacking, "all scopes but {scope}: {self:?}");
                 let body: Value = answer.json().await.expect("JSON");
-                // A resource that may be known to exist is refused by naming the scope; any other is reported as missing.
+                // A resource that may be known to exist is refused by naming the scope; any other is reported as
+                // missing.
                 assert_eq!(body["code"] == "forbidden", lacking == 403, "{body} for {self:?}");
                 let named = body["message"].as_str().unwrap().contains(scope);
                 assert_eq!(named, lacking == 403, "{body} for {self:?}");

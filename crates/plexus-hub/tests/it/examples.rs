@@ -19,7 +19,8 @@ async fn examples_of_the_rest_page_work_as_printed() {
     let (variables, examples) = blocks.split_first().expect("examples");
     assert!(variables.starts_with("HUB=") && !examples.is_empty(), "{variables}");
     let hub = TestHub::start().await;
-    // The page's placeholders for the address and the token are replaced. An HTTP error fails the line that caused it.
+    // The page's placeholders for the address and the token are replaced. An HTTP error fails the line that caused
+    // it.
     let script =
         format!("set -eu\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{}", examples.join("\n"));
     let run = Command::new("/bin/sh")

@@ -1,5 +1,5 @@
-//! Generated requests: schemathesis derives them from the OpenAPI document and looks for answers that the document does not
-//! allow.
+//! Generated requests: schemathesis derives them from the OpenAPI document and looks for answers that the document
+//! does not allow.
 
 use std::process::Output;
 use std::time::Duration;
@@ -12,8 +12,8 @@ const RUN: Duration = Duration::from_secs(150);
 const EXAMPLES: &str = "12";
 /// Fixes the generated requests, so that every run sends the same ones.
 const SEED: &str = "7420";
-/// The enabled checks. Excluded are checks that expect more from the document than it can express, such as that every text
-/// matching a pattern is an existing tool.
+/// The enabled checks. Excluded are checks that expect more from the document than it can express, such as that
+/// every text matching a pattern is an existing tool.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,negative_data_rejection,\
                       missing_required_header,unsupported_method,allow_header_conformance,use_after_free,\

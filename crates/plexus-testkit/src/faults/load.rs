@@ -1,6 +1,7 @@
 //! Concurrent writers, and the comparison of the sent writes with the stored ones.
 //!
-//! Each write has a unique marker and the idempotency key for its retries; each writer records which writes were acknowledged.
+//! Each write has a unique marker and the idempotency key for its retries; each writer records which writes were
+//! acknowledged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -136,8 +137,8 @@ async fn attempt<W: Writer>(writer: &mut W, write: Write, on_silence: OnSilence)
     }
 }
 
-/// Compares a writer's attempts with the markers found at its target: acknowledged writes exist exactly once, other writes at
-/// most once, and nothing else exists.
+/// Compares a writer's attempts with the markers found at its target: acknowledged writes exist exactly once, other
+/// writes at most once, and nothing else exists.
 pub fn exactly_once<W: Writer>(sent: &Sent<W>, found: &[String]) -> Result<(), String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for marker in found {

@@ -1,9 +1,9 @@
 //! Faults under load, and the invariants afterwards.
 //!
-//! A [`Scene`] is a system under test: it defines the writers, the possible faults, how each one is injected, and what must
-//! hold after a round. [`rounds`] plays it: writers write concurrently, the faults of the round's [`Schedule`] are injected,
-//! then the scene checks the result. Everything is drawn from one [`Seed`]; a failed round prints its schedule and how to
-//! repeat it.
+//! A [`Scene`] is a system under test: it defines the writers, the possible faults, how each one is injected, and
+//! what must hold after a round. [`rounds`] plays it: writers write concurrently, the faults of the round's
+//! [`Schedule`] are injected, then the scene checks the result. Everything is drawn from one [`Seed`]; a failed
+//! round prints its schedule and how to repeat it.
 //!
 //! The module is independent of the system under test: a hub, a node, an outbox or an upstream.
 
@@ -29,8 +29,8 @@ pub trait Scene: Send {
     type Writer: Writer;
     type Fault: fmt::Debug + Send;
 
-    /// The faults of a round. All random choices are made here, before the round starts, so that the same seed gives the same
-    /// schedule.
+    /// The faults of a round. All random choices are made here, before the round starts, so that the same seed
+    /// gives the same schedule.
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Self::Fault>;
 
     /// The writers of this round.
@@ -63,8 +63,8 @@ impl Tally {
     }
 }
 
-/// Plays a scene for a number of rounds, each on the state left by the previous one; or for a single round, if the environment
-/// selects one.
+/// Plays a scene for a number of rounds, each on the state left by the previous one; or for a single round, if the
+/// environment selects one.
 pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
     let (seed, began) = (Seed::choose(), Instant::now());
     let mut tally = Tally::default();

@@ -1,8 +1,8 @@
 //! The configuration: arbitrary files and variables.
 //!
-//! An input is the text of a file, optionally followed by a line `%%` and variables, one `NAME=value` per line. Either it is
-//! rejected and every problem has a location, or it is accepted and the effective configuration can be written and read
-//! again.
+//! An input is the text of a file, optionally followed by a line `%%` and variables, one `NAME=value` per line.
+//! Either it is rejected and every problem has a location, or it is accepted and the effective configuration can be
+//! written and read again.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

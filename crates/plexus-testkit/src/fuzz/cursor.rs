@@ -1,7 +1,7 @@
 //! Reader positions: cursors of lists, event numbers, `Last-Event-ID`, and the filters of streams.
 //!
-//! A cursor issued by the hub leads to the next page, one that the hub could have issued is accepted with its meaning, and any
-//! other is refused.
+//! A cursor issued by the hub leads to the next page, one that the hub could have issued is accepted with its
+//! meaning, and any other is refused.
 
 use arbitrary::{Arbitrary, Unstructured};
 use base64::Engine as _;

@@ -1,8 +1,8 @@
 //! Headers and their consistency with the body: who is admitted, and whether headers and body agree.
 //!
-//! An input looks like a request: `POST /mcp`, header lines, an empty line, the body. In it, `$TOKEN` and `$SESSION` are
-//! replaced by real values. Framing headers are removed, so that every request is answered. Admitted requests are checked
-//! against an independent implementation of the rules.
+//! An input looks like a request: `POST /mcp`, header lines, an empty line, the body. In it, `$TOKEN` and
+//! `$SESSION` are replaced by real values. Framing headers are removed, so that every request is answered. Admitted
+//! requests are checked against an independent implementation of the rules.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! The MCP endpoint: arbitrary bodies from an authorized client with matching headers.
 //!
-//! The first line of an input selects the client's revision, the rest is the body. Every answer must be JSON-RPC, have the
-//! request's id, and not be an internal error.
+//! The first line of an input selects the client's revision, the rest is the body. Every answer must be JSON-RPC,
+//! have the request's id, and not be an internal error.
 
 use std::collections::BTreeMap;
 

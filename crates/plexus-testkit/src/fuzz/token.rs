@@ -1,7 +1,7 @@
 //! Tokens: derived from real ones by changes that keep them almost valid.
 //!
-//! Only the exact text of a minted and unrevoked token is accepted. Random bytes would never get past the first dot, so an
-//! input is a list of changes to a real token and a way to sign the result.
+//! Only the exact text of a minted and unrevoked token is accepted. Random bytes would never get past the first
+//! dot, so an input is a list of changes to a real token and a way to sign the result.
 
 use arbitrary::{Arbitrary, Unstructured};
 use aws_lc_rs::hmac;

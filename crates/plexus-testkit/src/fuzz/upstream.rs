@@ -1,7 +1,7 @@
 //! Configuration files of MCP servers: arbitrary text, as JSON, as TOML and as a file of another program.
 //!
-//! Either it is rejected and every problem has a location and a remedy, or it is accepted and can be disabled and enabled
-//! again. No message repeats the value of a reference.
+//! Either it is rejected and every problem has a location and a remedy, or it is accepted and can be disabled and
+//! enabled again. No message repeats the value of a reference.
 
 use std::fmt::Write as _;
 

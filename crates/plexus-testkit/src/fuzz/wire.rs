@@ -34,8 +34,8 @@ impl Wire {
     pub(super) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let hub = runtime.block_on(async {
-            // In a program without Rust's `main`, such as a fuzzer, SIGPIPE ends the process when it writes to a closed connection, unless
-            // the signal is handled.
+            // In a program without Rust's `main`, such as a fuzzer, SIGPIPE ends the process when it writes to a
+            // closed connection, unless the signal is handled.
             let _heard = signal(SignalKind::pipe()).expect("a signal that can be caught");
             TestHub::start().await
         });
@@ -51,7 +51,8 @@ impl Wire {
         self.runtime.block_on(work)
     }
 
-    /// Sends a request, with `head` containing all lines except the length, and checks the rules that apply to every answer.
+    /// Sends a request, with `head` containing all lines except the length, and checks the rules that apply to
+    /// every answer.
     pub(super) fn ask(&mut self, head: &[u8], body: &[u8]) -> Reply {
         let mut request = head.to_vec();
         request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());

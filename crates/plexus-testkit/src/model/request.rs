@@ -92,7 +92,8 @@ impl OfferedTool {
     }
 }
 
-/// One entry of the conversation. In wire formats where a call or a result is a separate item, it is a separate message.
+/// One entry of the conversation. In wire formats where a call or a result is a separate item, it is a separate
+/// message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
     /// As written by the client: `system`, `user`, `assistant`, `tool` …

@@ -8,10 +8,10 @@ use super::request::OfferedTool;
 
 /// The answers of a model, in order.
 ///
-/// The position in a conversation is derived from the conversation itself: the turn after the last one whose text or calls it
-/// contains. So a client may retry after an error, and several conversations may play the same script concurrently. A
-/// request that does not offer every tool of the script (for a title, a probe, a summary) is not part of the script and gets
-/// a neutral answer.
+/// The position in a conversation is derived from the conversation itself: the turn after the last one whose text
+/// or calls it contains. So a client may retry after an error, and several conversations may play the same script
+/// concurrently. A request that does not offer every tool of the script (for a title, a probe, a summary) is not
+/// part of the script and gets a neutral answer.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     pub(super) turns: Vec<Turn>,

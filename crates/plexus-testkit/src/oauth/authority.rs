@@ -23,8 +23,8 @@ impl Authority {
         Self::start_with(None, 3600).await
     }
 
-    /// A server with another issuer than its own address, such as that of a link that can be cut, and with tokens that last this
-    /// many seconds.
+    /// A server with another issuer than its own address, such as that of a link that can be cut, and with tokens
+    /// that last this many seconds.
     pub async fn start_with(issuer: Option<&str>, ttl: u64) -> Option<Self> {
         let npm = Pinned::npm("oidc-provider").await?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/authority.mjs");
@@ -53,7 +53,8 @@ impl Authority {
         answer.json().await.expect("JSON")
     }
 
-    /// Number of grants of this kind (`refresh_token`, …), of refusals (`refused`), or of registered clients (`registered`).
+    /// Number of grants of this kind (`refresh_token`, …), of refusals (`refused`), or of registered clients
+    /// (`registered`).
     pub async fn count(&self, what: &str) -> u64 {
         self.test("counts").await[what].as_u64().expect("a number")
     }

@@ -1,7 +1,7 @@
 //! An authorization server with scripted faults, and with events that are too rare to wait for.
 //!
-//! It asks for no consent: opening its page is the decision. A refresh token is valid once; a second use revokes the grant with
-//! `invalid_grant`, as good servers do.
+//! It asks for no consent: opening its page is the decision. A refresh token is valid once; a second use revokes
+//! the grant with `invalid_grant`, as good servers do.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;

@@ -1,10 +1,10 @@
 //! Conditions on requests that make the hub run a command, in addition to the scope `admin`.
 //!
-//! A gateway that starts any command it receives is a remote shell for everyone who can reach it. Therefore a server that
-//! is a process is accepted only from the hub's own machine, and only with a command that the machine's configuration
-//! lists. A server configured from elsewhere also must not refer to the machine's environment or files, because their
-//! content would be sent to the server's owner. Nor may it be in the hub's own network unless the configuration allows it,
-//! because services there trust requests that come from inside.
+//! A gateway that starts any command it receives is a remote shell for everyone who can reach it. Therefore a
+//! server that is a process is accepted only from the hub's own machine, and only with a command that the machine's
+//! configuration lists. A server configured from elsewhere also must not refer to the machine's environment or
+//! files, because their content would be sent to the server's owner. Nor may it be in the hub's own network unless
+//! the configuration allows it, because services there trust requests that come from inside.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Conditions for making the hub run a command: an admin, on the hub's machine, with a command listed in its configuration.
+//! Conditions for making the hub run a command: an admin, on the hub's machine, with a command listed in its
+//! configuration.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;

@@ -69,7 +69,8 @@ pub(crate) enum Command {
     Copy(AsideArgs),
     /// Measure searches with the filesystem tool, compared with ripgrep
     Files(AsideArgs),
-    /// Measure an agent's calls through the proxy compared with calls straight to the hub, and queued writes while the hub is down
+    /// Measure an agent's calls through the proxy compared with calls straight to the hub, and queued writes while
+    /// the hub is down
     Proxy(AsideArgs),
     /// Call a running hub without measuring
     #[command(hide = true)]

@@ -1,7 +1,7 @@
 //! A handwritten HTTP/1.1 client, because the client must cost less than the measured programs.
 //!
-//! It reads answers with a length or in chunks, as JSON or as an event stream, because the contenders answer in all of these
-//! ways. A connection has one request in flight at a time.
+//! It reads answers with a length or in chunks, as JSON or as an event stream, because the contenders answer in all
+//! of these ways. A connection has one request in flight at a time.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,8 @@
-//! `make bench`: the cost of a call through the hub, compared with a direct call, a bare pass-through and other gateways.
+//! `make bench`: the cost of a call through the hub, compared with a direct call, a bare pass-through and other
+//! gateways.
 //!
-//! One run measures all of them, in alternating rounds with the same client, and checks every answer. Everything runs on
-//! loopback and ends with the run.
+//! One run measures all of them, in alternating rounds with the same client, and checks every answer. Everything
+//! runs on loopback and ends with the run.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool that reports to its caller")]
 

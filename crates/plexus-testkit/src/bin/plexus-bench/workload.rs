@@ -1,7 +1,7 @@
 //! The operations that are repeated, and the check of their answers.
 //!
-//! A fast wrong answer must not count. Each answer is checked: one that is byte for byte equal to a checked answer is correct,
-//! any other is parsed and checked again.
+//! A fast wrong answer must not count. Each answer is checked: one that is byte for byte equal to a checked answer
+//! is correct, any other is parsed and checked again.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};

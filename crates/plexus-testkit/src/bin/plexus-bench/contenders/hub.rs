@@ -99,8 +99,8 @@ pub(super) fn with_tools(folder: &Path, tools: usize) -> Result<Running> {
     Ok(Running { endpoint, processes, mint: None, _behind: None })
 }
 
-/// How long a hub takes to become ready on an existing database, as the median of several starts, and its idle memory after
-/// the last start.
+/// How long a hub takes to become ready on an existing database, as the median of several starts, and its idle
+/// memory after the last start.
 pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) -> Result<(Duration, u64)> {
     up(plexus, folder).await?.0.stop().await?;
     let mut times = Vec::new();

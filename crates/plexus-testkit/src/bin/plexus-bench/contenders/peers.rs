@@ -1,7 +1,7 @@
 //! Other gateways between an agent and an MCP server, installed by name at a pinned version.
 //!
-//! Each runs as its manual recommends for production, and logs only warnings. Unlike the hub, none checks a token here and none
-//! records calls.
+//! Each runs as its manual recommends for production, and logs only warnings. Unlike the hub, none checks a token
+//! here and none records calls.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

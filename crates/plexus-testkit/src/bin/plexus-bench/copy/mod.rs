@@ -1,8 +1,8 @@
 //! `plexus-bench copy`: the speed of `plexus cp` with a large file, compared with `scp` in one run.
 //!
-//! A hub and a node as their users run them, and a separate SSH server, all on this machine over loopback. Both copy the same
-//! file alternately, to the other end and back, and the copies are compared. The baseline is a plain copy on the disk, which no
-//! network copy can beat.
+//! A hub and a node as their users run them, and a separate SSH server, all on this machine over loopback. Both
+//! copy the same file alternately, to the other end and back, and the copies are compared. The baseline is a plain
+//! copy on the disk, which no network copy can beat.
 
 mod report;
 mod sshd;

@@ -1,7 +1,8 @@
-//! `plexus-bench files`: searching many files with the node's filesystem tool, compared with ripgrep on the same tree.
+//! `plexus-bench files`: searching many files with the node's filesystem tool, compared with ripgrep on the same
+//! tree.
 //!
-//! The tool is called as an agent calls it: through the hub, on the hub's own machine. ripgrep is a new process for each
-//! search, as a person starts it. Both run alternately and must find the same.
+//! The tool is called as an agent calls it: through the hub, on the hub's own machine. ripgrep is a new process for
+//! each search, as a person starts it. Both run alternately and must find the same.
 
 mod report;
 mod tree;

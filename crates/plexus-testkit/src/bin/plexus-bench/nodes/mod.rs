@@ -1,7 +1,7 @@
 //! `plexus-bench nodes`: the cost of running a tool on another machine.
 //!
-//! A hub and a node as their users run them, both on this machine. The hub itself measures the round trip to the node, which is
-//! compared with a bare WebSocket echo in the same run.
+//! A hub and a node as their users run them, both on this machine. The hub itself measures the round trip to the
+//! node, which is compared with a bare WebSocket echo in the same run.
 
 mod idle;
 mod output;

@@ -1,8 +1,8 @@
 //! `plexus-bench proxy`: the cost of `plexus mcp` between an agent and the hub.
 //!
-//! The same calls go straight to the hub, through a proxy over HTTP, and through one over stdio, alternating and sequentially.
-//! Then the hub is stopped: how fast writes are stored, compared with writing and syncing a file on the same disk, and how fast
-//! they are delivered when the hub is back.
+//! The same calls go straight to the hub, through a proxy over HTTP, and through one over stdio, alternating and
+//! sequentially. Then the hub is stopped: how fast writes are stored, compared with writing and syncing a file on
+//! the same disk, and how fast they are delivered when the hub is back.
 
 mod away;
 mod calls;
