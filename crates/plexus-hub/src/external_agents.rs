@@ -365,12 +365,12 @@ fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
 }
 
 /// A text reported by a machine, limited to one line and a maximum length.
-fn sanitized(said: &str) -> String {
-    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
+fn sanitized(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
 }
 
-fn lines(said: Vec<String>) -> Vec<String> {
-    said.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
+fn lines(texts: Vec<String>) -> Vec<String> {
+    texts.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
 }
 
 fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {

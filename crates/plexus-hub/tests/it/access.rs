@@ -88,7 +88,7 @@ impl Row {
                     self.check_forbidden(hub, column, &token, "only a node with its own credential").await;
                 }
                 let other = tokens.other_node().await;
-                self.check_forbidden(hub, "another node's", &other, "that of another node").await;
+                self.check_forbidden(hub, "another node's", &other, "belongs to another node").await;
                 let answer = self.send(hub, Some(tokens.node())).await;
                 assert_eq!(answer.status(), status, "the node's own credential: {self:?}");
             }
